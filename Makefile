@@ -1,0 +1,38 @@
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test lint types manual clean
+
+demo: .venv/ready
+	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
+	@cd examples/energy_flow/broken && ../../../$(BIN)/audit run trainer:step --steps 50 --out ../../../audits/demo-$$(date +%Y%m%d-%H%M%S)
+
+test: .venv/ready-dev lint types
+	$(BIN)/python -m pytest
+
+lint: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/ready-dev
+	$(BIN)/mypy
+
+manual: .venv/ready
+	$(BIN)/python -m auditor.explain --write
+
+# torch first and pinned: unpinned, it brings gigabytes of CUDA packages.
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+.venv/ready-dev: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv audits build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,167 @@
+"""From a recording and a judgement to the one Report: run facts, series, excerpts, patches, and how it was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, cast
+
+from auditor import __version__
+from auditor.engine import Judgement
+from auditor.evidence import trace as traces
+from auditor.explain import page
+from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
+from auditor.patch import plan as plan_patches
+from auditor.recording import Recording, Row
+from auditor.rule import Rule
+
+EXCERPT_LINES = 4
+"""Source lines shown before and after a finding's line."""
+
+TOP_OPERATORS = 15
+
+
+def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
+    """The report of a judged recording. Reads sources as they were recorded, never the files as they are now."""
+    manifest = recording.manifest
+    steps = step_rows(recording)
+    facts = traces.read(recording)
+    findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
+    found = {finding.code for finding in findings}
+    return Report(
+        run=_run(manifest, steps, recording),
+        verdicts=judgement.verdicts,
+        findings=findings,
+        warnings=(*manifest.get("warnings", ()), *judgement.warnings),
+        tool={"name": "torch-step-audit", "version": __version__},
+        environment={str(k): str(v) for k, v in manifest.get("environment", {}).items()},
+        method=tuple(_method(manifest, steps)),
+        series=tuple(_series(steps)),
+        operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
+        excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
+        manual={rule.code: page(rule) for rule in rules if rule.code in found},
+    )
+
+
+def step_rows(recording: Recording) -> list[Row]:
+    """Rows of the ``steps`` part, with the device's times where there are any."""
+    device = {(row["pass"], row["step"]): row["us"] for row in recording.rows("device_times")}
+    return [{**row, "us": device.get((row["pass"], row["step"]), row["us"])} for row in recording.rows("steps")]
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+def _run(manifest: Row, steps: list[Row], recording: Recording) -> Run:
+    return Run(
+        target=str(manifest["target"]),
+        steps=int(manifest["steps"]),
+        warmup=int(manifest["warmup"]),
+        world_size=int(manifest.get("world_size", 1)),
+        device=str(manifest["device"]),
+        outcome=cast("Outcome", manifest["outcome"]),
+        error=_error(manifest.get("error"), recording),
+        step_us=_times([row["us"] for row in steps if row["pass"] == "quiet"]),
+        peak_bytes=PeakBytes(
+            device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=None),
+            host=max((row["rss"] for row in steps if "rss" in row), default=None),
+        ),
+        torch=str(manifest.get("environment", {}).get("torch", "")),
+        python=str(manifest.get("environment", {}).get("python", "")),
+        recorded_at=str(manifest["recorded_at"]),
+    )
+
+
+def _error(error: Row | None, recording: Recording) -> TargetError | None:
+    if not error:
+        return None
+    site = recording.site_at(error["file"], error["line"], error.get("function", "")) if error.get("file") else None
+    return TargetError(
+        str(error["type"]),
+        str(error["message"]),
+        str(error.get("traceback", "")),
+        error.get("step"),
+        str(error.get("pass_name", "")),
+        site,
+    )
+
+
+def _times(us: list[float]) -> StepTimes | None:
+    if not us:
+        return None
+    ordered = sorted(us)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
+
+
+# -- series ------------------------------------------------------------------------------------------------------------
+
+
+def _series(steps: list[Row]) -> Iterable[Series]:
+    for name in dict.fromkeys(row["pass"] for row in steps):
+        numbered = [(number, row) for number, row in enumerate(steps) if row["pass"] == name]
+        marks = tuple((float(x), _gc_mark(row)) for x, row in numbered if row.get("gc_us", 0) > 0.1 * row["us"])
+        yield Series(f"step time, {name} pass", "us", _x(numbered), tuple(float(row["us"]) for _, row in numbered), marks)
+    for field, label in (
+        ("allocated", "device memory allocated"),
+        ("reserved", "device memory reserved"),
+        ("rss", "host memory (resident)"),
+    ):
+        numbered = [(number, row) for number, row in enumerate(steps) if field in row]
+        if numbered:
+            yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
+
+
+def _x(numbered: list[tuple[int, Row]]) -> tuple[float, ...]:
+    return tuple(float(number) for number, _ in numbered)
+
+
+def _gc_mark(row: Row) -> str:
+    return f"garbage collection took {row['gc_us'] / 1e3:.1f} ms"
+
+
+# -- findings ----------------------------------------------------------------------------------------------------------
+
+
+def _with_diff(recording: Recording, finding: Finding) -> Finding:
+    remedy = finding.remedy
+    if remedy is None or not remedy.edits:
+        return finding
+    planned = plan_patches(remedy.edits, recording.source_bytes)
+    refused = "; ".join(reason for _, reason in planned.refused) or None
+    diff = planned.diff.decode("utf-8", "replace") or None
+    return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
+
+
+def _excerpt(recording: Recording, site: Site) -> Excerpt:
+    lines = recording.source(site.file)
+    first = max(1, site.line - EXCERPT_LINES)
+    return Excerpt(site.file, first, tuple(lines[first - 1 : site.line + EXCERPT_LINES]))
+
+
+# -- how it was measured -----------------------------------------------------------------------------------------------
+
+PASSES = {
+    "warmup": "warm-up: left out of every number",
+    "quiet": "quiet pass: a clock and nothing that changes the step; every time that is called measured comes from here",
+    "anomaly_off": "quiet pass with anomaly mode held off: the difference is anomaly mode's price",
+    "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
+    "memory": "memory pass: allocation history with stacks, for the snapshot",
+    "origin": "origin pass: follows values from the model and the training device, to tell them from host tensors",
+}
+
+
+def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
+    for each in manifest.get("passes", ()):
+        count = each["steps"]
+        yield f"{PASSES.get(each['name'], each['name'])} ({count} step{'s' * (count != 1)})"
+    quiet: list[Any] = [row for row in steps if row["pass"] == "quiet"]
+    collected = sum(row.get("gc_us", 0.0) for row in quiet)
+    if collected:
+        share = collected / max(1.0, sum(row["us"] for row in quiet))
+        yield f"garbage collection took {share:.1%} of the quiet pass"
+    if manifest["device"] == "cuda":
+        yield "step times are those between device events at the step's boundaries; no synchronisation was added inside a pass"
+    else:
+        yield "no GPU took part: a read that would make the host wait for a GPU is named, and not priced"

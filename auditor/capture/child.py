@@ -1,0 +1,311 @@
+"""The recording child: runs the user's target through the passes and writes the recording. Its parent does the rest."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from auditor import target as targets
+from auditor.errors import TargetProblem
+from auditor.plan import Plan
+from auditor.recording import SCHEMA, RecordingWriter, write_manifest
+
+if TYPE_CHECKING:
+    from auditor.capture.frames import Frames
+    from auditor.capture.probe import Context
+    from auditor.capture.session import Session
+
+STACKS = "stacks.txt"
+"""Where SIGUSR1 writes the stacks of all threads: the parent asks before it ends a target that hangs."""
+
+
+class Recorder:
+    """One recording in the making: the manifest, the session and how it ended."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.folder = Path(plan.folder)
+        self.address = targets.parse(plan.target)
+        self.kind: targets.Kind = "callable"
+        self.writer = RecordingWriter(self.folder)
+        self.warnings: list[str] = []
+        self.outcome = "killed"  # until something better is known: what is on disk must be true if we vanish now
+        self.error: dict[str, Any] | None = None
+        self.exhausted = False
+        self.finished = False
+        self.environment: dict[str, str] = {}
+        self.session: Session | None = None
+        self.context: Context | None = None
+        self._frames: Frames | None = None
+        self._disarm_oom: Callable[[], None] = lambda: None
+
+    # -- manifest ------------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the manifest as things stand."""
+        from auditor import __version__
+
+        session = self.session
+        failures = session.failures if session is not None else {}
+        write_manifest(
+            self.folder,
+            {
+                "schema": SCHEMA,
+                "tool": {"name": "torch-step-audit", "version": __version__},
+                "target": self.plan.target,
+                "argv": list(self.plan.args),
+                "cwd": os.getcwd(),
+                "kind": self.kind,
+                "target_files": self._user_files(),
+                "steps": self.plan.steps,
+                "warmup": self.plan.warmup,
+                "device": self.context.device if self.context is not None else "cpu",
+                "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
+                "parts": list(self.plan.parts),
+                "probes": {name: {"status": "failed", "error": error} for name, error in failures.items()},
+                "outcome": self.outcome,
+                "error": self.error,
+                "finished": self.finished,
+                "exhausted": self.exhausted,
+                "environment": self.environment,
+                "sources": {},
+                "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "warnings": self.warnings,
+            },
+        )
+
+    def _user_files(self) -> list[str]:
+        if self._frames is None:
+            return []
+        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        return sorted(os.path.abspath(f) for f in files if isinstance(f, str) and f.endswith(".py") and self._frames.is_user(f))
+
+    # -- the run -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Record. Raises :class:`TargetProblem` when the target cannot be run at all."""
+        try:
+            if self.address.kind == "script":
+                self._run_script()
+            else:
+                self._run_object()
+        finally:
+            self._wind_up()
+
+    def _prepare(self) -> None:
+        """Torch was just imported: build the session and let the probes see what is made from now on."""
+        if self.session is not None:
+            return
+        from auditor.capture.environment import device_of
+        from auditor.capture.frames import Frames
+        from auditor.capture.probe import Context
+        from auditor.capture.probes import select
+        from auditor.capture.session import ProgressPipe, Session
+
+        if self.plan.device == "cuda":
+            device_of("cuda")  # says at once that there is none, before the user's program builds anything
+        self._frames = Frames(self.writer, self._own_roots())
+        self.context = Context(self.writer, self._frames, device="cpu", warn=self._warn)
+        probes = select(self.plan.parts, self.context)
+        self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
+        self.session.install()
+
+    def _own_roots(self) -> tuple[str, ...]:
+        """An installed target's own package counts as the user's source."""
+        if not self.address.module:
+            return (os.path.dirname(os.path.abspath(self.address.path)),)
+        import importlib.util
+
+        try:
+            spec = importlib.util.find_spec(self.address.module.partition(".")[0])
+        except (ImportError, ValueError):
+            return ()
+        if spec is None or spec.origin is None or not spec.submodule_search_locations:
+            return (spec.origin,) if spec is not None and spec.origin else ()
+        return (os.path.dirname(spec.origin),)
+
+    def _ready(self, target: Any) -> Session:
+        """The first step is about to begin: now ask torch what device there is (the program has set its environment)."""
+        self._prepare()
+        assert self.session is not None and self.context is not None
+        from auditor.capture.environment import describe, device_of
+
+        self.context.device = device_of(self.plan.device)
+        self.context.target = target
+        if self.context.device == "cuda":
+            from auditor.capture.snapshot import watch_oom
+
+            self._disarm_oom = watch_oom(self.folder)
+        self.environment = describe(self.context.device)
+        self.save()
+        return self.session
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _run_object(self) -> None:
+        from auditor.capture.importing import AfterImport
+
+        AfterImport("torch", self._prepare).install()
+        found, _ = targets.load(self.address, self.plan.args)
+        self.kind, step = targets.stepper(found, self.plan.target)
+        session = self._ready(found if self.kind == "callable" else step)
+        self._protected(lambda: self._loop(session, step))
+
+    def _loop(self, session: Session, step: Callable[[], Any]) -> None:
+        while not session.done:
+            session.begin()
+            try:
+                step()
+            except StopIteration:
+                if self.kind != "generator":
+                    raise
+                self.exhausted = True
+                session.broken()
+                return
+            session.end()
+
+    def _run_script(self) -> None:
+        from auditor.capture.importing import AfterImport
+        from auditor.capture.script import StepFinder, StopAudit, Stopper
+
+        self.kind = "script"
+        module, code = targets.main_module(self.address.path, self.plan.args)
+        stopper = Stopper(self._wind_up)
+        finder = StepFinder(lambda: self._script_step(module, stopper))
+
+        def on_torch() -> None:
+            self._prepare()
+            finder.install()
+
+        AfterImport("torch", on_torch).install()
+
+        def execute() -> None:
+            try:
+                exec(code, module.__dict__)
+            except StopAudit:
+                return
+            except SystemExit as leaving:
+                if leaving.code not in (None, 0):
+                    raise
+            self.exhausted = self.session is None or not self.session.done
+
+        try:
+            self._protected(execute)
+        finally:
+            finder.uninstall()
+        if self.error is None and finder.optimizer_steps == 0:
+            raise TargetProblem(
+                f"{self.address.path} ended without a single optimizer.step(), so there is no training step to audit",
+                "give the arguments it needs after --, or name a function that takes one step: file.py:callable",
+            )
+
+    def _script_step(self, module: Any, stopper: Any) -> None:
+        session = self.session
+        assert session is not None and self.context is not None
+        if not session.passes:
+            self._ready(module)
+        elif self.context.in_step:
+            session.end()
+        if session.done:
+            self.outcome = "completed"
+            stopper.stop()
+        session.begin()
+
+    # -- how it ends ---------------------------------------------------------------------------------------------
+
+    def _protected(self, do: Callable[[], None]) -> None:
+        """Run the user's code; what it raises becomes the recording's error."""
+        try:
+            do()
+            self.outcome = "completed"
+        except TargetProblem:
+            raise
+        except KeyboardInterrupt as error:
+            self._failed("interrupted", error)
+        except (Exception, SystemExit) as error:
+            from auditor.capture.snapshot import is_oom
+
+            self._failed("oom" if is_oom(error) else "raised", error)
+        except BaseException as error:
+            self._failed("raised", error)
+
+    def _failed(self, outcome: str, error: BaseException) -> None:
+        self.outcome = outcome
+        self.error = self._describe(error)
+        if self.session is not None:
+            self.session.broken()
+
+    def _describe(self, error: BaseException) -> dict[str, Any]:
+        trace = _user_traceback(error.__traceback__)
+        lines = traceback.format_exception(type(error), error.with_traceback(trace), trace)
+        described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": "".join(lines)}
+        if self.context is not None and self.session is not None and self.session.passes:
+            described.update(step=self.context.step, pass_name=self.context.pass_name)
+        frames = [f for f in traceback.extract_tb(trace) if self._frames is not None and self._frames.is_user(f.filename)]
+        if frames:
+            described.update(file=os.path.abspath(frames[-1].filename), line=frames[-1].lineno, function=frames[-1].name)
+        return described
+
+    def _wind_up(self) -> None:
+        """Put everything back and write what is known. May be called twice."""
+        if self.session is not None:
+            self.session.uninstall()
+        self._disarm_oom()
+        self.finished = True
+        self.writer.close()
+        self.save()
+
+
+def _user_traceback(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without our frames at its top: it begins where the user's code does."""
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    first = trace
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(own):
+        first = first.tb_next
+    return first if first is not None else trace
+
+
+def main() -> None:
+    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it went."""
+    plan = Plan.from_json(sys.argv[2])
+    sys.path[0] = os.getcwd()
+    _set_up_process(plan)
+    recorder = Recorder(plan)
+    recorder.save()
+    try:
+        recorder.run()
+    except TargetProblem as problem:
+        recorder.error = {"problem": problem.message, "hint": problem.hint, "detail": problem.detail}
+        recorder.outcome = "not run"
+        recorder.save()
+    except KeyboardInterrupt:
+        recorder.outcome = "interrupted"
+        recorder.save()
+    except Exception as error:  # our own fault: it must not look like the target's
+        recorder.outcome = "not run"
+        message = f"the recorder itself failed ({type(error).__name__}: {error}); this is a bug of the auditor"
+        recorder.error = {"problem": message, "hint": "--debug shows where", "detail": traceback.format_exc()}
+        recorder.environment = {}
+        recorder.save()
+    sys.stdout.flush()
+
+
+def _set_up_process(plan: Plan) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
+    if plan.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if hasattr(signal, "SIGUSR1"):
+        stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)

@@ -1,0 +1,130 @@
+"""Step times: the host clock, device events where there is a device, garbage collection and memory counters, nothing else."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from typing import Any
+
+import psutil
+import torch
+
+from auditor.capture.probe import Context
+
+Row = dict[str, Any]
+
+
+class Clock:
+    """Times steps and writes the ``steps`` part.
+
+    With CUDA a step's time is the time between device events recorded at its boundaries (no synchronisation is added
+    inside the pass; events are read when it ends), else the host's ``perf_counter``. Counters are read outside the
+    timed region.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._origin = time.perf_counter_ns()
+        self._begin_ns = 0
+        self._gc_ns = 0
+        self._gc_n = 0
+        self._gc_begin = 0
+        self._events: list[tuple[Row, Any, Any]] = []
+        self._event: Any = None
+        self._statm = _open_statm()
+        self._process = psutil.Process()
+
+    @property
+    def _cuda(self) -> bool:
+        return self._context.device == "cuda"
+
+    def install(self) -> None:
+        """Begin to note garbage collections."""
+        gc.callbacks.append(self._on_gc)
+
+    def uninstall(self) -> None:
+        """Stop noting them; close what is open. May be called twice."""
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+        if self._statm is not None:
+            os.close(self._statm)
+            self._statm = None
+
+    def _on_gc(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._gc_begin = time.perf_counter_ns()
+        else:
+            self._gc_ns += time.perf_counter_ns() - self._gc_begin
+            self._gc_n += 1
+
+    def begin(self) -> None:
+        """A step begins now."""
+        self._gc_ns = self._gc_n = 0
+        if self._cuda:
+            self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            self._event.record()
+        self._begin_ns = time.perf_counter_ns()
+
+    def end(self) -> None:
+        """The step ends now: write its row (with CUDA, the device's time follows at :meth:`settle`)."""
+        host_us = (time.perf_counter_ns() - self._begin_ns) / 1e3
+        row: Row = {
+            "pass": self._context.pass_name,
+            "step": self._context.step,
+            "us": host_us,
+            "host_us": host_us,
+            "start_us": (self._begin_ns - self._origin) / 1e3,
+            "gc_us": self._gc_ns / 1e3,
+            "gc_n": self._gc_n,
+        }
+        if self._cuda:
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record()
+            self._events.append((row, self._event, event))
+            row.update(_device_counters())
+        row["rss"] = self._rss()
+        self._context.writer.add("steps", row)
+
+    def settle(self) -> None:
+        """End of a pass: read the device's events (one synchronisation) and write what they say."""
+        if not self._events:
+            return
+        events, self._events = self._events, []
+        torch.cuda.synchronize()
+        for row, begin, end in events:
+            times = {"pass": row["pass"], "step": row["step"], "us": begin.elapsed_time(end) * 1e3}
+            self._context.writer.add("device_times", times)
+
+    def abandon(self) -> None:
+        """Forget the open events: the device can no longer be asked (an error is on its way)."""
+        self._events.clear()
+
+    def _rss(self) -> int:
+        if self._statm is None:
+            return int(self._process.memory_info().rss)
+        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def _open_statm() -> int | None:
+    try:
+        return os.open("/proc/self/statm", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return None
+
+
+def _device_counters() -> Row:
+    """Allocator counters of the current device in bytes; no synchronisation (they live on the host)."""
+    stats = torch.cuda.memory_stats_as_nested_dict()
+    allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
+    return {
+        "allocated": allocated["current"],
+        "reserved": reserved["current"],
+        "peak_allocated": allocated["peak"],
+        "peak_reserved": reserved["peak"],
+        "retries": stats["num_alloc_retries"],
+        "ooms": stats["num_ooms"],
+    }

@@ -1,0 +1,61 @@
+"""What the step runs on: versions, processors, device, thread counts, allocator settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+import torch
+
+from auditor.errors import TargetProblem
+
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS")
+
+
+def device_of(asked: str) -> str:
+    """``cuda`` or ``cpu``. Raises :class:`TargetProblem` when CUDA was asked for and there is none."""
+    there = torch.cuda.is_available()
+    if asked == "cuda" and not there:
+        raise TargetProblem(
+            "--device cuda: torch sees no CUDA device here", "use --device auto, or check nvidia-smi and the torch build"
+        )
+    return "cuda" if there and asked != "cpu" else "cpu"
+
+
+def describe(device: str) -> dict[str, str]:
+    """Facts about this process and machine, as strings."""
+    facts = {
+        "torch": str(torch.__version__),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cpu_count": str(_usable_cpus()),
+        "torch_threads": str(torch.get_num_threads()),
+    }
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        facts["cuda"] = str(torch.version.cuda)
+        facts["device"] = properties.name
+        facts["device_memory"] = str(properties.total_memory)
+    for name in ALLOCATOR_VARIABLES:
+        if os.environ.get(name):
+            facts[name] = os.environ[name]
+    return facts
+
+
+def _usable_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            for line in info:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

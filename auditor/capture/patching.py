@@ -1,0 +1,89 @@
+"""Putting a function in another's place so that every reference sees it, and putting it back exactly."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+_MISSING = object()
+_HOOKS: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+"""By number: (hook, original). Swapped code objects find their hook here, since a code object has no closure of ours."""
+
+
+class Patches:
+    """A stack of patches, undone last-in-first-out by :meth:`undo`; undoing twice does nothing."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Set ``owner.name``; undo restores it, or deletes it where the owner only inherited it."""
+        before = vars(owner).get(name, _MISSING)
+
+        def undo() -> None:
+            if before is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+        setattr(owner, name, value)
+        self._undo.append(undo)
+
+    def code(self, function: types.FunctionType, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Swap a Python function's code in place, so that every reference to it calls ``hook(original, *args, **kwargs)``.
+
+        Returns the original as a function of its own. Works for references taken before the patch (aliases, class
+        attributes, defaults, partials). Raises ValueError for a function with free variables.
+        """
+        if function.__code__.co_freevars:
+            raise ValueError(f"{function.__qualname__} has free variables: its code cannot be swapped")
+        original = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        original.__kwdefaults__ = function.__kwdefaults__
+        original.__qualname__ = function.__qualname__
+        number = max(_HOOKS, default=0) + 1
+        _HOOKS[number] = (hook, original)
+        namespace: dict[str, Any] = {}
+        source = (
+            f"def {function.__name__}(*args, **kwargs):\n"
+            f"    from auditor.capture.patching import dispatch\n"
+            f"    return dispatch({number}, args, kwargs)\n"
+        )
+        exec(compile(source, "<audit>", "exec"), namespace)
+        saved = function.__code__, function.__defaults__, function.__kwdefaults__
+        function.__defaults__ = None
+        function.__kwdefaults__ = None  # type: ignore[assignment]  # typeshed forbids None; Python allows it
+        function.__code__ = namespace[function.__name__].__code__
+
+        def undo() -> None:
+            function.__code__, function.__defaults__, function.__kwdefaults__ = saved
+            _HOOKS.pop(number, None)
+
+        self._undo.append(undo)
+        return original
+
+    def on_undo(self, undo: Callable[[], None]) -> None:
+        """Register any other action to be taken back."""
+        self._undo.append(undo)
+
+    def undo(self) -> None:
+        """Take everything back, newest first, even if one of them raises (the first error is raised at the end)."""
+        error: BaseException | None = None
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception as problem:
+                error = error or problem
+        if error is not None:
+            raise error
+
+
+def dispatch(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Called by swapped code: runs the hook with the original in front."""
+    entry = _HOOKS.get(number)
+    if entry is None:  # undone while a call was on its way in
+        raise RuntimeError("a patched function was called after its patch was undone")
+    hook, original = entry
+    return hook(original, *args, **kwargs)

@@ -1,0 +1,67 @@
+"""What a probe is: it watches one kind of thing during some passes and adds rows to its parts. As simple as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from auditor.capture.frames import Frames
+from auditor.recording import RecordingWriter
+
+
+@dataclass
+class Context:
+    """What a probe may know while it runs. ``step`` and ``pass_name`` are kept current by the session."""
+
+    writer: RecordingWriter
+    frames: Frames
+    device: str
+    """``cuda`` or ``cpu``: what the audited step can use."""
+    pass_name: str = "warmup"
+    step: int = 0
+    in_step: bool = False
+    """True between the begin and the end of a step; what happens outside is not the step's doing."""
+    target: Any = None
+    """The callable, generator or module that is audited: probes that look for holders start there."""
+    warn: Callable[[str], None] = field(default=lambda text: None)
+    """Adds a sentence to the recording's warnings."""
+
+    def add(self, part: str, row: dict[str, Any]) -> None:
+        """Add a row to a part, stamped with the current pass and step."""
+        self.writer.add(part, {"pass": self.pass_name, "step": self.step, **row})
+
+
+class Probe:
+    """Base of all probes.
+
+    A probe's life: ``install`` once right after torch was imported and before the user's module is (only what must be seen
+    from then on, such as constructors; it must cost nothing measurable); then for every pass in ``passes``
+    ``start`` → ``step_end`` after each step → ``stop``; ``uninstall`` at the very end. ``stop`` and ``uninstall`` undo
+    exactly what ``start`` and ``install`` did, also after an error, and may be called twice.
+    """
+
+    name: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]]
+    passes: ClassVar[frozenset[str]]
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def install(self) -> None:
+        """Patch what must be patched before the user's code is imported."""
+
+    def start(self) -> None:
+        """Begin to watch; ``context.pass_name`` says which pass."""
+
+    def step_begin(self) -> None:
+        """A step is about to begin (outside its timed region)."""
+
+    def step_end(self) -> None:
+        """A step has ended (outside its timed region): write its rows."""
+
+    def stop(self) -> None:
+        """Undo ``start``."""
+
+    def uninstall(self) -> None:
+        """Undo ``install``."""

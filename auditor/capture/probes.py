@@ -1,0 +1,33 @@
+"""The list of probes, in the order in which they are started."""
+
+from __future__ import annotations
+
+from auditor.capture.backward import BackwardProbe
+from auditor.capture.calls import CallsProbe
+from auditor.capture.holders import HoldersProbe
+from auditor.capture.loader import LoaderProbe
+from auditor.capture.modes import ModesProbe
+from auditor.capture.origin import OriginProbe
+from auditor.capture.probe import Context, Probe
+from auditor.capture.reads import ReadsProbe
+from auditor.capture.zero_grad import ZeroGradProbe
+
+PROBES: tuple[type[Probe], ...] = (
+    ModesProbe,
+    CallsProbe,
+    LoaderProbe,
+    ZeroGradProbe,
+    BackwardProbe,
+    HoldersProbe,
+    ReadsProbe,
+    OriginProbe,
+)
+
+ALWAYS = (ModesProbe,)
+"""Needed by the session itself: a profiler of the user's inside ours must be noticed."""
+
+
+def select(parts: tuple[str, ...], context: Context) -> list[Probe]:
+    """The probes that write any of ``parts``, made for one recording."""
+    wanted = set(parts)
+    return [probe(context) for probe in PROBES if probe in ALWAYS or wanted.intersection(probe.parts)]

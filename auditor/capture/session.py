@@ -1,0 +1,229 @@
+"""The passes: which probes run when, step after step, and everything put back at the end, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from auditor.capture.clock import Clock
+from auditor.capture.modes import ModesProbe
+from auditor.capture.probe import Context, Probe
+from auditor.capture.snapshot import MemoryHistory
+from auditor.capture.trace import Trace
+from auditor.plan import MEMORY_STEPS, ORIGIN_STEPS, Plan
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Pass:
+    """One stretch of steps under one set of instruments."""
+
+    name: str
+    steps: int
+    done: int = 0
+
+
+class Session:
+    """Counts steps through the passes of a plan.
+
+    The driver calls :meth:`begin` before and :meth:`end` after every step until :attr:`done`. It does so in a loop around
+    a callable, or from optimizer hooks inside a running script.
+    """
+
+    def __init__(self, plan: Plan, context: Context, probes: list[Probe], progress: Progress) -> None:
+        self._plan = plan
+        self._context = context
+        self._probes = probes
+        self._progress = progress
+        self._clock = Clock(context)
+        self._trace: Trace | None = None
+        self._history: MemoryHistory | None = None
+        self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
+        self._queue = [Pass("warmup", plan.warmup), Pass("quiet", plan.quiet_steps or plan.steps)]
+        self.passes: list[Pass] = []
+        self.failures: dict[str, str] = {}
+        self._running: list[Probe] = []
+
+    # -- the whole -----------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Before the user's code is imported."""
+        self._clock.install()
+        for probe in self._probes:
+            self._guard(probe, probe.install)
+
+    def uninstall(self) -> None:
+        """Put everything back. May be called twice."""
+        self._stop_pass()
+        self._clock.uninstall()
+        for probe in reversed(self._probes):
+            self._guard(probe, probe.uninstall)
+
+    @property
+    def done(self) -> bool:
+        """True when all passes are complete."""
+        return bool(self.passes) and self._pass.done >= self._pass.steps and not self._queue
+
+    @property
+    def _pass(self) -> Pass:
+        return self.passes[-1]
+
+    # -- one step ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A step of the target begins."""
+        if not self.passes or self._pass.done >= self._pass.steps:
+            self._next_pass()
+        context = self._context
+        context.step = self._pass.done
+        for probe in self._running:
+            self._guard(probe, probe.step_begin)
+        if self._trace is not None:
+            self._trace.step_begin()
+        context.in_step = True
+        self._clock.begin()
+
+    def end(self) -> None:
+        """The step has ended; rows are flushed before this returns."""
+        self._clock.end()
+        self._context.in_step = False
+        if self._trace is not None:
+            self._trace.step_end()
+        for probe in self._running:
+            self._guard(probe, probe.step_end)
+        self._pass.done += 1
+        if self._trace is not None and self._trace.finished:
+            self._stop_trace()
+        self._context.writer.flush()
+        self._progress(self._pass.name, self._pass.done, self._pass.steps)
+        if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
+            self._stop_pass()
+            self._extend()
+
+    def broken(self) -> None:
+        """The target raised inside a step: keep what is known and stop the instruments."""
+        self._context.in_step = False
+        self._clock.abandon()
+        self._stop_pass()
+        self._context.writer.flush()
+
+    # -- passes --------------------------------------------------------------------------------------------------
+
+    def _next_pass(self) -> None:
+        self._stop_pass()
+        while self._queue and self._queue[0].steps <= 0:
+            self.passes.append(self._queue.pop(0))
+            self._extend()
+        if not self._queue:
+            return
+        self.passes.append(self._queue.pop(0))
+        self._context.pass_name = self._pass.name
+        self._running = [p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures]
+        for probe in self._running:
+            self._guard(probe, probe.start)
+        if self._pass.name == "loud":
+            self._start_trace()
+        if self._pass.name == "memory":
+            self._history = MemoryHistory(self._context, Path(self._plan.folder))
+            self._history.start()
+        self._progress(self._pass.name, 0, self._pass.steps)
+
+    def _stop_pass(self) -> None:
+        self._stop_trace()
+        if self._history is not None:
+            history, self._history = self._history, None
+            self._guard_named("snapshot", history.stop)
+        for probe in reversed(self._running):
+            self._guard(probe, probe.stop)
+        self._running = []
+        self._guard_named("clock", self._clock.settle)
+        self._context.writer.flush()
+
+    def _extend(self) -> None:
+        """Which pass comes after the one that just ended depends on what was seen so far."""
+        name, steps = self._pass.name, self._plan.loud_steps or self._plan.steps
+        if name == "quiet":
+            if self._modes is not None and self._modes.anomaly_seen:
+                self._queue.append(Pass("anomaly_off", self._pass.done))
+            if any("loud" in probe.passes for probe in self._probes):
+                self._queue.append(Pass("loud", steps))
+        elif name == "loud":
+            if self._context.device == "cuda":
+                self._queue.append(Pass("memory", MEMORY_STEPS))
+            elif any("origin" in probe.passes for probe in self._probes):
+                self._queue.append(Pass("origin", ORIGIN_STEPS))
+
+    # -- the trace -----------------------------------------------------------------------------------------------
+
+    def _start_trace(self) -> None:
+        if self._plan.trace_steps <= 0:
+            return
+        if self._modes is not None and self._modes.user_profiler_seen:
+            self._context.warn(
+                "the step runs torch.profiler itself: our own trace was left out (two profilers cannot run at once), and "
+                "the step times include the cost of yours"
+            )
+            return
+        self._trace = Trace(self._context, Path(self._plan.folder), min(self._plan.trace_steps, self._pass.steps))
+        if self._modes is not None:
+            self._modes.on_user_profiler = self._yield_to_user_profiler
+        self._guard_named("trace", self._in_own_profiler(self._trace.start))
+
+    def _stop_trace(self) -> None:
+        trace, self._trace = self._trace, None
+        if trace is not None:
+            self._guard_named("trace", self._in_own_profiler(trace.stop))
+
+    def _yield_to_user_profiler(self) -> None:
+        if self._trace is not None:
+            self._stop_trace()
+            self._context.warn("the step started a torch.profiler of its own: our trace ends before that step")
+
+    def _in_own_profiler(self, do: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            if self._modes is None:
+                do()
+                return
+            with self._modes.own():
+                do()
+
+        return run
+
+    # -- failures of ours ----------------------------------------------------------------------------------------
+
+    def _guard(self, probe: Probe, do: Callable[[], Any]) -> None:
+        self._guard_named(probe.name, do)
+
+    def _guard_named(self, name: str, do: Callable[[], Any]) -> None:
+        """Run one of our own instruments: its failure is written down and never becomes the user's."""
+        try:
+            do()
+        except Exception as error:
+            if name not in self.failures:
+                self.failures[name] = f"{type(error).__name__}: {error}"
+                self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
+
+
+class ProgressPipe:
+    """Tells the parent about passes and steps, at most twenty times a second."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+        self._last = 0.0
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """Say that ``done`` of ``steps`` steps of a pass are complete."""
+        now = time.monotonic()
+        if self._fd is None or (0 < done < steps and now - self._last < 0.05):
+            return
+        self._last = now
+        import os
+
+        try:
+            os.write(self._fd, f"{name} {done} {steps}\n".encode())
+        except OSError:
+            self._fd = None

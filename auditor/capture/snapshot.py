@@ -1,0 +1,74 @@
+"""CUDA memory snapshots: allocation history for a few steps, and the allocator's state at the moment of an OOM."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auditor.capture.probe import Context
+
+SNAPSHOT = "snapshot.pickle"
+OOM_SNAPSHOT = "oom_snapshot.pickle"
+HISTORY_ENTRIES = 200_000
+
+
+class MemoryHistory:
+    """The memory pass: ``start`` → some steps → ``stop`` writes ``snapshot.pickle`` (torch's own schema)."""
+
+    def __init__(self, context: Context, folder: Path) -> None:
+        self._context = context
+        self._folder = folder
+        self._on = False
+
+    def start(self) -> None:
+        """Begin to record allocations with Python stacks."""
+        torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES, stacks="python")
+        self._on = True
+
+    def stop(self) -> None:
+        """Write the snapshot and stop recording. May be called twice."""
+        if not self._on:
+            return
+        self._on = False
+        try:
+            dump(self._folder / SNAPSHOT)
+        finally:
+            torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def dump(path: Path) -> None:
+    """Write the allocator's state; plain containers only, so that it can be read without trusting it."""
+    with path.open("wb") as file:
+        pickle.dump(torch.cuda.memory._snapshot(), file)
+
+
+def watch_oom(folder: Path) -> Callable[[], None]:
+    """From now on write ``oom_snapshot.pickle`` when the allocator gives up; returns how to stop doing so."""
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach is None:
+        return lambda: None
+    armed = [True]
+
+    def observe(device: int, alloc: int, device_alloc: int, device_free: int) -> None:
+        if armed[0]:
+            armed[0] = False  # the first one tells; retries would overwrite it
+            dump(folder / OOM_SNAPSHOT)
+
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # before that there is no allocator to attach to
+    attach(observe)
+
+    def disarm() -> None:
+        armed[0] = False  # observers cannot be detached: this one does nothing any more
+
+    return disarm
+
+
+def is_oom(error: BaseException) -> bool:
+    """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``, ``MemoryError``."""
+    kinds: list[Any] = [MemoryError]
+    kinds.extend(kind for kind in (getattr(torch, "OutOfMemoryError", None), torch.cuda.OutOfMemoryError) if kind is not None)
+    return isinstance(error, tuple(kinds)) or "can't allocate memory" in str(error)

@@ -1,0 +1,229 @@
+"""The command line: one function a command. Heavy imports stay inside the command that needs them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from auditor.errors import AuditProblem
+
+if TYPE_CHECKING:
+    from auditor.model import Report
+
+EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+class AuditGroup(click.Group):
+    """Turns :class:`AuditProblem` into one sentence and exit code 2; ``--debug`` shows where it came from."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except AuditProblem as problem:
+            if "--debug" in sys.argv:
+                import traceback
+
+                traceback.print_exc()
+                if problem.detail:
+                    click.echo(problem.detail, err=True)
+            click.echo(f"audit: {problem.message}", err=True)
+            if problem.hint:
+                click.echo(f"       {problem.hint}", err=True)
+            ctx.exit(EXIT_IMPOSSIBLE)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which they are used."""
+        return list(self.commands)
+
+
+@click.group(cls=AuditGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="torch-step-audit", prog_name="audit")
+def main() -> None:
+    """Audit a PyTorch training step: the exact line, its measured price, and a patch that applies.
+
+    \b
+      audit run trainer:step --steps 50     run the step, find what is wrong, write the report
+      audit fix audits/trainer-step-.../report.json | git apply
+      audit explain SYNC001                 what a rule means
+    """
+
+
+def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
+
+
+def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((name, file) for name, _, file in (word.partition("=") for word in value))
+    from auditor.catalogue import FORMATS
+
+    for name, _file in pairs:
+        if name not in FORMATS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
+    return pairs
+
+
+def judging_options(command: Any) -> Any:
+    """Options of every command that judges a recording."""
+    options = (
+        click.option(
+            "--select", callback=_codes, metavar="CODES", help="Only these rules: codes or families, as in SYNC,MEM005."
+        ),
+        click.option("--ignore", callback=_codes, metavar="CODES", help="Not these rules."),
+        click.option(
+            "--fail-on",
+            type=click.Choice(["error", "warning", "note", "never"]),
+            help="Exit 1 when a finding is this bad. [default: never]",
+        ),
+        click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            callback=_formats,
+            metavar="NAME[=FILE]",
+            help="Also write the report as terminal or json (repeatable).",
+        ),
+        click.option("--quiet", is_flag=True, help="Print only the path of the report."),
+        click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("target")
+@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Steps of each pass.")
+@click.option(
+    "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Steps before the first pass; never judged."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results. [default: audits/<target>-<time>/]")
+@click.option(
+    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="End the target after S seconds and report on what was recorded.",
+)
+@judging_options
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(**options: Any) -> None:
+    """Run TARGET, find what costs time and memory, and write the report.
+
+    TARGET is package.module:callable, path/to/file.py:callable (a function without arguments that takes one training
+    step, or a generator or iterator that yields once for each step), or path/to/script.py (an unmodified training
+    script: steps are found from its optimizer). ARGS after -- are the target's own arguments.
+
+    \b
+      audit run trainer:step --steps 50
+      audit run src/train.py:Trainer.step
+      audit run train.py -- --batch_size=8 --max_iters=200
+
+    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, 3 the target failed (there is a
+    report all the same), 130 interrupted.
+    """
+    from auditor.commands import run as command
+
+    sys.exit(command.run(**options))
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results. [default: the recording's own folder]")
+@judging_options
+def analyze(**options: Any) -> None:
+    """Judge an existing recording again: no GPU, no program, no torch.
+
+    PATH is the folder of a run (or its recording/ inside).
+    """
+    from auditor.commands import analyze as command
+
+    sys.exit(command.analyze(**options))
+
+
+@main.command()
+@click.argument("report", type=click.Path(path_type=Path))
+@click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
+@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+def fix(**options: Any) -> None:
+    """Print the patches of a REPORT (report.json or its folder) as one diff that git apply accepts.
+
+    Only safe patches unless --unsafe. A file that changed since the audit is not touched.
+    """
+    from auditor.commands import fix as command
+
+    sys.exit(command.fix(**options))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def rules(as_json: bool) -> None:
+    """List all rules."""
+    from auditor import catalogue
+
+    known = catalogue.rules()
+    if as_json:
+        import json
+
+        click.echo(
+            json.dumps(
+                [
+                    {"code": r.code, "name": r.name(), "title": r.title(), "severity": r.severity.value, "since": r.since}
+                    for r in known
+                ],
+                indent=2,
+            )
+        )
+        return
+    for rule in known:
+        click.echo(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
+    click.echo("\naudit explain CODE shows the manual page of one.")
+
+
+@main.command()
+@click.argument("code")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--debug", is_flag=True, hidden=True)
+def explain(code: str, as_json: bool, debug: bool) -> None:
+    """Show the manual page of the rule CODE."""
+    from auditor import catalogue
+    from auditor.explain import page
+
+    rule = catalogue.rule(code)
+    if as_json:
+        import json
+
+        knobs = {name: {"default": default, "help": text} for name, (default, text) in rule.knobs().items()}
+        facts = {
+            "code": rule.code,
+            "name": rule.name(),
+            "title": rule.title(),
+            "severity": rule.severity.value,
+            "since": rule.since,
+        }
+        click.echo(json.dumps({**facts, "knobs": knobs, "page": page(rule)}, indent=2))
+        return
+    click.echo(page(rule), nl=False)
+
+
+def exit_code(report: Report, fail_on: str) -> int:
+    """The exit code of CONTRACT.md for a report."""
+    from auditor.model import Severity
+
+    if report.run.outcome == "interrupted":
+        return EXIT_INTERRUPTED
+    if report.run.outcome != "completed":
+        return EXIT_TARGET
+    worst = report.worst()
+    if fail_on != "never" and worst is not None and worst.rank <= Severity(fail_on).rank:
+        return EXIT_FOUND
+    return 0

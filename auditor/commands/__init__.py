@@ -1,0 +1,1 @@
+"""What the commands do, one module each; ``auditor.cli`` says how they are called."""

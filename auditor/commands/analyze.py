@@ -1,0 +1,55 @@
+"""``audit analyze``: judge a recording that is already there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from auditor import catalogue, config
+from auditor.cli import exit_code
+from auditor.commands import results
+from auditor.errors import AuditProblem
+from auditor.recording import MANIFEST, Recording, UnreadableRecording
+
+
+def analyze(
+    *,
+    paths: tuple[Path, ...],
+    out: Path | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str | None,
+    formats: tuple[tuple[str, str], ...],
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Judge each recording; returns the worst exit code."""
+    if out is not None and len(paths) > 1:
+        raise AuditProblem("--out takes one folder, and there are several paths to analyze", "analyze them one by one")
+    settings = config.load(Path.cwd(), catalogue.rules())
+    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    codes = []
+    for path in paths:
+        recording = _open(path)
+        report = results.judge(recording, rules, settings)
+        folder = out or _home(recording)
+        results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
+        codes.append(exit_code(report, fail_on or settings.fail_on))
+    return max(codes)
+
+
+def _open(path: Path) -> Recording:
+    if not path.exists():
+        raise AuditProblem(f"{path} does not exist")
+    for folder in (path, path / "recording"):
+        if (folder / MANIFEST).is_file():
+            try:
+                return Recording(folder)
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
+    raise AuditProblem(f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote")
+
+
+def _home(recording: Recording) -> Path:
+    """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
+    folder = recording.folder
+    return folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")

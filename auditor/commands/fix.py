@@ -1,0 +1,66 @@
+"""``audit fix``: the patches of a report as one diff, or applied to the user's files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from auditor import catalogue, patch
+from auditor.errors import AuditProblem
+from auditor.model import Edit, Report
+
+
+def fix(
+    *,
+    report: Path,
+    apply: bool,
+    select: tuple[str, ...],
+    unsafe: bool,
+    debug: bool,
+) -> int:
+    """Print or apply; returns the exit code."""
+    root = Path.cwd()
+    edits = list(_edits(_load(report), select, unsafe=unsafe))
+    planned = patch.plan(edits, lambda file: _read(root, file))
+    for edit, reason in planned.refused:
+        click.echo(f"audit: {edit.site}: {reason}", err=True)
+    if not planned.files:
+        click.echo("audit: nothing to patch" + ("" if unsafe else " (unsafe patches are shown with --unsafe)"), err=True)
+        return 0
+    if not apply:
+        sys.stdout.buffer.write(planned.diff)
+        sys.stdout.buffer.flush()
+        return 0
+    try:
+        patch.write(planned, root)
+    except patch.Refused as reason:
+        raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
+    for file in planned.files:
+        click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
+    return 0
+
+
+def _load(path: Path) -> Report:
+    file = path / "report.json" if path.is_dir() else path
+    try:
+        loaded: Report = catalogue.reports("as_json").load(file.read_bytes())
+    except OSError as error:
+        raise AuditProblem(
+            f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"
+        ) from None
+    except ValueError as error:
+        raise AuditProblem(f"{file}: {error}") from None
+    return loaded
+
+
+def _edits(report: Report, select: tuple[str, ...], *, unsafe: bool) -> list[Edit]:
+    words = set(select)
+    chosen = [f for f in report.findings if not words or f.code in words or f.code.rstrip("0123456789") in words]
+    return [edit for f in chosen if f.remedy is not None for edit in f.remedy.edits if edit.safe or unsafe]
+
+
+def _read(root: Path, file: str) -> bytes | None:
+    path = root / file
+    return path.read_bytes() if path.is_file() else None

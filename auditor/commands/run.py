@@ -1,0 +1,122 @@
+"""``audit run``: record in a child process, judge, write the report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from auditor import catalogue, config, engine, runner, target
+from auditor.cli import exit_code
+from auditor.commands import results
+from auditor.errors import AuditProblem
+from auditor.plan import Plan
+
+LABELS = {
+    "warmup": "warming up",
+    "quiet": "quiet pass (times)",
+    "anomaly_off": "pricing anomaly mode",
+    "loud": "loud pass (causes)",
+    "memory": "memory pass",
+    "origin": "following values",
+}
+
+
+def run(
+    *,
+    target: str,
+    steps: int,
+    warmup: int,
+    out: Path | None,
+    device: Literal["auto", "cuda", "cpu"],
+    timeout: float | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str | None,
+    formats: tuple[tuple[str, str], ...],
+    quiet: bool,
+    debug: bool,
+    args: tuple[str, ...],
+) -> int:
+    """Audit a target; returns the exit code."""
+    address = _parse(target)
+    settings = config.load(Path.cwd(), catalogue.rules())
+    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    folder, ours = _folder(out, address.label)
+    plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
+    try:
+        with _progress(quiet=quiet) as (progress, echo):
+            recording = runner.record(plan, timeout=timeout, progress=progress, echo=echo)
+    except AuditProblem:
+        if ours:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    report = results.judge(recording, rules, settings)
+    results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
+    return exit_code(report, fail_on or settings.fail_on)
+
+
+def _parse(text: str) -> target.Address:
+    return target.parse(text)
+
+
+def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
+    """The folder for the results, and whether it is ours to remove when nothing could be recorded."""
+    if out is None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        folder = Path("audits") / f"{label}-{stamp}"
+        number = 2
+        while folder.exists():
+            folder, number = Path("audits") / f"{label}-{stamp}-{number}", number + 1
+        return folder, True
+    if out.exists() and not out.is_dir():
+        raise AuditProblem(f"--out {out} is a file; it must be a folder")
+    if (out / "recording").exists():
+        raise AuditProblem(
+            f"{out} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
+        )
+    return out, not out.exists()
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[tuple[runner.Progress, Callable[[str], None]]]:
+    """A progress bar on stderr where that is a terminal, and how to show the target's own output beside it."""
+    import sys
+
+    if quiet:
+        yield (lambda name, done, steps: None), (lambda text: None)
+        return
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
+        yield (lambda name, done, steps: None), _echo_plain
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns: tuple[Any, ...] = (
+        SpinnerColumn(),
+        TextColumn("{task.description:22}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting the target", total=None)
+
+        def progress(name: str, done: int, steps: int) -> None:
+            bar.update(task, description=LABELS.get(name, name), completed=done, total=steps)
+
+        def echo(text: str) -> None:
+            bar.console.print(text.rstrip("\n").rpartition("\r")[2], markup=False, highlight=False)
+
+        yield progress, echo
+
+
+def _echo_plain(text: str) -> None:
+    import sys
+
+    sys.stderr.write(text)
+    sys.stderr.flush()

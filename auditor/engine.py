@@ -1,0 +1,173 @@
+"""Judging: asks each rule for its findings on a recording, with the evidence that its ``detect`` names. No torch, no program."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from typing import Any
+
+from auditor.evidence.table import Table
+from auditor.model import Finding, Verdict, finding_key
+from auditor.recording import Recording
+from auditor.rule import NotLooked, Rule
+
+SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the rules said: one verdict for each, all findings by price, and sentences about the judging itself."""
+
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+
+
+def evidence_of(rule: type[Rule]) -> dict[str, type[Table]]:
+    """The tables that a rule's ``detect`` asks for, by parameter name."""
+    hints = typing.get_type_hints(rule.detect)
+    return {name: table for name, table in hints.items() if isinstance(table, type) and issubclass(table, Table)}
+
+
+def parts_of(rules: Iterable[type[Rule]]) -> tuple[str, ...]:
+    """The parts of a recording that these rules need: what the recorder must switch on."""
+    needed = {part for rule in rules for table in evidence_of(rule).values() for part in table.parts}
+    return tuple(sorted(needed))
+
+
+class Tables:
+    """Evidence of one recording, each table built once."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._built: dict[type[Table], Table | NotLooked] = {}
+
+    def get(self, table: type[Table]) -> Table:
+        """The table. Raises :class:`NotLooked` when the recording does not hold what it needs."""
+        built = self._built.get(table)
+        if built is None:
+            built = self._built[table] = self._build(table)
+        if isinstance(built, NotLooked):
+            raise built
+        return built
+
+    def _build(self, table: type[Table]) -> Table | NotLooked:
+        missing = [part for part in table.parts if not self._recording.has(part)]
+        if missing:
+            return NotLooked(self._why_missing(missing))
+        try:
+            return table.build(self._recording)
+        except NotLooked as reason:
+            return reason
+
+    def _why_missing(self, parts: list[str]) -> str:
+        outcome = self._recording.manifest.get("outcome")
+        ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
+        return f"the recording holds no {' and no '.join(parts)}{ended}"
+
+
+def judge(
+    recording: Recording,
+    rules: Iterable[type[Rule]],
+    *,
+    knobs: Mapping[str, Mapping[str, Any]] | None = None,
+    per_file_ignores: Mapping[str, tuple[str, ...]] | None = None,
+) -> Judgement:
+    """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others."""
+    tables = Tables(recording)
+    silence = Silence(recording, per_file_ignores or {})
+    verdicts: list[Verdict] = []
+    findings: list[Finding] = []
+    chosen = tuple(rules)
+    for rule in chosen:
+        verdict, found = _ask(rule, tables, (knobs or {}).get(rule.code, {}))
+        loud = [finding for finding in found if not silence.covers(finding)]
+        if found and not loud:
+            verdict = replace(verdict, status="clean", reason="silenced in the source")
+        verdicts.append(verdict)
+        findings.extend(loud)
+    unused = silence.unused({rule.code for rule in chosen})
+    return Judgement(tuple(verdicts), tuple(_distinct(sorted(findings, key=_rank))), unused)
+
+
+def _ask(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tuple[Verdict, list[Finding]]:
+    name = rule.name()
+    try:
+        asked = rule(**knobs)
+        evidence = {parameter: tables.get(table) for parameter, table in evidence_of(rule).items()}
+        found = [_complete(asked, finding) for finding in asked.detect(**evidence)]
+    except NotLooked as reason:
+        return Verdict(rule.code, name, "skipped", str(reason)), []
+    except Exception:
+        return Verdict(rule.code, name, "failed", traceback.format_exc(limit=-6)), []
+    return Verdict(rule.code, name, "found" if found else "clean"), found
+
+
+def _complete(rule: Rule, finding: Finding) -> Finding:
+    """What the engine adds to what a rule said."""
+    named = replace(
+        finding,
+        code=rule.code,
+        name=rule.title(),
+        severity=finding.severity or rule.severity,
+        key=finding_key(rule.code, finding.site),
+    )
+    return replace(named, remedy=rule.remedy(named))
+
+
+def _rank(finding: Finding) -> tuple[Any, ...]:
+    severity = finding.severity.rank if finding.severity is not None else 9
+    place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
+    return (-(finding.lost_us_per_step or 0.0), severity, -(finding.lost_bytes or 0), finding.code, place)
+
+
+def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Keys that occur twice (the same text on two lines) get a number."""
+    seen: dict[str, int] = {}
+    for finding in findings:
+        count = seen[finding.key] = seen.get(finding.key, 0) + 1
+        yield finding if count == 1 else replace(finding, key=f"{finding.key}#{count}")
+
+
+class Silence:
+    """``# audit: ignore[CODE]`` on a source line, and per-file ignores of the configuration."""
+
+    def __init__(self, recording: Recording, per_file: Mapping[str, tuple[str, ...]]) -> None:
+        self._per_file = per_file
+        self._lines: dict[tuple[str, int], set[str]] = {}
+        self._used: set[tuple[str, int]] = set()
+        stored = recording.manifest.get("sources", {})
+        for file in stored if isinstance(stored, dict) else ():
+            for number, text in enumerate(recording.source(file), start=1):
+                match = SILENCE.search(text) if "audit:" in text else None
+                if match:
+                    codes = match.group(1)
+                    self._lines[file, number] = {code.strip() for code in codes.split(",")} if codes else {"*"}
+
+    def covers(self, finding: Finding) -> bool:
+        """True if the user silenced this finding."""
+        site = finding.site
+        if site is None:
+            return False
+        family = finding.code.rstrip("0123456789")
+        ignored = {code for pattern, codes in self._per_file.items() if fnmatch(site.file, pattern) for code in codes}
+        if ignored & {finding.code, family}:
+            return True
+        codes = self._lines.get((site.file, site.line), set())
+        if codes & {finding.code, family, "*"}:
+            self._used.add((site.file, site.line))
+            return True
+        return False
+
+    def unused(self, judged: set[str]) -> tuple[str, ...]:
+        """Sentences about comments that silence nothing (of rules that were judged)."""
+        families = {code.rstrip("0123456789") for code in judged}
+        return tuple(
+            f"{file}:{line}: nothing to silence: '# audit: ignore' has no finding on this line"
+            for (file, line), codes in sorted(self._lines.items())
+            if (file, line) not in self._used and codes & (judged | families | {"*"})
+        )

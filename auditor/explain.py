@@ -1,0 +1,56 @@
+"""The manual page of a rule: one text for the terminal, the report, ``rules/README.md`` and the editor's hover."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+from auditor.rule import Rule
+
+SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "When to ignore", "Sources")
+"""The closed list of headings of a manual page; all but the last are required, in this order."""
+
+
+def page(rule: type[Rule]) -> str:
+    """The manual page as Markdown."""
+    heading, _, body = (inspect.getdoc(rule) or "").partition("\n")
+    facts = f"{rule.severity.value} · since {rule.since} · needs {', '.join(_evidence_names(rule)) or 'nothing'}"
+    parts = [f"# {rule.code}: {heading.rstrip('.')}", f"*{facts}*", body.strip()]
+    knobs = rule.knobs()
+    if knobs:
+        rows = "\n".join(f"- `{name}` (default `{default!r}`): {text}" for name, (default, text) in knobs.items())
+        parts.append(f"## Knobs\n\nSet in `pyproject.toml` under `[tool.audit.rules.{rule.code}]`.\n\n{rows}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _evidence_names(rule: type[Rule]) -> list[str]:
+    parameters = inspect.signature(rule.detect).parameters.values()
+    return [str(p.annotation) if isinstance(p.annotation, str) else p.annotation.__name__ for p in parameters if p.name != "self"]
+
+
+def manual(rules: tuple[type[Rule], ...]) -> str:
+    """The whole manual: what ``rules/README.md`` holds."""
+    rows = "\n".join(f"| [{r.code}](#{r.code.lower()}) | {r.title()} | {r.severity.value} |" for r in rules)
+    head = (
+        "# The rules\n\nWritten by `python -m auditor.explain --write` from the rules' own docstrings; do not edit.\n\n"
+        f"| code | defect | severity |\n|---|---|---|\n{rows}\n"
+    )
+    return head + "".join(
+        f'\n<a id="{r.code.lower()}"></a>\n\n#{page(r).replace(chr(10) + "## ", chr(10) + "### ")}' for r in rules
+    )
+
+
+def main() -> None:
+    """``python -m auditor.explain [--write]``: print the manual, or write it to ``rules/README.md``."""
+    from auditor.catalogue import rules
+
+    text = manual(rules())
+    if "--write" in sys.argv[1:]:
+        (Path(__file__).resolve().parent.parent / "rules" / "README.md").write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

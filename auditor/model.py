@@ -1,0 +1,246 @@
+"""The nouns of the product: frozen data, no behaviour beyond their own invariants, standard library only."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = "audit-report/1"
+
+Basis = Literal["measured", "estimated", "none"]
+SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
+Status = Literal["found", "clean", "skipped", "failed"]
+Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
+Action = Literal["set_keyword", "drop_keyword", "drop_statement", "detach", "rename_call"]
+
+
+class Severity(str, enum.Enum):
+    """How much a finding matters, worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst; sorts findings and decides ``--fail-on``."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the user's source.
+
+    ``file`` is relative to the working directory of the run when it lies below it, else absolute;
+    ``line`` is 1-based; ``text`` is that line as it stood when the run was recorded, stripped.
+    """
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of the user's source, said by its meaning; ``auditor.patch`` finds the exact bytes.
+
+    ========================  ==========================================================================
+    ``set_keyword``           in the call of ``call`` on the site's line, set ``keyword=value``
+    ``drop_keyword``          in the call of ``call``, remove ``keyword=...``
+    ``drop_statement``        remove the statement that calls ``call`` (``pass`` where it stood alone)
+    ``detach``                append ``.detach()`` to the value that the site stores or accumulates
+    ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
+    ========================  ==========================================================================
+
+    ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.
+    ``safe`` means that the training result cannot change; ``reason`` says why, or why not.
+    """
+
+    site: Site
+    action: Action
+    call: str = ""
+    keyword: str = ""
+    value: str = ""
+    safe: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do about a finding. ``edits`` become ``diff`` once the patcher has proven that they apply.
+
+    ``config`` holds environment settings or knobs that are not source: ``{"PYTORCH_CUDA_ALLOC_CONF": ...}``.
+    """
+
+    text: str
+    edits: tuple[Edit, ...] = ()
+    config: dict[str, str] | None = None
+    diff: str | None = None
+    refused: str | None = None
+
+    @property
+    def safe(self) -> bool:
+        """True when there is at least one edit and every edit is safe."""
+        return bool(self.edits) and all(edit.safe for edit in self.edits)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a re-run with the patch measured (``audit verify``). Times in us, memory in bytes."""
+
+    status: Literal["better", "same", "worse", "broken"]
+    step_us_before: float
+    step_us_after: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    peak_bytes_before: int | None = None
+    peak_bytes_after: int | None = None
+    same_result: bool | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect at one place, with its price.
+
+    ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
+    ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name,
+    severity (unless the rule lowers it), key and remedy.
+    """
+
+    site: Site | None
+    message: str
+    steps: int = 0
+    per_step: float = 0.0
+    lost_us_per_step: float | None = None
+    lost_bytes: int | None = None
+    basis: Basis = "none"
+    seen_on: SeenOn = "cpu"
+    severity: Severity | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    hints: dict[str, Any] = field(default_factory=dict)
+    """What the rule's ``remedy()`` needs to know; never written to the report."""
+    code: str = ""
+    name: str = ""
+    key: str = ""
+    remedy: Remedy | None = None
+    verified: Verified | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule said about one recording. ``reason`` is empty only for ``found`` and ``clean``."""
+
+    code: str
+    name: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Step time of the quiet pass in us, warm-up left out."""
+
+    median: float
+    p95: float
+    min: float
+    max: float
+    n: int
+
+
+@dataclass(frozen=True)
+class PeakBytes:
+    """Peak memory in bytes: the device's allocator, and the host process (resident set)."""
+
+    device: int | None = None
+    host: int | None = None
+
+
+@dataclass(frozen=True)
+class TargetError:
+    """What ended the target early. ``traceback`` holds the user's own frames, none of ours."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    step: int | None = None
+    pass_name: str = ""
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was audited, on what, and how it ended."""
+
+    target: str
+    steps: int
+    warmup: int
+    world_size: int
+    device: str
+    outcome: Outcome
+    error: TargetError | None
+    step_us: StepTimes | None
+    peak_bytes: PeakBytes
+    torch: str
+    python: str
+    recorded_at: str
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``."""
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One plotted line: ``x`` is the step's number in the run, ``y`` in ``unit`` (``us`` or ``bytes``)."""
+
+    name: str
+    unit: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    marks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The one result object; every page and format is a function of it."""
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...] = ()
+    tool: dict[str, str] = field(default_factory=dict)
+    schema: str = SCHEMA
+    environment: dict[str, str] = field(default_factory=dict)
+    method: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
+    operators: tuple[tuple[str, int, float], ...] = ()
+    """Top operators of the traced steps: name, calls per step, self time in us per step (under the profiler)."""
+    excerpts: dict[str, Excerpt] = field(default_factory=dict)
+    """Source around each finding's site, by ``file:line``."""
+    manual: dict[str, str] = field(default_factory=dict)
+    """Manual page (Markdown) of every rule that fired, by code."""
+
+    def worst(self) -> Severity | None:
+        """Severity of the worst finding, or None."""
+        found = [finding.severity for finding in self.findings if finding.severity is not None]
+        return min(found, key=lambda severity: severity.rank, default=None)
+
+
+def finding_key(code: str, site: Site | None) -> str:
+    """Identity of a finding that survives moved lines: code, file and the line's text without its spacing."""
+    if site is None:
+        return code
+    text = "".join(site.text.split())
+    return f"{code}:{site.file}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,220 @@
+"""The folder that a run leaves: ``manifest.json``, one file for each probe, and the user's sources as they were.
+
+Rows are JSON lines, flushed at the end of each step, so that whatever kills the process leaves a readable recording.
+``docs/recording.md`` describes every part and its rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from auditor.model import Site
+
+SCHEMA = "audit-recording/1"
+MANIFEST = "manifest.json"
+SITES = "sites"
+SOURCES = "sources"
+ROW_LIMIT = 4_000_000
+"""Rows read from one part at most (a recording may come from a stranger)."""
+
+Row = dict[str, Any]
+
+
+class UnreadableRecording(Exception):
+    """The folder is not a recording that this version can read; the message is one sentence for the user."""
+
+
+class RecordingWriter:
+    """Appends rows to parts. One writer in one process; rows reach the file at :meth:`flush`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._rows: dict[str, list[Row]] = {}
+        self._files: dict[str, IO[bytes]] = {}
+        self._sites: dict[tuple[Any, ...], int] = {}
+        self._encode = msgspec.json.Encoder().encode
+
+    def add(self, part: str, row: Row) -> None:
+        """Buffer one row; ``part`` is the file's stem."""
+        rows = self._rows.get(part)
+        if rows is None:
+            rows = self._rows[part] = []
+        rows.append(row)
+
+    def site(self, file: str, line: int, function: str, **more: Any) -> int:
+        """Number of a place in the source; ``more`` may hold ``opcode``, ``col``, ``end_line``, ``end_col``, ``via``."""
+        key = (file, line, function, *more.values())
+        number = self._sites.get(key)
+        if number is None:
+            number = self._sites[key] = len(self._sites)
+            self.add(SITES, {"id": number, "file": file, "line": line, "function": function, **more})
+        return number
+
+    def touch(self, part: str) -> None:
+        """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not looked*."""
+        self._rows.setdefault(part, [])
+
+    def flush(self) -> None:
+        """Write what is buffered, sites first."""
+        for part in (SITES, *(name for name in self._rows if name != SITES)):
+            rows = self._rows.get(part)
+            if rows is None:
+                continue
+            file = self._files.get(part)
+            if file is None:
+                file = self._files[part] = (self.folder / f"{part}.jsonl").open("ab", buffering=0)
+            if rows:
+                file.write(b"".join(self._encode(row) + b"\n" for row in rows))
+                rows.clear()
+
+    def close(self) -> None:
+        """Flush and close all files."""
+        self.flush()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def write_manifest(folder: Path, manifest: Row) -> None:
+    """Write ``manifest.json`` whole or not at all (temporary file, then rename)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / (MANIFEST + ".new")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+    temporary.replace(folder / MANIFEST)
+
+
+def read_manifest(folder: Path) -> Row:
+    """The manifest of a recording.
+
+    Raises :class:`UnreadableRecording` when there is none, or it is of a schema that this version does not know.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise UnreadableRecording(f"{folder} holds no recording: {MANIFEST} is missing") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UnreadableRecording(f"{path} cannot be read: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        found = manifest.get("schema") if isinstance(manifest, dict) else None
+        raise UnreadableRecording(f"{path} has schema {found!r}; this version reads {SCHEMA!r}")
+    return manifest
+
+
+class Recording:
+    """A recording opened for reading. Never changes what it reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = read_manifest(folder)
+
+    def has(self, part: str) -> bool:
+        """True if the probe that writes this part ran (it may have seen nothing)."""
+        return (self.folder / f"{part}.jsonl").is_file()
+
+    def rows(self, part: str) -> list[Row]:
+        """All whole rows of a part, in order; a last line that was cut off (a killed run) is left out."""
+        path = self.folder / f"{part}.jsonl"
+        if not path.is_file():
+            return []
+        return list(self._decoded(path))
+
+    def _decoded(self, path: Path) -> Iterator[Row]:
+        decode = msgspec.json.Decoder(dict[str, Any]).decode
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                if number >= ROW_LIMIT:
+                    return
+                try:
+                    yield decode(line)
+                except msgspec.DecodeError:
+                    continue
+
+    @property
+    def cwd(self) -> str:
+        """Working directory of the run."""
+        return str(self.manifest.get("cwd", ""))
+
+    @cached_property
+    def _site_rows(self) -> dict[int, Row]:
+        return {row["id"]: row for row in self.rows(SITES)}
+
+    def site_row(self, number: int) -> Row:
+        """The raw site row: file, line, function, and where known opcode, col, end_line, end_col, via."""
+        return self._site_rows.get(number, {"file": "?", "line": 0, "function": ""})
+
+    def site(self, number: int) -> Site:
+        """A site as findings show it: file relative to the run's directory, and the line's text."""
+        row = self.site_row(number)
+        return self.site_at(row["file"], row["line"], row["function"])
+
+    def site_at(self, file: str, line: int, function: str = "") -> Site:
+        """A site from its parts; ``file`` may be absolute."""
+        lines = self.source(file)
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return Site(self.relative(file), line, function, text)
+
+    def relative(self, file: str) -> str:
+        """``file`` relative to the run's directory where it lies below it, else as it is; always with ``/``."""
+        cwd = self.cwd
+        if cwd and file.startswith(cwd.rstrip(os.sep) + os.sep):
+            file = file[len(cwd.rstrip(os.sep)) + 1 :]
+        return file.replace(os.sep, "/")
+
+    def source_bytes(self, file: str) -> bytes | None:
+        """The bytes of a user file as they were when recorded; None if it was not kept."""
+        stored = self.manifest.get("sources", {})
+        name = stored.get(self.relative(file)) if isinstance(stored, dict) else None
+        if not isinstance(name, str) or "/" in name or "\\" in name or name.startswith("."):
+            return None
+        path = self.folder / SOURCES / name
+        return path.read_bytes() if path.is_file() else None
+
+    def source(self, file: str) -> list[str]:
+        """Lines of a user file as recorded, without line ends; empty if it was not kept."""
+        cache: dict[str, list[str]] = self.__dict__.setdefault("_lines", {})
+        if file not in cache:
+            raw = self.source_bytes(file)
+            cache[file] = decode_source(raw).splitlines() if raw is not None else []
+        return cache[file]
+
+
+def decode_source(raw: bytes) -> str:
+    """Python source text by its coding line, else UTF-8 with replacement; every line ends in a line feed."""
+    import io
+    import tokenize
+
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        text = raw.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        text = raw.decode("utf-8", "replace")
+    # Form feeds and other separators must not break lines: ast counts only \n, \r\n and \r.
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", " ").replace("\x0b", " ").replace("\x1c", " ")
+
+
+def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str]:
+    """Copy user files into ``sources/``; returns their stored name by path (relative to ``cwd`` where below it)."""
+    stored: dict[str, str] = {}
+    for file in files:
+        path = Path(file)
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            continue
+        relative = file
+        if cwd and file.startswith(cwd.rstrip(os.sep) + os.sep):
+            relative = file[len(cwd.rstrip(os.sep)) + 1 :]
+        name = f"{hashlib.sha256(raw).hexdigest()[:16]}-{path.name}"
+        (folder / SOURCES).mkdir(parents=True, exist_ok=True)
+        (folder / SOURCES / name).write_bytes(raw)
+        stored[relative.replace(os.sep, "/")] = name
+    return stored

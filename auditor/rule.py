@@ -1,0 +1,56 @@
+"""What a rule is: one frozen dataclass whose docstring is its manual page and whose ``detect`` asks for evidence by naming it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, cast
+
+from auditor.model import Finding, Remedy, Severity
+
+
+class NotLooked(Exception):
+    """Raised by ``detect`` (or by a table) when the recording cannot answer: the verdict is *skipped*, with this reason."""
+
+
+def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.field does
+    """A threshold that users may set under ``[tool.audit.rules.CODE]``; ``help`` says its unit and where it comes from."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Base of all rules. A subclass gives ``code``, ``severity``, ``since``, a manual page, ``detect`` and maybe ``remedy``."""
+
+    code: ClassVar[str]
+    severity: ClassVar[Severity]
+    since: ClassVar[str]
+
+    # The parameters of detect are the evidence it needs: the engine reads them off the signature.
+    detect: ClassVar[Callable[..., Iterator[Finding]]]
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        """What to do about one finding of this rule; None when there is only the manual's advice."""
+        return None
+
+    @classmethod
+    def title(cls) -> str:
+        """First line of the manual page: the defect, without a full stop."""
+        lines = (cls.__doc__ or "").strip().splitlines()
+        return lines[0].strip().rstrip(".") if lines else cls.__name__
+
+    @classmethod
+    def name(cls) -> str:
+        """Class name in words joined by hyphens: ``scalar-read-every-step``."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
+
+    @classmethod
+    def family(cls) -> str:
+        """The letters of the code: ``SYNC``."""
+        return cls.code.rstrip("0123456789")
+
+    @classmethod
+    def knobs(cls) -> dict[str, tuple[Any, str]]:
+        """Knobs by name: default value and help text."""
+        return {f.name: (f.default, cast("str", f.metadata["help"])) for f in fields(cls) if "help" in f.metadata}

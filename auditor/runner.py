@@ -1,0 +1,264 @@
+"""The parent's side of the process seam: starts the recording child, shows progress, and seals the recording however it ended.
+
+No torch here. The target may raise, be killed, hang, call ``os._exit`` or break the interpreter: what its probes wrote by
+then is on disk, and the manifest is completed from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from auditor.errors import AuditProblem, TargetProblem
+from auditor.plan import Plan
+from auditor.recording import SITES, SOURCES, Recording, Row, read_manifest, store_sources, write_manifest
+
+BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
+GRACE_S = 10.0
+"""How long a child that was asked to stop may take to write what it has."""
+
+EXIT_GRACE_S = 20.0
+"""How long a finished child may take to leave (non-daemon threads, atexit handlers) before it is ended."""
+
+OUTPUT_LIMIT = 1 << 20
+"""Bytes of the target's own output that are kept (the last ones)."""
+
+PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
+"""A line that torch's CPU allocator prints because we profile: not the target's own words."""
+
+Progress = Callable[[str, int, int], None]
+
+
+def record(plan: Plan, *, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """Run the plan in a child process and return the sealed recording.
+
+    A target that ends before all passes were run (a short script, a generator) is run once more with passes that fit.
+    Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    recording = _record_once(plan, deadline, progress, echo)
+    steps = _counted(recording.folder)
+    if not recording.manifest.get("exhausted") or any(name == "loud" for name in steps):
+        return recording
+    total = sum(steps.values())
+    if total < MINIMUM_STEPS:
+        raise TargetProblem(
+            f"{plan.target} ended after {total} step{'s' * (total != 1)}; an audit needs at least {MINIMUM_STEPS}",
+            "give it more data or more iterations",
+        )
+    _clear(recording.folder)
+    recording = _record_once(plan.fitted(total), deadline, progress, echo)
+    _add_warning(recording, f"the target ends after {total} steps, so the passes were shortened to fit")
+    return recording
+
+
+MINIMUM_STEPS = 6
+
+
+def _record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    child = Child(plan, progress, echo)
+    ended = child.wait(deadline)
+    return _seal(plan, ended, child)
+
+
+class Child:
+    """The child process and the threads that read its output and its progress."""
+
+    def __init__(self, plan: Plan, progress: Progress, echo: Callable[[str], None]) -> None:
+        folder = Path(plan.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._progress = progress
+        self._echo = echo
+        self._output: deque[bytes] = deque()
+        self._kept = 0
+        self.last_progress = ("", 0, 0)
+        reading, writing = os.pipe()
+        root = str(Path(__file__).resolve().parent.parent)
+        command = [sys.executable, "-c", BOOT, root, replace(plan, progress_fd=writing).to_json()]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+        os.close(writing)
+        self._threads = [
+            threading.Thread(target=self._read_output, daemon=True),
+            threading.Thread(target=self._read_progress, args=(reading,), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, deadline: float | None) -> str | int:
+        """The exit code, or ``timeout`` or ``interrupted`` (after the child was asked, then made, to end)."""
+        try:
+            ended: str | int = self._wait_finished(deadline)
+        except KeyboardInterrupt:
+            self._end(signal.SIGINT)
+            ended = "interrupted"
+        except subprocess.TimeoutExpired:
+            self._stacks()
+            self._end(signal.SIGINT)
+            ended = "timeout"
+        finally:
+            self._kill_group()
+        self._threads[0].join(timeout=2.0)
+        return ended
+
+    def _wait_finished(self, deadline: float | None) -> int:
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                return self.process.wait(min(1.0, left) if left is not None else 1.0)
+            except subprocess.TimeoutExpired:
+                if left == 0.0:
+                    raise
+
+    def _stacks(self) -> None:
+        """Ask where every thread is, before a target that hangs is ended."""
+        if hasattr(signal, "SIGUSR1") and self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.3)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(GRACE_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self.process.kill()
+            self.process.wait()
+
+    def _kill_group(self) -> None:
+        """Loader workers and other children of the target do not outlive it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _read_output(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if PROFILER_NOISE in line:
+                continue
+            self._output.append(line)
+            self._kept += len(line)
+            while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
+                self._kept -= len(self._output.popleft())
+            self._echo(line.decode("utf-8", "replace"))
+
+    def _read_progress(self, fd: int) -> None:
+        with os.fdopen(fd, "rb") as pipe:
+            for line in pipe:
+                name, done, steps = line.decode().split()
+                self.last_progress = (name, int(done), int(steps))
+                self._progress(*self.last_progress)
+
+    @property
+    def output(self) -> bytes:
+        """The last part of what the target printed."""
+        return b"".join(self._output)[-OUTPUT_LIMIT:]
+
+
+# -- sealing -----------------------------------------------------------------------------------------------------------
+
+
+def _seal(plan: Plan, ended: str | int, child: Child) -> Recording:
+    """Complete the manifest from outside, keep sources and output."""
+    folder = Path(plan.folder)
+    try:
+        manifest = read_manifest(folder)
+    except Exception as error:
+        raise AuditProblem(
+            f"the recording process ended before it began (exit code {ended})", "", child.output.decode("utf-8", "replace")
+        ) from error
+    problem = manifest.get("error") or {}
+    if manifest["outcome"] == "not run":
+        raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
+    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in _counted(folder).items()]
+    _settle_outcome(manifest, ended, folder)
+    (folder / "output.txt").write_bytes(child.output)
+    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(_files(folder, manifest)))
+    (folder / STACKS_FILE).unlink(missing_ok=True)
+    write_manifest(folder, manifest)
+    return Recording(folder)
+
+
+STACKS_FILE = "stacks.txt"
+
+
+def _settle_outcome(manifest: Row, ended: str | int, folder: Path) -> None:
+    if isinstance(ended, str):  # timeout or interrupted
+        if not (manifest.get("finished") and manifest["outcome"] in ("completed", "oom", "raised")) or ended == "timeout":
+            manifest["outcome"] = ended
+        if ended == "timeout":
+            manifest["error"] = _error("Timeout", "the target did not finish in the time given", manifest, _where_it_hung(folder))
+        return
+    if manifest.get("finished"):
+        return
+    if ended < 0:
+        name = signal.Signals(-ended).name if -ended in set(signal.Signals) else str(-ended)
+        hint = " (the kernel's out-of-memory killer does this)" if name == "SIGKILL" else ""
+        manifest["outcome"] = "killed"
+        manifest["error"] = _error(name, f"the process was ended by {name}{hint}", manifest)
+    else:
+        manifest["outcome"] = "raised"
+        message = f"the target left the process with exit code {ended} without returning (os._exit or a crash of the interpreter)"
+        manifest["error"] = _error("os._exit", message, manifest)
+
+
+def _error(kind: str, message: str, manifest: Row, trace: str = "") -> Row:
+    last = manifest["passes"][-1] if manifest["passes"] else None
+    where = {"step": last["steps"], "pass_name": last["name"]} if last else {}
+    return {**where, **(manifest.get("error") or {}), "type": kind, "message": message, "traceback": trace}
+
+
+def _where_it_hung(folder: Path) -> str:
+    path = folder / STACKS_FILE
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    root = str(Path(__file__).resolve().parent)
+    lines = [line for line in text.splitlines() if root not in line and '"<string>"' not in line]
+    return "\n".join(lines)
+
+
+def _counted(folder: Path) -> dict[str, int]:
+    """Completed steps by pass, from the rows themselves (the manifest of a killed child is old)."""
+    counts: dict[str, int] = {}
+    for row in Recording(folder).rows("steps"):
+        counts[row["pass"]] = counts.get(row["pass"], 0) + 1
+    return counts
+
+
+def _files(folder: Path, manifest: Row) -> list[str]:
+    files: dict[str, None] = dict.fromkeys(manifest.get("target_files", ()))
+    recording = Recording(folder)
+    files.update(dict.fromkeys(row["file"] for row in recording.rows(SITES)))
+    for part, names in (("loaders", ("dataset_file", "collate_file")), ("graphs", ("file",))):
+        for row in recording.rows(part):
+            files.update(dict.fromkeys(str(row[name]) for name in names if row.get(name)))
+    return [file for file in files if os.path.isfile(file)]
+
+
+def _clear(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_file():
+            entry.unlink()
+    for entry in (folder / SOURCES).glob("*"):
+        entry.unlink()
+
+
+def _add_warning(recording: Recording, text: str) -> None:
+    manifest: dict[str, Any] = recording.manifest
+    manifest["warnings"] = [*manifest.get("warnings", []), text]
+    write_manifest(recording.folder, manifest)

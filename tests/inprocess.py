@@ -1,0 +1,61 @@
+"""Records a step in this process, through the same session, probes and passes as the recording child."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auditor import engine
+from auditor.capture.environment import describe
+from auditor.capture.frames import Frames
+from auditor.capture.probe import Context
+from auditor.capture.probes import select
+from auditor.capture.session import Session
+from auditor.model import Finding, Verdict
+from auditor.plan import Plan
+from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, store_sources, write_manifest
+from auditor.rule import Rule
+
+
+def record(
+    folder: Path, make: Callable[[], Callable[[], Any]], parts: tuple[str, ...], *, roots: Iterable[Path], steps: int = 12, trace_steps: int = 0
+) -> Recording:
+    """Make a step (after the probes were installed, as in a real run), run all passes, return the recording."""
+    writer = RecordingWriter(folder)
+    frames = Frames(writer, tuple(str(root) for root in roots))
+    warnings: list[str] = []
+    context = Context(writer, frames, device="cuda" if torch.cuda.is_available() else "cpu", warn=warnings.append)
+    plan = Plan("test:step", (), steps, 2, "auto", str(folder), parts, trace_steps=trace_steps)
+    session = Session(plan, context, select(parts, context), lambda name, done, total: None)
+    session.install()
+    try:
+        step = context.target = make()
+        while not session.done:
+            session.begin()
+            step()
+            session.end()
+    finally:
+        session.uninstall()
+        writer.close()
+    manifest: dict[str, Any] = {
+        "schema": SCHEMA, "target": "test:step", "cwd": os.getcwd(), "steps": steps, "warmup": 2, "device": context.device,
+        "passes": [{"name": p.name, "steps": p.done} for p in session.passes], "outcome": "completed", "error": None,
+        "environment": describe(context.device), "warnings": warnings, "recorded_at": "2026-01-01T00:00:00+00:00",
+    }
+    write_manifest(folder, manifest)
+    files = {row["file"] for row in Recording(folder).rows(SITES)}
+    files |= {row["file"] for row in Recording(folder).rows("graphs") if row.get("file")}
+    files |= {str(p) for root in roots if root.is_file() for p in [root]}
+    manifest["sources"] = store_sources(folder, os.getcwd(), iter(sorted(files)))
+    write_manifest(folder, manifest)
+    return Recording(folder)
+
+
+def judge(folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any) -> tuple[list[Finding], list[Verdict]]:
+    """Record and judge with these rules."""
+    judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
+    return list(judgement.findings), list(judgement.verdicts)

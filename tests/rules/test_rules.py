@@ -1,0 +1,134 @@
+"""One test for all rules: each marked line of ``fires.py`` is reported, and no other; nothing in ``silent.py`` is.
+
+A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
+that this very line must be reported. Names ending in ``__cuda`` need a GPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from auditor import catalogue
+from auditor.explain import SECTIONS, manual, page
+from auditor.model import Severity
+from tests.inprocess import judge
+
+HERE = Path(__file__).resolve().parent
+RULES = {rule.code: rule for rule in catalogue.rules()}
+NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def factories(path: Path) -> dict[str, tuple[int, int]]:
+    """Public functions of a file by name, with their first and last line."""
+    if not path.is_file():
+        return {}
+    body = ast.parse(path.read_text()).body
+    return {n.name: (n.lineno, n.end_lineno or 0) for n in body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")}
+
+
+def cases(kind: str) -> list[pytest.param]:
+    found = []
+    for code in RULES:
+        for name in factories(HERE / code.lower() / f"{kind}.py"):
+            marks = [NEEDS_CUDA] if name.endswith("__cuda") else []
+            found.append(pytest.param(code, name, id=f"{code}-{name}", marks=marks))
+    return found
+
+
+def load(path: Path) -> object:
+    name = f"case_{path.parent.name}_{path.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
+    make: Callable = getattr(load(path), name)
+    findings, verdicts = judge(folder, make, (RULES[code],), roots=[path])
+    assert verdicts[0].status != "failed", verdicts[0].reason
+    loud = [f for f in findings if f.severity is not Severity.NOTE]
+    return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
+
+
+@pytest.mark.parametrize(("code", "name"), cases("fires"))
+def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
+    path = HERE / code.lower() / "fires.py"
+    first, last = factories(path)[name]
+    lines = path.read_text().splitlines()
+    marked = {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
+    found, _ = reported(code, path, name, tmp_path / "recording")
+    assert found == (marked or {0})
+
+
+@pytest.mark.parametrize(("code", "name"), cases("silent"))
+def test_stays_silent(code: str, name: str, tmp_path: Path) -> None:
+    _, loud = reported(code, HERE / code.lower() / "silent.py", name, tmp_path / "recording")
+    assert not loud
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_every_rule_has_positives_and_three_near_misses(code: str) -> None:
+    assert factories(HERE / code.lower() / "fires.py"), f"tests/rules/{code.lower()}/fires.py has no case"
+    assert len(factories(HERE / code.lower() / "silent.py")) >= 3
+
+
+def blocks(code: str) -> dict[str, str]:
+    """The Python blocks of a manual page, by their section."""
+    found, section, inside = {}, "", None
+    for line in page(RULES[code]).splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        elif line.startswith("```python"):
+            inside = []
+        elif line.startswith("```") and inside is not None:
+            found[section], inside = "\n".join(inside), None
+        elif inside is not None:
+            inside.append(line)
+    return found
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_manual_has_its_sections_in_order(code: str) -> None:
+    headings = [line[3:] for line in page(RULES[code]).splitlines() if line.startswith("## ")]
+    headings = [heading for heading in headings if heading != "Knobs"]
+    assert headings == [section for section in SECTIONS if section in headings]
+    assert set(SECTIONS) - set(headings) <= {"Sources"}
+
+
+@pytest.mark.parametrize("code", RULES)
+@pytest.mark.parametrize("section", ["Example", "Use instead"])
+def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
+    text = textwrap.dedent(blocks(code)[section])
+    if text.lstrip().startswith("# needs: cuda") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
+    path.write_text(text + "\n")
+
+    def make() -> Callable:
+        module = load(path)
+        return module.make() if hasattr(module, "make") else module.step
+
+    findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path])
+    assert verdicts[0].status != "failed", verdicts[0].reason
+    assert bool(findings) == (section == "Example"), [f.message for f in findings]
+
+
+def test_the_manual_on_disk_is_the_one_the_rules_say() -> None:
+    assert (HERE.parent.parent / "rules" / "README.md").read_text() == manual(catalogue.rules()), "run make manual"
+
+
+def test_codes_files_and_families_agree() -> None:
+    for code, rule in RULES.items():
+        assert Path(sys.modules[rule.__module__].__file__).name.startswith(code.lower() + "_")
+        assert rule.family() in catalogue.FAMILIES

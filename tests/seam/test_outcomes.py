@@ -1,0 +1,224 @@
+"""Whatever the target does, there is a report on what was recorded, and the exit code of the contract."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+TRAINER = """
+    import os, signal, sys, time
+    import torch
+
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    n = 0
+
+    def step():
+        global n
+        n += 1
+        optimizer.zero_grad()
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+
+    def raises():
+        step()
+        if n == 9:
+            raise ValueError("the ninth step is bad")
+
+    def out_of_memory():
+        step()
+        if n == 9:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def exits():
+        step()
+        if n == 9:
+            sys.exit(7)
+
+    def leaves():
+        step()
+        if n == 9:
+            os._exit(7)
+
+    def killed():
+        step()
+        if n == 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hangs():
+        step()
+        if n == 9:
+            time.sleep(600)
+
+    def generator():
+        for _ in range(30):
+            step()
+            yield
+
+    def short():
+        for _ in range(4):
+            step()
+            yield
+
+    class Trainer:
+        def __init__(self):
+            self.count = 0
+
+        def step(self):
+            step()
+
+        def wants(self, batch, lr):
+            pass
+
+    trainer = Trainer()
+    iterator = generator()
+    number = 3
+
+    async def coroutine():
+        step()
+"""
+
+ENDINGS = {
+    "step": (0, "completed"),
+    "trainer.step": (0, "completed"),
+    "generator": (0, "completed"),
+    "iterator": (0, "completed"),
+    "raises": (3, "raised"),
+    "out_of_memory": (3, "oom"),
+    "exits": (3, "raised"),
+    "leaves": (3, "raised"),
+    "killed": (3, "killed"),
+    "hangs": (3, "timeout"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("seam")
+    (path / "mytrainer.py").write_text(textwrap.dedent(TRAINER))
+    return path
+
+
+@pytest.fixture(scope="module")
+def endings(folder, audit):
+    """Every ending, two at a time: (finished process, report)."""
+
+    def one(name):
+        out = folder / f"out-{name}"
+        more = ("--timeout", "25") if name == "hangs" else ()
+        done = audit("run", f"mytrainer:{name}", "--steps", "8", "--warmup", "2", "--out", str(out), *more, cwd=folder)
+        return done, json.loads((out / "report.json").read_text()), out
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(ENDINGS, pool.map(one, ENDINGS), strict=True))
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_exit_code_and_outcome(endings, name):
+    done, report, out = endings[name]
+    code, outcome = ENDINGS[name]
+    assert done.returncode == code, done.stderr
+    assert report["run"]["outcome"] == outcome
+    assert (out / "report.html").stat().st_size > 10_000
+    assert done.stdout.rstrip().endswith("report.html")
+
+
+@pytest.mark.parametrize("name", ["raises", "out_of_memory", "exits"])
+def test_the_error_is_the_users_own(endings, name):
+    done, report, _ = endings[name]
+    error = report["run"]["error"]
+    assert error["step"] == 6
+    assert error["pass_name"] == "quiet"
+    assert f"in {name}" in error["traceback"]
+    assert "auditor" not in error["traceback"]
+    assert report["run"]["step_us"]["n"] == 6
+    assert error["message"].split("(")[0].strip() in done.stdout
+
+
+def test_a_hanging_target_says_where(endings):
+    _, report, _ = endings["hangs"]
+    trace = report["run"]["error"]["traceback"]
+    assert "in hangs" in trace
+    assert "auditor" not in trace
+
+
+def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
+    for name in ("generator", "iterator"):
+        _, report, _ = endings[name]
+        assert report["run"]["step_us"]["n"] >= 8
+
+
+def test_nothing_was_left_unsaid_when_killed(endings):
+    _, report, _ = endings["killed"]
+    assert report["run"]["error"]["type"] == "SIGKILL"
+    assert report["run"]["step_us"]["n"] >= 5
+    assert {verdict["status"] for verdict in report["verdicts"]} <= {"clean", "skipped", "found"}
+    assert any(verdict["status"] == "skipped" for verdict in report["verdicts"])
+
+
+IMPOSSIBLE = {
+    "mytrainer:stp": "did you mean 'step'?",
+    "mytrainr:step": "did you mean 'mytrainer'?",
+    "mytrainer:Trainer": "is a class",
+    "mytrainer:trainer.wants": "wants arguments (batch, lr)",
+    "mytrainer:number": "is an int",
+    "mytrainer:coroutine": "coroutine",
+    "mytrainer": "is not a target",
+    "mytrainer:": "is not a target",
+    "mytrainr.py": "did you mean mytrainer.py?",
+    "mytrainer:short": "ended after 4 steps",
+    "broken_import:step": "ZeroDivisionError",
+    "no_steps.py": "without a single optimizer.step()",
+    "bad_syntax.py": "is not valid Python",
+}
+
+
+@pytest.fixture(scope="module")
+def impossible(folder, audit):
+    (folder / "broken_import.py").write_text("x = 1 / 0\n")
+    (folder / "no_steps.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
+    (folder / "bad_syntax.py").write_text("def f(:\n")
+    with ThreadPoolExecutor(2) as pool:
+        done = pool.map(lambda target: audit("run", target, "--steps", "8", cwd=folder), IMPOSSIBLE)
+        return dict(zip(IMPOSSIBLE, done, strict=True))
+
+
+@pytest.mark.parametrize("target", IMPOSSIBLE)
+def test_what_cannot_be_audited_gets_one_clear_sentence(impossible, folder, target):
+    done = impossible[target]
+    assert done.returncode == 2
+    assert IMPOSSIBLE[target] in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_impossible_audits_leave_nothing_behind(impossible, folder):
+    assert not list((folder / "audits").glob("*")) if (folder / "audits").exists() else True
+
+
+def test_interrupt_reports_what_there_is(folder):
+    out = folder / "out-interrupted"
+    command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", "mytrainer:hangs", "--steps", "8", "--warmup", "2", "--out", str(out)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    rows = out / "recording" / "steps.jsonl"
+    for _ in range(600):
+        if rows.exists() and rows.read_text().count("\n") >= 8:
+            break
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "interrupted"

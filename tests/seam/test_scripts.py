@@ -1,0 +1,179 @@
+"""Unmodified scripts: steps found from the optimizer, a clean stop, arguments handed through."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+PLAIN = """
+    import argparse, os
+    os.environ["SET_BY_SCRIPT"] = "1"
+    import torch
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    args = parser.parse_args()
+    print("lr is", args.lr)
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    try:
+        for i in range(10_000):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+    finally:
+        print("finally at", i)
+"""
+
+ACCUMULATE = """
+    import torch
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    micro = 0
+    while True:
+        for _ in range(4):
+            model(torch.ones(2, 8)).sum().backward()
+            micro += 1
+        optimizer.step()
+        optimizer.zero_grad()
+        if micro % 400 == 0:
+            break
+    print("micro", micro)
+"""
+
+GAN = """
+    import torch
+    g, d = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    og, od = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+    rounds = 0
+    while True:
+        try:
+            rounds += 1
+            d(g(torch.randn(2, 4)).detach()).mean().backward(); od.step(); od.zero_grad()
+            d(g(torch.randn(2, 4))).mean().backward(); og.step(); og.zero_grad()
+        except Exception:
+            pass
+        finally:
+            open("rounds.txt", "w").write(str(rounds))
+"""
+
+CRITIC = """
+    import torch
+    g, d = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    od, og = torch.optim.RMSprop(d.parameters()), torch.optim.RMSprop(g.parameters())
+    rounds = 0
+    while True:
+        rounds += 1
+        for _ in range(5):
+            d(g(torch.randn(2, 4)).detach()).mean().backward(); od.step(); od.zero_grad()
+        d(g(torch.randn(2, 4))).mean().backward(); og.step(); og.zero_grad()
+        open("critic_rounds.txt", "w").write(str(rounds))
+"""
+
+SWALLOWS = """
+    import torch
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    while True:
+        try:
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+        except:
+            pass
+"""
+
+WORKERS = """
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Squares(Dataset):
+        def __len__(self):
+            return 64
+        def __getitem__(self, i):
+            return torch.full((8,), float(i))
+
+    if __name__ == "__main__":
+        model = torch.nn.Linear(8, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        for epoch in range(100):
+            for batch in DataLoader(Squares(), batch_size=8, num_workers=2, multiprocessing_context="spawn" if epoch == 0 else "fork"):
+                optimizer.zero_grad()
+                model(batch).sum().backward()
+                optimizer.step()
+"""
+
+SHORT = """
+    import torch
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(24):
+        optimizer.zero_grad()
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+"""
+
+SCRIPTS = {"plain": PLAIN, "accumulate": ACCUMULATE, "gan": GAN, "critic": CRITIC, "swallows": SWALLOWS, "workers": WORKERS, "short": SHORT}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, audit):
+    folder = tmp_path_factory.mktemp("scripts")
+
+    def one(name):
+        (folder / f"{name}.py").write_text(textwrap.dedent(SCRIPTS[name]))
+        more = ("--", "--lr", "0.25") if name == "plain" else ()
+        out = folder / f"out-{name}"
+        done = audit("run", f"{name}.py", "--steps", "12", "--warmup", "2", "--out", str(out), *more, cwd=folder)
+        return done, json.loads((out / "report.json").read_text()), out
+
+    with ThreadPoolExecutor(2) as pool:
+        return folder, dict(zip(SCRIPTS, pool.map(one, SCRIPTS), strict=True))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_ends_cleanly(runs, name):
+    done, report, _ = runs[1][name]
+    assert done.returncode == 0, done.stderr
+    assert report["run"]["outcome"] == "completed"
+    assert report["run"]["step_us"]["n"] >= (8 if name == "short" else 12)
+
+
+def test_arguments_reach_the_script_and_finally_runs(runs):
+    done, _, out = runs[1]["plain"]
+    assert "lr is 0.25" in done.stderr
+    assert "finally at" in done.stderr
+    assert "lr is 0.25" in (out / "recording" / "output.txt").read_text()
+    assert done.stdout.count("\n") >= 1
+    assert "lr is" not in done.stdout
+
+
+def test_accumulated_micro_batches_are_one_step(runs):
+    _, _, out = runs[1]["accumulate"]
+    rows = [json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()]
+    per_step: dict[int, int] = {}
+    for row in rows:
+        per_step[row["step"]] = per_step.get(row["step"], 0) + row["n"]
+    assert set(per_step.values()) == {4}
+
+
+def test_a_gan_takes_one_step_for_both_optimizers(runs):
+    folder, results = runs
+    rounds = int((folder / "rounds.txt").read_text())
+    steps = sum(1 for _ in (results["gan"][2] / "recording" / "steps.jsonl").open())
+    assert steps <= rounds <= steps + 5
+
+
+def test_five_critic_steps_and_a_generator_step_are_one(runs):
+    folder, results = runs
+    rounds = int((folder / "critic_rounds.txt").read_text())
+    steps = sum(1 for _ in (results["critic"][2] / "recording" / "steps.jsonl").open())
+    assert steps <= rounds <= steps + 5
+
+
+def test_a_short_script_is_run_again_with_passes_that_fit(runs):
+    _, report, _ = runs[1]["short"]
+    assert any("ends after" in warning for warning in report["warnings"])
+    assert {v["status"] for v in report["verdicts"] if v["code"] == "GRAPH002"} == {"clean"}
