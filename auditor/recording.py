@@ -183,7 +183,9 @@ class Recording:
         cache: dict[str, list[str]] = self.__dict__.setdefault("_lines", {})
         if file not in cache:
             raw = self.source_bytes(file)
-            cache[file] = decode_source(raw).splitlines() if raw is not None else []
+            cache[file] = (
+                decode_source(raw).split("\n") if raw is not None else []
+            )  # splitlines() knows more separators than Python
         return cache[file]
 
 

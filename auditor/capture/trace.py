@@ -74,12 +74,12 @@ class Trace:
         raw = self._folder / "trace.json"
         try:
             profiler.export_chrome_trace(str(raw))
-            _compress(raw, self._folder / TRACE)
+            compress(raw, self._folder / TRACE)
         finally:
             raw.unlink(missing_ok=True)
 
 
-def _compress(raw: Path, packed: Path) -> None:
+def compress(raw: Path, packed: Path) -> None:
     """Level 2 deflate by isal where installed: nine times cheaper than torch's own ``.gz`` writer."""
     try:
         from isal import igzip

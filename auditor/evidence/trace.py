@@ -50,6 +50,7 @@ class TraceFacts:
     """Facts of a trace. ``host_peak_bytes`` is the largest total that torch's CPU allocator reported, None without memory events."""
 
     steps: int
+    events: int
     operators: tuple[Operator, ...]
     host_peak_bytes: int | None
 
@@ -57,15 +58,18 @@ class TraceFacts:
 def read(recording: Recording) -> TraceFacts | None:
     """Facts of the recording's own trace; None if there is none, or it cannot be read."""
     path = recording.folder / "trace.json.gz"
-    if not path.is_file():
-        return None
+    return read_file(path) if path.is_file() else None
+
+
+def read_file(path: Path) -> TraceFacts | None:
+    """The same of a trace file by itself."""
     try:
         events = msgspec.json.decode(_inflate(path), type=_File, strict=False).events
     except (msgspec.DecodeError, OSError, EOFError, UnicodeDecodeError):
         return None
     steps = len({event.name for event in events if event.cat == "user_annotation" and event.name.startswith(STEP_MARK)})
     totals = [event.args.total_allocated or 0 for event in events if event.args is not None and event.args.device_type == 0]
-    return TraceFacts(steps, tuple(_operators(events, max(1, steps))), max(totals, default=0) or None)
+    return TraceFacts(steps, len(events), tuple(_operators(events, max(1, steps))), max(totals, default=0) or None)
 
 
 def _inflate(path: Path) -> bytes:

@@ -1,0 +1,132 @@
+"""Many edits over many files: one plan, one diff, and the files rewritten in place when the user asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor.model import Edit
+from auditor.patch.diff import diff_bytes
+from auditor.patch.edits import apply_edits, edit_key
+from auditor.patch.source import Refused
+
+
+@dataclass(frozen=True)
+class PatchedFile:
+    """One file before and after. ``path`` is relative to the directory of the run, with ``/``."""
+
+    path: str
+    before: bytes
+    after: bytes
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all edits come to. ``refused`` pairs each edit that is left out with one sentence why."""
+
+    files: tuple[PatchedFile, ...] = ()
+    refused: tuple[tuple[Edit, str], ...] = ()
+
+    @property
+    def diff(self) -> bytes:
+        """All files in one unified diff, for ``git apply`` in the directory of the run."""
+        return b"".join(diff_bytes(file.before, file.after, file.path) for file in self.files)
+
+
+def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None]) -> Plan:
+    """Plan the edits of any number of files; ``read`` gives a file's bytes by ``Site.file``, None if there is none.
+
+    Equal edits merge. An edit that cannot be made, or that conflicts with an earlier one, is refused; the rest goes on.
+    """
+    files: list[PatchedFile] = []
+    refused: list[tuple[Edit, str]] = []
+    for path, wanted in sorted(_by_file(edits).items()):
+        try:
+            before = _readable(path, read(wanted[0].site.file))
+        except Refused as reason:
+            refused += ((edit, str(reason)) for edit in wanted)
+            continue
+        after, made, left_out = _apply_what_can_be(before, wanted)
+        refused += left_out
+        if made:
+            files.append(PatchedFile(path, before, after, made))
+    return Plan(tuple(files), tuple(refused))
+
+
+def write(plan: Plan, root: Path) -> None:
+    """Rewrite the plan's files below ``root``, each whole or not at all, keeping its mode.
+
+    Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was planned for.
+    """
+    targets = [_checked_target(file, root.resolve()) for file in plan.files]
+    for file, target in zip(plan.files, targets, strict=True):
+        _replace(target, file.after)
+
+
+def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
+    by_file: dict[str, dict[tuple[str, ...], Edit]] = {}
+    for edit in edits:
+        path = posixpath.normpath(edit.site.file.replace(os.sep, "/"))
+        by_file.setdefault(path, {}).setdefault(edit_key(edit), edit)
+    return {path: list(unique.values()) for path, unique in by_file.items()}
+
+
+def _readable(path: str, raw: bytes | None) -> bytes:
+    if _leads_out(path):
+        raise Refused(f"{path} lies outside the directory of the run")
+    if raw is None:
+        raise Refused(f"{path} cannot be read")
+    return raw
+
+
+def _leads_out(path: str) -> bool:
+    return os.path.isabs(path) or posixpath.isabs(path) or (path + "/").startswith("../")
+
+
+def _apply_what_can_be(before: bytes, wanted: Sequence[Edit]) -> tuple[bytes, tuple[Edit, ...], list[tuple[Edit, str]]]:
+    with contextlib.suppress(Refused):
+        return apply_edits(before, wanted), tuple(wanted), []
+    after = before
+    made: tuple[Edit, ...] = ()
+    refused: list[tuple[Edit, str]] = []
+    for edit in wanted:
+        try:
+            after, made = apply_edits(before, [*made, edit]), (*made, edit)
+        except Refused as reason:
+            refused.append((edit, str(reason)))
+    return after, made, refused
+
+
+def _checked_target(file: PatchedFile, root: Path) -> Path:
+    if _leads_out(posixpath.normpath(file.path)):
+        raise Refused(f"{file.path} lies outside {root}")
+    target = (root / file.path).resolve()  # a link must not lead out either
+    if not target.is_relative_to(root):
+        raise Refused(f"{file.path} lies outside {root}")
+    try:
+        now = target.read_bytes()
+    except OSError as error:
+        raise Refused(f"{file.path} cannot be read: {error.strerror}") from None
+    if now != file.before:
+        raise Refused(f"{file.path} has changed since the patch was made")
+    return target
+
+
+def _replace(target: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=".audit-", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,445 @@
+"""What each edit makes of hard source lines; every result goes through git."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from auditor.patch import Refused, SourceText, apply_edits, diff_bytes
+
+SET = {"action": "set_keyword", "call": "DataLoader", "keyword": "num_workers", "value": "4"}
+DROP = {"action": "drop_keyword", "call": "backward", "keyword": "retain_graph"}
+GONE = {"action": "drop_statement", "call": "empty_cache"}
+DETACH = {"action": "detach"}
+ANOMALY = {"action": "rename_call", "call": "detect_anomaly", "value": "set_detect_anomaly(False)"}
+
+# name: (before, edit, after)
+MADE = {
+    # set_keyword: the style of the call is kept
+    "one line": ("d = DataLoader(ds, 8)\n", SET, "d = DataLoader(ds, 8, num_workers=4)\n"),
+    "no arguments": ("d = DataLoader()\n", SET, "d = DataLoader(num_workers=4)\n"),
+    "no arguments but a comment": ("d = DataLoader(  # none\n)\n", SET, "d = DataLoader(num_workers=4  # none\n)\n"),
+    "replaces": ("d = DataLoader(ds, num_workers=0, x=1)\n", SET, "d = DataLoader(ds, num_workers=4, x=1)\n"),
+    "replaces in parentheses": ("d = DataLoader(ds, num_workers=(0))\n", SET, "d = DataLoader(ds, num_workers=(4))\n"),
+    "trailing comma on one line": ("d = DataLoader(ds, 8,)\n", SET, "d = DataLoader(ds, 8, num_workers=4,)\n"),
+    "own lines": (
+        "d = DataLoader(\n    ds,\n    batch_size=8,\n)\n",
+        SET,
+        "d = DataLoader(\n    ds,\n    batch_size=8,\n    num_workers=4,\n)\n",
+    ),
+    "own lines without trailing comma": (
+        "d = DataLoader(\n    ds,\n    batch_size=8\n)\n",
+        SET,
+        "d = DataLoader(\n    ds,\n    batch_size=8,\n    num_workers=4\n)\n",
+    ),
+    "hanging": (
+        "d = DataLoader(ds,\n               shuffle=True)\n",
+        SET,
+        "d = DataLoader(ds,\n               shuffle=True,\n               num_workers=4)\n",
+    ),
+    "black's middle style": (
+        "d = DataLoader(\n    ds, batch_size=8\n)\n",
+        SET,
+        "d = DataLoader(\n    ds, batch_size=8, num_workers=4\n)\n",
+    ),
+    "comment, with a comma": (
+        "d = DataLoader(ds, batch_size=8  # (note, well\n)\n",
+        SET,
+        "d = DataLoader(ds, batch_size=8, num_workers=4  # (note, well\n)\n",
+    ),
+    "comments on own lines": (
+        "d = DataLoader(\n    ds,  # data\n    8  # batch\n    # end\n)\n",
+        SET,
+        "d = DataLoader(\n    ds,  # data\n    8,  # batch\n    num_workers=4\n    # end\n)\n",
+    ),
+    "tabs": (
+        "if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,)\n",
+        SET | {"line": 2},
+        "if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,\n\t\tnum_workers=4,)\n",
+    ),
+    "parentheses around the last argument": ("d = DataLoader((ds), (8))\n", SET, "d = DataLoader((ds), (8), num_workers=4)\n"),
+    "starred": ("d = DataLoader(*args)\n", SET, "d = DataLoader(*args, num_workers=4)\n"),
+    "lambda": (
+        "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b])\n",
+        SET,
+        "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b], num_workers=4)\n",
+    ),
+    "call inside a lambda": ("f = lambda a, b: DataLoader(a, b)\n", SET, "f = lambda a, b: DataLoader(a, b, num_workers=4)\n"),
+    "generator in parentheses": ("d = DataLoader((x for x in y))\n", SET, "d = DataLoader((x for x in y), num_workers=4)\n"),
+    "f-string beside it": (
+        "d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,')\n",
+        SET,
+        "d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,', num_workers=4)\n",
+    ),
+    "strings that look like code": (
+        'd = DataLoader("a, b)", """\n# ) ,\n""", \'\\\'\')\n',
+        SET,
+        'd = DataLoader("a, b)", """\n# ) ,\n""", \'\\\'\', num_workers=4)\n',
+    ),
+    "walrus": ("if (d := DataLoader(n := 3)): pass\n", SET, "if (d := DataLoader(n := 3, num_workers=4)): pass\n"),
+    "decorator": ("@wrap(DataLoader(a))\ndef f(): ...\n", SET, "@wrap(DataLoader(a, num_workers=4))\ndef f(): ...\n"),
+    "backslash": (
+        "d = \\\n  DataLoader(ds, \\\n  8)\n",
+        SET | {"line": 2},
+        "d = \\\n  DataLoader(ds, \\\n  8,\n  num_workers=4)\n",
+    ),
+    "nested calls of one name": (
+        "d = DataLoader(\n    DataLoader(ds),\n    8,\n)\n",
+        SET | {"line": 2},
+        "d = DataLoader(\n    DataLoader(ds, num_workers=4),\n    8,\n)\n",
+    ),
+    "line inside a call": (
+        "d = DataLoader(\n  ds,\n  8,\n)\n",
+        SET | {"line": 3},
+        "d = DataLoader(\n  ds,\n  8,\n  num_workers=4,\n)\n",
+    ),
+    "name on a later line": (
+        "d = (torch\n  .utils.data\n  .DataLoader(ds))\n",
+        SET | {"line": 3},
+        "d = (torch\n  .utils.data\n  .DataLoader(ds, num_workers=4))\n",
+    ),
+    "callee in parentheses": ("d = (data.DataLoader\n)(ds)\n", SET, "d = (data.DataLoader\n)(ds, num_workers=4)\n"),
+    "twice alike": (
+        "a, b = DataLoader(x), DataLoader(x)\n",
+        SET,
+        "a, b = DataLoader(x, num_workers=4), DataLoader(x, num_workers=4)\n",
+    ),
+    "unicode before": ("s = 'é漢字😀'; d = DataLoader('ß')\n", SET, "s = 'é漢字😀'; d = DataLoader('ß', num_workers=4)\n"),
+    "form feed": (
+        "x = 1\n\x0c\n\x0cd = DataLoader(ds)\n",
+        SET | {"line": 3},
+        "x = 1\n\x0c\n\x0cd = DataLoader(ds, num_workers=4)\n",
+    ),
+    "unicode line separators": (
+        "s = '\x85\u2028\x1c'\nd = DataLoader(ds)\n",
+        SET | {"line": 2},
+        "s = '\x85\u2028\x1c'\nd = DataLoader(ds, num_workers=4)\n",
+    ),
+    "no newline at the end": ("x = 1\nd = DataLoader(ds)", SET | {"line": 2}, "x = 1\nd = DataLoader(ds, num_workers=4)"),
+    # drop_keyword
+    "only one": ("loss.backward(retain_graph=True)\n", DROP, "loss.backward()\n"),
+    "only one with comma": ("loss.backward(retain_graph=True, )\n", DROP, "loss.backward()\n"),
+    "only one on its line": ("loss.backward(\n    retain_graph=True\n)\n", DROP, "loss.backward()\n"),
+    "first": ("loss.backward(retain_graph=True, create_graph=c)\n", DROP, "loss.backward(create_graph=c)\n"),
+    "middle": ("loss.backward(g, retain_graph=True, inputs=i)\n", DROP, "loss.backward(g, inputs=i)\n"),
+    "last": ("loss.backward(g, retain_graph=(True))\n", DROP, "loss.backward(g)\n"),
+    "last with comma": ("loss.backward(g, retain_graph=True,)\n", DROP, "loss.backward(g,)\n"),
+    "own line": ("loss.backward(\n    g,\n    retain_graph=True,  # why\n)\n", DROP, "loss.backward(\n    g,\n)\n"),
+    "own line, no trailing comma": ("loss.backward(\n    g,\n    retain_graph=True\n)\n", DROP, "loss.backward(\n    g\n)\n"),
+    "first on a line": (
+        "loss.backward(\n    g,\n    retain_graph=True, inputs=i,\n)\n",
+        DROP,
+        "loss.backward(\n    g,\n    inputs=i,\n)\n",
+    ),
+    "last on a line": (
+        "loss.backward(g, retain_graph=True,  # note\n    inputs=i)\n",
+        DROP,
+        "loss.backward(g,  # note\n    inputs=i)\n",
+    ),
+    "hanging last": ("loss.backward(g,\n              retain_graph=True)\n", DROP, "loss.backward(g)\n"),
+    "keeps the comment of another": (
+        "loss.backward(g,  # gradient\n              retain_graph=True)\n",
+        DROP,
+        "loss.backward(g  # gradient\n              )\n",
+    ),
+    "beside **kwargs": ("loss.backward(retain_graph=True, **kw)\n", DROP, "loss.backward(**kw)\n"),
+    # drop_statement
+    "own line of a file": ("x = 1\nempty_cache()  # hi\ny = 2\n", GONE | {"line": 2}, "x = 1\ny = 2\n"),
+    "alone in the file": ("torch.cuda.empty_cache()\n", GONE, ""),
+    "alone in a block": (
+        "for b in l:\n    torch.cuda.empty_cache()  # hi\n",
+        GONE | {"line": 2},
+        "for b in l:\n    pass  # hi\n",
+    ),
+    "inline if": ("if x: empty_cache()\n", GONE, "if x: pass\n"),
+    "inline else": ("if x: a()\nelse: empty_cache()\n", GONE | {"line": 2}, "if x: a()\nelse: pass\n"),
+    "before a semicolon": ("empty_cache(); x = 1\n", GONE, "x = 1\n"),
+    "behind a semicolon": ("x = 1; empty_cache()  # hi\n", GONE, "x = 1  # hi\n"),
+    "between semicolons": ("x = 1; empty_cache(); y = 2\n", GONE, "x = 1; y = 2\n"),
+    "trailing semicolon": ("x = 1\nempty_cache();\ny = 2\n", GONE | {"line": 2}, "x = 1\ny = 2\n"),
+    "inline if with two": ("if x: empty_cache(); b()\n", GONE, "if x: b()\n"),
+    "semicolon and backslash": ("empty_cache(); \\\n  x = 1\n", GONE, "x = 1\n"),
+    "over several lines": ("a()\nempty_cache(\n  1,\n)\nb()\n", GONE | {"line": 3}, "a()\nb()\n"),
+    "last line without newline": ("a()\nempty_cache()", GONE | {"line": 2}, "a()\n"),
+    "twice in a line": ("if x:\n    empty_cache(); empty_cache()\n", GONE | {"line": 2}, "if x:\n    pass\n"),
+    "awaited": ("async def f():\n    await empty_cache()\n    g()\n", GONE | {"line": 2}, "async def f():\n    g()\n"),
+    "in finally": ("try:\n  a()\nfinally:\n  empty_cache()\n", GONE | {"line": 4}, "try:\n  a()\nfinally:\n  pass\n"),
+    "in a match case": ("match x:\n  case 1: empty_cache()\n", GONE | {"line": 2}, "match x:\n  case 1: pass\n"),
+    # detach
+    "accumulate": ("total += loss\n", DETACH, "total += loss.detach()\n"),
+    "accumulate a sum": ("total += loss * 2\n", DETACH, "total += (loss * 2).detach()\n"),
+    "accumulate in parentheses": ("total += (a +\n  b)  # x\n", DETACH, "total += (a +\n  b).detach()  # x\n"),
+    "two groups": ("total += (a + b) * (c + d)\n", DETACH, "total += ((a + b) * (c + d)).detach()\n"),
+    "negative": ("total -= -loss\n", DETACH, "total -= (-loss).detach()\n"),
+    "backslash sum": ("total += a * \\\n  b\n", DETACH, "total += (a * \\\n  b).detach()\n"),
+    "walrus value": ("total += (last := loss)\n", DETACH, "total += (last := loss).detach()\n"),
+    "append": ("losses.append(loss)\n", DETACH, "losses.append(loss.detach())\n"),
+    "append by name": (
+        "if i: self.losses.append(f(x))\n",
+        DETACH | {"call": "append"},
+        "if i: self.losses.append(f(x).detach())\n",
+    ),
+    "append a pair": ("log.append((step, loss))\n", DETACH | {"value": "loss"}, "log.append((step, loss.detach()))\n"),
+    "append a list of one": ("losses += [loss]\n", DETACH, "losses += [loss.detach()]\n"),
+    "extend an element": ("log.extend([step, loss])\n", DETACH | {"value": "loss"}, "log.extend([step, loss.detach()])\n"),
+    "item of self": ("self.x[i] = loss\n", DETACH, "self.x[i] = loss.detach()\n"),
+    "attribute": ("self.last: Tensor = out['loss']\n", DETACH, "self.last: Tensor = out['loss'].detach()\n"),
+    "dict of one": ("hist[i] = {'loss': loss}\n", DETACH, "hist[i] = {'loss': loss.detach()}\n"),
+    "dict of more": (
+        "hist[i] = {\n  'loss': loss,\n  'acc': acc,\n}\n",
+        DETACH | {"value": "loss", "line": 2},
+        "hist[i] = {\n  'loss': loss.detach(),\n  'acc': acc,\n}\n",
+    ),
+    "part of a sum": ("total += loss / n\n", DETACH | {"value": "loss"}, "total += loss.detach() / n\n"),
+    "part that needs parentheses": ("total += (a * b) / n\n", DETACH | {"value": "a*b"}, "total += ((a * b).detach()) / n\n"),
+    "object of a method": ("total += loss.mean()\n", DETACH | {"value": "loss"}, "total += loss.detach().mean()\n"),
+    "named keyword": (
+        "self.meter.update(value=loss, n=3)\n",
+        DETACH | {"value": "loss"},
+        "self.meter.update(value=loss.detach(), n=3)\n",
+    ),
+    "inline": ("if x: total += loss; y = 1\n", DETACH | {"value": "loss"}, "if x: total += loss.detach(); y = 1\n"),
+    "one of two": ("a = [loss, loss.item()]\n", DETACH | {"value": "loss"}, "a = [loss.detach(), loss.item()]\n"),
+    # rename_call
+    "keeps the prefix": (
+        "with torch.autograd.detect_anomaly():\n    f()\n",
+        ANOMALY,
+        "with torch.autograd.set_detect_anomaly(False):\n    f()\n",
+    ),
+    "keeps the name after as": (
+        "with torch.autograd.detect_anomaly(check_nan=True) as a, b():\n    f()\n",
+        ANOMALY,
+        "with torch.autograd.set_detect_anomaly(False) as a, b():\n    f()\n",
+    ),
+    "bare, torch imported": (
+        "import torch\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 3},
+        "import torch\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
+    ),
+    "bare, submodule imported": (
+        "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 3},
+        "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith torch.autograd.set_detect_anomaly(False): f()\n",
+    ),
+    "bare, torch by another name": (
+        "import torch as th\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 3},
+        "import torch as th\nfrom torch.autograd import detect_anomaly\nwith th.autograd.set_detect_anomaly(False): f()\n",
+    ),
+    "bare, module from torch": (
+        "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 3},
+        "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith autograd.set_detect_anomaly(False): f()\n",
+    ),
+    "bare, new name imported": (
+        "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 2},
+        "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith set_detect_anomaly(False): f()\n",
+    ),
+    "arguments of the same call": (
+        "opt.zero_grad(False)\n",
+        {"action": "rename_call", "call": "zero_grad", "value": "zero_grad()"},
+        "opt.zero_grad()\n",
+    ),
+}
+
+# name: (before, edit, words of the refusal)
+REFUSED = {
+    "line changed": ("d = DataLoader(ds)\n", SET | {"text": "d = DataLoader(other)"}, "not what it was"),
+    "no such line": ("d = DataLoader(ds)\n", SET | {"line": 9}, "no line 9"),
+    "no such call": ("d = Dataset(ds)\n", SET, "no call of `DataLoader`"),
+    "does not parse": ("d = DataLoader(ds\n", SET, "does not parse"),
+    "null byte": ("d = DataLoader(ds)\0\n", SET, "does not parse"),
+    "two on a line": ("a, b = DataLoader(x, 1), DataLoader(y, 2)\n", SET, "more than once"),
+    "kwargs": ("d = DataLoader(ds, **kw)\n", SET, "**keywords"),
+    "bare generator": ("d = DataLoader(x for x in y)\n", SET, "generator"),
+    "same value": ("d = DataLoader(ds, num_workers=4)\n", SET, "already 4"),
+    "value is no expression": ("d = DataLoader(ds)\n", SET | {"value": "4)("}, "not an expression"),
+    "value brings a comment": ("d = DataLoader(ds)\n", SET | {"value": "4 # x"}, "parse"),
+    "value is a bare tuple": ("d = DataLoader(ds)\n", SET | {"value": "4, 5"}, "parse"),
+    "keyword is no name": ("d = DataLoader(ds)\n", SET | {"keyword": "a b"}, "not the name"),
+    "keyword is reserved": ("d = DataLoader(ds)\n", SET | {"keyword": "lambda"}, "not the name"),
+    "in an f-string": ("print(f'{DataLoader(ds)}')\n", SET, "f-string"),
+    "in an f-string and beside it": ("print(f'{DataLoader(ds)}', DataLoader(ds))\n", SET, "f-string"),
+    "not in latin-1": ("# coding: latin-1\nd = DataLoader(ds)\n", SET | {"line": 2, "value": "'漢'"}, "cannot be written"),
+    "keyword absent": ("loss.backward()\n", DROP, "already has no"),
+    "value is used": ("x = empty_cache()\n", GONE, "is used"),
+    "chained": ("empty_cache().x()\n", GONE, "is used"),
+    "conditional expression": ("empty_cache() if x else y()\n", GONE, "is used"),
+    "with block": ("with empty_cache():\n    f()\n", GONE, "with block"),
+    "joined by a backslash": ("x = 1; \\\nempty_cache()\n", GONE | {"line": 2}, "backslash"),
+    "detached": ("total += loss.detach()\n", DETACH, "already carries no graph"),
+    "a number": ("total += loss.item()\n", DETACH, "already carries no graph"),
+    "a number by name": ("total += float(loss)\n", DETACH | {"value": "loss"}, "already detached"),
+    "a number below": ("total += loss.mean().item()\n", DETACH | {"value": "loss"}, "already detached"),
+    "half a number": ("total += loss.item() * n\n", DETACH, "plain number"),
+    "constant": ("total += 1\n", DETACH, "already carries no graph"),
+    "text": ("total += f'{loss}'\n", DETACH, "not an expression that can be detached"),
+    "list": ("log.extend([a, b])\n", DETACH, "not known"),
+    "whole list by name": ("log.extend(losses)\n", DETACH | {"value": "losses"}, "not a value"),
+    "pair": ("log.append((a, b))\n", DETACH, "several values"),
+    "two names": ("self.last = out = loss\n", DETACH, "several names"),
+    "stored twice": ("a += loss; b = loss * 2\n", DETACH | {"value": "loss"}, "more than once"),
+    "nothing stored": ("print(loss, 1)\n", DETACH, "stores no value"),
+    "not stored": ("total += loss\n", DETACH | {"value": "out"}, "not a value"),
+    "a function": ("total += loss(x)\n", DETACH | {"value": "loss"}, "not a value"),
+    "value inside an f-string": ("log.append(f'{loss}')\n", DETACH | {"value": "loss"}, "not a value"),
+    "unpacked": ("log.append(*losses)\n", DETACH, "not an expression that can be detached"),
+    "negation": ("self.bad = not loss\n", DETACH, "not an expression that can be detached"),
+    "import missing": (
+        "from torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 2},
+        "lacks `import torch`",
+    ),
+    "import not visible": ("from x import *\nwith detect_anomaly(): f()\n", ANOMALY | {"line": 2}, "not visible"),
+    "new call is no name": ("a.detect_anomaly()\n", ANOMALY | {"value": "(1)"}, "does not start with a name"),
+    "the same call": ("a.set_it(False)\n", {"action": "rename_call", "call": "set_it", "value": "set_it(False)"}, "already"),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_edit_is_made(name, edit, repository):
+    before, how, after = MADE[name]
+    check_made(before.encode(), edit(**how), after.encode(), repository)
+
+
+def check_made(before, wanted, after, repository):
+    assert apply_edits(before, [wanted]).decode("latin-1") == after.decode("latin-1")
+    ast.parse(after)
+    repository.put("trainer.py", before)
+    repository.expect_applies(diff_bytes(before, after, "trainer.py"), {"trainer.py": after})
+    try:
+        again = apply_edits(after, [wanted])
+    except Refused:
+        again = after
+    assert again == after
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_edit_is_refused(name, edit):
+    before, how, words = REFUSED[name]
+    with pytest.raises(Refused) as refusal:
+        apply_edits(before.encode("latin-1" if "latin-1" in before else "utf-8"), [edit(**how)])
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "unicode line separators"])
+@pytest.mark.parametrize("ending", ["\r\n", "\r"], ids=["crlf", "cr"])
+def test_line_ends_are_kept(name, ending, edit, repository):
+    before, how, after = (part.replace("\n", ending).encode() if isinstance(part, str) else part for part in MADE[name])
+    check_made(before, edit(**how), after, repository)
+
+
+def test_mixed_line_ends_are_kept_and_new_lines_follow_their_neighbour(edit):
+    before = b"a = 1\rd = DataLoader(\r\n    ds,\r\n)\nb = 2\r\r\nc = 3"
+    after = apply_edits(before, [edit(**SET, line=2)])
+    assert after == b"a = 1\rd = DataLoader(\r\n    ds,\r\n    num_workers=4,\r\n)\nb = 2\r\r\nc = 3"
+
+
+@pytest.mark.parametrize(
+    ("start", "encoding"),
+    [("# -*- coding: latin-1 -*-\n", "latin-1"), ("#!/usr/bin/python\n# vim: set fileencoding=cp1252 :\n", "cp1252"),
+     ("\ufeff", "utf-8"), ("\ufeff# coding: utf-8\n", "utf-8"), ("# coding: shift_jis\n# 漢\n", "shift_jis"), ("# é\n", "utf-8")],
+)  # fmt: skip
+def test_encodings_are_kept(start, encoding, edit, repository):
+    accent = "" if encoding == "shift_jis" else "é"
+    text = f"{start}s = '{accent}'; d = DataLoader(ds)"
+    before, after = text.encode(encoding), text.replace("(ds)", "(ds, num_workers=4)").encode(encoding)
+    check_made(before, edit(**SET, line=text.count("\n") + 1), after, repository)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [(b"# coding: nonsense\n", "not known"), (b"s = '\xe9'\n", "encoding"), (b"# coding: utf-7\ns = '+AGE-'\n", "byte for byte"),
+     (b"# coding: rot13\n", "not valid rot13")],
+)  # fmt: skip
+def test_unfaithful_encodings_are_refused(raw, words):
+    with pytest.raises(Refused, match=words):
+        SourceText.from_bytes(raw)
+
+
+def test_a_comment_that_would_become_the_coding_line_is_refused(edit):
+    before = "# step\nempty_cache()\n# coding: latin-1\ns = 'é'\n".encode()
+    with pytest.raises(Refused, match="exactly the intended change"):
+        apply_edits(before, [edit(**GONE, line=2)])
+
+
+def test_site_text_is_compared_without_spacing(edit):
+    before = b"x = 1\n\x0cd  = DataLoader(ds)\n"
+    assert b"num_workers" in apply_edits(before, [edit(**SET, line=2, text="d = DataLoader(ds)")])
+
+
+def test_keywords_of_one_call_are_set_together(edit):
+    before = b"d = DataLoader(\n    ds,\n    pin_memory=False,\n)\n"
+    wanted = [edit("set_keyword", call="DataLoader", keyword=k, value=v)
+              for k, v in (("num_workers", "4"), ("persistent_workers", "True"), ("pin_memory", "True"))]  # fmt: skip
+    expected = b"d = DataLoader(\n    ds,\n    pin_memory=True,\n    num_workers=4,\n    persistent_workers=True,\n)\n"
+    assert apply_edits(before, [*wanted, wanted[0]]) == expected
+    assert apply_edits(b"d = DataLoader(ds)\n", wanted[:2]) == b"d = DataLoader(ds, num_workers=4, persistent_workers=True)\n"
+
+
+DROPS = [
+    ("f(a=1, k=2, m=3)", "f(a=1)"),
+    ("f(k=2, m=3)", "f()"),
+    ("f(k=2, m=3, b=1)", "f(b=1)"),
+    ("f(a=1, k=2, m=3, b=1)", "f(a=1, b=1)"),
+    ("f(k=2, a=1, m=3)", "f(a=1)"),
+    ("f(\n  a=1,\n  k=2,\n  m=3,\n)", "f(\n  a=1,\n)"),
+    ("f(\n  k=2,\n  a=1,\n  m=3\n)", "f(\n  a=1\n)"),
+    ("f(a=1, k=2, m=3,\n  b=1)", "f(a=1,\n  b=1)"),
+    ("f(k=2, m=3,\n  b=1)", "f(\n  b=1)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), DROPS)
+def test_neighbouring_keywords_are_dropped_together(before, after, edit):
+    wanted = [edit("drop_keyword", call="f", keyword=name) for name in "mk"]
+    assert apply_edits(before.encode(), wanted).decode() == after
+
+
+STATEMENTS = [
+    ("if x:\n  f()\n  g()\n", "if x:\n  pass\n"),
+    ("if x: f(); g()\n", "if x: pass\n"),
+    ("if x:\n  f(); g(); h()\n", "if x:\n  h()\n"),
+    ("if x:\n  h(); f(); g()\n", "if x:\n  h()\n"),
+    ("if x:\n  h()  # h\n  f(\n  ); g()\n  i()\n", "if x:\n  h()  # h\n  i()\n"),
+    ("f()\ng()\n", ""),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), STATEMENTS)
+def test_statements_of_one_block_are_dropped_together(before, after, edit):
+    wanted = [edit("drop_statement", line=before[: before.index(name + "(")].count("\n") + 1, call=name) for name in "fg"]
+    assert apply_edits(before.encode(), wanted).decode() == after
+
+
+def test_nested_edits_compose(edit):
+    before = b"losses.append(model(DataLoader(ds), flag=1))\n"
+    wanted = [edit(**SET), edit(**DETACH), edit("drop_keyword", call="model", keyword="flag")]
+    assert apply_edits(before, wanted) == b"losses.append(model(DataLoader(ds, num_workers=4)).detach())\n"
+
+
+CONFLICTS = [
+    ("d = DataLoader(ds)\n", [SET, SET | {"value": "2"}], "something else of `num_workers`"),
+    ("d = DataLoader(ds, num_workers=2)\n", [SET, SET | {"action": "drop_keyword"}], "something else of `num_workers`"),
+    ("d = DataLoader(ds, x=y)\n", [SET, SET | {"action": "drop_keyword", "keyword": "x"}], "not both"),
+    ("empty_cache(DataLoader(ds))\n", [SET, GONE], "overlaps"),
+    ("a.detect_anomaly(DataLoader(ds))\n", [SET, ANOMALY], "overlaps"),
+    ("a.detect_anomaly()\n", [ANOMALY | {"value": "other()"}, ANOMALY], "replaces the same call"),
+]
+
+
+@pytest.mark.parametrize(("before", "wanted", "words"), CONFLICTS)
+def test_conflicting_edits_are_refused(before, wanted, words, edit):
+    with pytest.raises(Refused, match=words):
+        apply_edits(before.encode(), [edit(**how) for how in wanted])
+
+
+def test_deep_nesting_is_edited_or_refused_but_never_crashes(edit):
+    deep = f"x = {'+'.join(['a'] * 3000)}\nd = DataLoader(ds)\n".encode()
+    try:
+        after = apply_edits(deep, [edit(**SET, line=2)])
+    except Refused:  # some Pythons cannot parse it
+        return
+    assert after == deep.replace(b"(ds)", b"(ds, num_workers=4)")
