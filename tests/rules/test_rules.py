@@ -1,7 +1,8 @@
 """One test for all rules: each marked line of ``fires.py`` is reported, and no other; nothing in ``silent.py`` is.
 
 A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
-that this very line must be reported. Names ending in ``__cuda`` need a GPU.
+that this very line must be reported. Names ending in ``__cuda`` need a GPU: where there is none, the recording that
+``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor import catalogue
+from auditor import catalogue, engine
 from auditor.explain import SECTIONS, manual, page
-from auditor.model import Severity
+from auditor.model import Finding, Severity, Verdict
+from tests import recordings
 from tests.inprocess import judge
 
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
-NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+CUDA = torch.cuda.is_available()
 
 
 def factories(path: Path) -> dict[str, tuple[int, int]]:
@@ -38,8 +40,7 @@ def cases(kind: str) -> list[pytest.param]:
     found = []
     for code in RULES:
         for name in factories(HERE / code.lower() / f"{kind}.py"):
-            marks = [NEEDS_CUDA] if name.endswith("__cuda") else []
-            found.append(pytest.param(code, name, id=f"{code}-{name}", marks=marks))
+            found.append(pytest.param(code, name, id=f"{code}-{name}"))
     return found
 
 
@@ -54,11 +55,24 @@ def load(path: Path) -> object:
 
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
-    make: Callable = getattr(load(path), name)
-    findings, verdicts = judge(folder, make, (RULES[code],), roots=[path])
+    """Lines reported for a case (relative to its own first line), and what is louder than a note."""
+    if name.endswith("__cuda") and not CUDA:
+        findings, verdicts = replayed(code, path, name, folder)
+    else:
+        findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path])
     assert verdicts[0].status != "failed", verdicts[0].reason
     loud = [f for f in findings if f.severity is not Severity.NOTE]
     return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
+
+
+def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
+    packed = recordings.path_of(code, path.stem, name)
+    if not packed.is_file():
+        pytest.skip("needs a CUDA device, and no recording of it was made yet (tests/gpu/record.py)")
+    recording = recordings.unpack(packed, folder)
+    assert recording.manifest["case"] == recordings.fingerprint(path, name), "the case changed: record it again on a GPU"
+    judgement = engine.judge(recording, (RULES[code],))
+    return list(judgement.findings), list(judgement.verdicts)
 
 
 @pytest.mark.parametrize(("code", "name"), cases("fires"))
@@ -110,7 +124,7 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
-    if text.lstrip().startswith("# needs: cuda") and not torch.cuda.is_available():
+    if text.lstrip().startswith("# needs: cuda") and not CUDA:
         pytest.skip("needs a CUDA device")
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")

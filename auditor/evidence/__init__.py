@@ -1,0 +1,34 @@
+"""Evidence: typed tables that rules ask for by naming them as parameters. No torch here."""
+
+from __future__ import annotations
+
+from auditor.evidence.backward import Backward
+from auditor.evidence.batches import Batches
+from auditor.evidence.calls import DeviceCalls
+from auditor.evidence.held import Held
+from auditor.evidence.machine import Machine
+from auditor.evidence.memory import DeviceMemory, HostMemory
+from auditor.evidence.modes import Modes
+from auditor.evidence.reads import Reads
+from auditor.evidence.snapshot import Snapshot
+from auditor.evidence.source import Source
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table
+from auditor.evidence.zero_grads import ZeroGrads
+
+__all__ = [
+    "Backward",
+    "Batches",
+    "DeviceCalls",
+    "DeviceMemory",
+    "Held",
+    "HostMemory",
+    "Machine",
+    "Modes",
+    "Reads",
+    "Snapshot",
+    "Source",
+    "Steps",
+    "Table",
+    "ZeroGrads",
+]

@@ -1,0 +1,105 @@
+"""Backward passes: which asked to keep their graph, and which kept graphs were walked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording, Row
+
+
+@dataclass(frozen=True)
+class BackwardCall:
+    """Backward calls at one place with the same flags in one step.
+
+    ``held_bytes`` are the saved tensors that a retained graph still held after the call (None: not measured).
+    """
+
+    site: Site
+    step: int
+    n: int = 1
+    retain: bool = False
+    create: bool = False
+    held_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Retained:
+    """A line that asked to keep its graph, with its calls that did so."""
+
+    site: Site
+    calls: tuple[BackwardCall, ...]
+    steps: int
+
+    @property
+    def times(self) -> int:
+        """How many calls kept their graph."""
+        return sum(call.n for call in self.calls)
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps."""
+        return rhythm({call.step for call in self.calls}, self.steps)
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Most that one kept graph held; None if not measured."""
+        return max((call.held_bytes for call in self.calls if call.held_bytes is not None), default=None)
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        held = "not measured" if self.held_bytes is None else f"{self.held_bytes / 2**20:.2f} MiB"
+        return ("kept graphs", str(self.times)), ("held by one", held)
+
+
+@dataclass(frozen=True)
+class Backward(Table):
+    """Backward calls of the loud pass; ``reused`` are the lines whose kept graph was walked again (file, line)."""
+
+    parts: ClassVar[tuple[str, ...]] = ("backward", "reused", "steps")
+
+    steps: int = 0
+    calls: tuple[BackwardCall, ...] = ()
+    reused: frozenset[tuple[str, int]] = frozenset()
+
+    @classmethod
+    def build(cls, recording: Recording) -> Backward:
+        """From the loud pass."""
+        calls = tuple(_call(recording, row) for row in rows_of(recording, "backward") if row["pass"] == "loud")
+        kept = (recording.site(row["at"]) for row in rows_of(recording, "reused"))
+        return cls(len(Steps.build(recording).loud), calls, frozenset((site.file, site.line) for site in kept))
+
+    def never_reused(self) -> Iterator[Retained]:
+        """Lines that kept graphs which no later backward walked.
+
+        A line that also builds a graph of the backward itself (``create_graph``) is left out: that graph refers to the
+        kept one without walking it through the engine's front door.
+        """
+        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
+        for line, there in groupby(calls, key=_by_line):
+            here = list(there)
+            kept = tuple(call for call in here if call.retain)
+            if kept and line not in self.reused and not any(call.create for call in here):
+                yield Retained(kept[0].site, kept, self.steps)
+
+
+def _by_line(call: BackwardCall) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _call(recording: Recording, row: Row) -> BackwardCall:
+    return BackwardCall(
+        site=recording.site(row["at"]),
+        step=row["step"],
+        n=row["n"],
+        retain=bool(row.get("retain")),
+        create=bool(row.get("create")),
+        held_bytes=row.get("held_bytes"),
+    )

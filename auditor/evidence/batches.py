@@ -1,0 +1,212 @@
+"""What the data loaders gave the step, how long it waited for them, and on which device the batches were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor.evidence.machine import Device, device_of
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.source import Source
+from auditor.evidence.steps import Step, Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording, Row
+from auditor.rule import NotLooked
+
+Cause = Literal["default device", "collate function", "dataset"]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One DataLoader. ``made_at`` is its constructor's call, None if it was made before the recorder looked.
+
+    ``collate_at`` and ``dataset_at`` are the user's source where it is recorded: the line that moves tensors to a
+    device if there is one, else the definition. ``length`` is None for an iterable dataset.
+    """
+
+    number: int
+    consumed_at: Site | None = None
+    made_at: Site | None = None
+    workers: int = 0
+    length: int | None = None
+    dataset: str = ""
+    dataset_at: Site | None = None
+    collate: str = ""
+    collate_at: Site | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one loader gave in one step. ``devices`` are those of the batch, ``sample_devices`` those of the samples."""
+
+    loader: int
+    step: int
+    wait_us: float = 0.0
+    devices: frozenset[str] = frozenset()
+    sample_devices: frozenset[str] = frozenset()
+    default_device: str = "cpu"
+
+    @property
+    def resident(self) -> bool:
+        """True if a tensor of the batch was on the device already."""
+        return any(device.startswith("cuda") for device in self.devices)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long the quiet steps waited for input; ``loader`` is the one they waited for most."""
+
+    loader: Loader
+    waits_us: tuple[float, ...]
+    steps_us: tuple[float, ...]
+
+    @property
+    def mean_us(self) -> float:
+        """Mean wait of a step."""
+        return sum(self.waits_us) / len(self.waits_us)
+
+    @property
+    def share(self) -> float:
+        """Share of the pass's time that was spent waiting."""
+        return sum(self.waits_us) / (sum(self.steps_us) or 1.0)
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return ("waiting", f"{self.share:.0%} of the quiet pass"), ("num_workers", str(self.loader.workers))
+
+    def steps_above(self, share: float) -> int:
+        """Steps that waited for at least this share of their time."""
+        return sum(wait >= share * us for wait, us in zip(self.waits_us, self.steps_us, strict=True))
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A loader whose batches come on the device, and why."""
+
+    loader: Loader
+    rhythm: Rhythm
+    cause: Cause
+    devices: tuple[str, ...]
+    default_set_at: Site | None = None
+
+    @property
+    def site(self) -> Site | None:
+        """The line to change, as near as it is known."""
+        nearest = {
+            "dataset": self.loader.dataset_at,
+            "collate function": self.loader.collate_at,
+            "default device": self.default_set_at,
+        }
+        return nearest[self.cause] or self.loader.collate_at or self.loader.made_at or self.loader.consumed_at
+
+    @property
+    def blame(self) -> str:
+        """The cause in words."""
+        if self.cause == "default device":
+            return "torch.set_default_device"
+        return f"{self.cause} {self.loader.dataset if self.cause == 'dataset' else self.loader.collate}".strip()
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return ("cause", self.blame), ("devices", ", ".join(self.devices)), ("num_workers", str(self.loader.workers))
+
+
+@dataclass(frozen=True)
+class Batches(Table):
+    """Loaders, and their batches in the quiet pass (waits) and the loud pass (devices)."""
+
+    parts: ClassVar[tuple[str, ...]] = ("batches", "loaders", "steps")
+
+    device: Device = "cpu"
+    loaders: tuple[Loader, ...] = ()
+    quiet_steps: tuple[Step, ...] = ()
+    loud_steps: int = 0
+    quiet: tuple[Batch, ...] = ()
+    loud: tuple[Batch, ...] = ()
+    default_set_at: Site | None = None
+
+    @classmethod
+    def build(cls, recording: Recording) -> Batches:
+        """From the quiet and loud passes."""
+        rows, source, steps = rows_of(recording, "batches"), Source.build(recording), Steps.build(recording)
+        loaders = tuple(_loader(recording, source, row) for row in rows_of(recording, "loaders"))
+        quiet = tuple(_batch(row) for row in rows if row["pass"] == "quiet")
+        loud = tuple(_batch(row) for row in rows if row["pass"] == "loud")
+        default = source.first_call("set_default_device")
+        return cls(device_of(recording), loaders, steps.quiet, len(steps.loud), quiet, loud, default)
+
+    def need_a_loader(self) -> None:
+        """Raises :class:`NotLooked` if no DataLoader gave a batch: other input pipelines are not watched."""
+        if not self.quiet and not self.loud:
+            raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
+
+    def waiting(self) -> Waiting | None:
+        """How the quiet steps waited; None if there were none."""
+        totals: dict[int, float] = {}
+        waits = {step.number: 0.0 for step in self.quiet_steps}
+        for batch in self.quiet:
+            if batch.step in waits:
+                waits[batch.step] += batch.wait_us
+                totals[batch.loader] = totals.get(batch.loader, 0.0) + batch.wait_us
+        slowest = max(totals, key=lambda number: totals[number], default=None)
+        loader = next((loader for loader in self.loaders if loader.number == slowest), None)
+        if loader is None:
+            return None
+        return Waiting(loader, tuple(waits.values()), tuple(step.us for step in self.quiet_steps))
+
+    def resident(self) -> Iterator[Resident]:
+        """Loaders that gave batches on the device."""
+        for loader in self.loaders:
+            mine = [batch for batch in self.loud if batch.loader == loader.number and batch.resident]
+            if mine:
+                devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
+                on = rhythm({batch.step for batch in mine}, self.loud_steps)
+                yield Resident(loader, on, _cause(mine), devices, self.default_set_at)
+
+
+def _cause(batches: list[Batch]) -> Cause:
+    """Who put the batch on the device: samples that were there already, the default device, else the collate function."""
+    if all(batch.default_device.startswith("cuda") for batch in batches):
+        return "default device"
+    there = sum(any(device.startswith("cuda") for device in batch.sample_devices) for batch in batches)
+    return "dataset" if 2 * there >= len(batches) else "collate function"
+
+
+def _batch(row: Row) -> Batch:
+    return Batch(
+        loader=row["loader"],
+        step=row["step"],
+        wait_us=row.get("wait_us") or 0.0,
+        devices=frozenset(row.get("devices") or ()),
+        sample_devices=frozenset(row.get("sample_devices") or ()),
+        default_device=row.get("default_device") or "cpu",
+    )
+
+
+def _loader(recording: Recording, source: Source, row: Row) -> Loader:
+    return Loader(
+        number=row["loader"],
+        consumed_at=_site(recording, row.get("at")),
+        made_at=_site(recording, row.get("made_at")),
+        workers=row.get("workers") or 0,
+        length=row.get("length"),
+        dataset=row.get("dataset") or "",
+        dataset_at=_definition(recording, source, row.get("dataset_file"), row.get("dataset_line")),
+        collate=row.get("collate") or "",
+        collate_at=_definition(recording, source, row.get("collate_file"), row.get("collate_line")),
+    )
+
+
+def _site(recording: Recording, number: int | None) -> Site | None:
+    return None if number is None else recording.site(number)
+
+
+def _definition(recording: Recording, source: Source, file: str | None, line: int | None) -> Site | None:
+    """The user's own definition (None for a library's): the line in it that moves tensors, else where it begins."""
+    if not file or not line or recording.relative(file) not in source.texts:
+        return None
+    return recording.site_at(file, source.move_in_function(recording.relative(file), line) or line)

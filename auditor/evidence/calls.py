@@ -1,0 +1,98 @@
+"""Calls from the user's code of functions that query or command the device, with the host time spent inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.machine import Device, device_of
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording
+
+
+@dataclass(frozen=True)
+class DeviceCall:
+    """Calls of one function at one place in one step; ``us`` is host time inside them."""
+
+    site: Site
+    name: str
+    step: int
+    n: int = 1
+    us: float = 0.0
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A line that makes such calls. ``calls`` are those of the pass that it was judged by."""
+
+    site: Site
+    calls: tuple[DeviceCall, ...]
+    steps: int
+    pass_name: str
+
+    @property
+    def name(self) -> str:
+        """The function called there; of several the one that took longest."""
+        return max(self.calls, key=lambda call: call.us).name
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps it is called."""
+        return rhythm({call.step for call in self.calls}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Calls in each step, on average."""
+        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def us_per_step(self) -> float:
+        """Host time inside the calls, averaged over all steps of the pass, in us."""
+        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return (
+            ("call", self.name),
+            ("seen on", f"{self.rhythm} of the {self.pass_name} pass"),
+            ("host time", f"{self.us_per_step:.1f} us per step"),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceCalls(Table):
+    """The calls of the quiet pass, or of the loud pass where there was no quiet one."""
+
+    parts: ClassVar[tuple[str, ...]] = ("calls", "steps")
+
+    device: Device = "cpu"
+    steps: int = 0
+    calls: tuple[DeviceCall, ...] = ()
+    pass_name: str = "quiet"
+
+    @classmethod
+    def build(cls, recording: Recording) -> DeviceCalls:
+        """From the quiet pass if any of its steps completed."""
+        steps = Steps.build(recording)
+        name = "quiet" if steps.quiet else "loud"
+        rows = [row for row in rows_of(recording, "calls") if row["pass"] == name]
+        calls = tuple(DeviceCall(recording.site(row["at"]), row["name"], row["step"], row["n"], row["us"]) for row in rows)
+        return cls(device_of(recording), len(steps.quiet or steps.loud), calls, name)
+
+    def sites(self, names: Iterable[str]) -> Iterator[CallSite]:
+        """Lines that call any of ``names``, by file and line."""
+        wanted = frozenset(names)
+        calls = sorted((call for call in self.calls if call.name in wanted and call.step < self.steps), key=_by_line)
+        for _, there in groupby(calls, key=_by_line):
+            here = tuple(there)
+            yield CallSite(here[0].site, here, self.steps, self.pass_name)
+
+
+def _by_line(call: DeviceCall) -> tuple[str, int]:
+    return call.site.file, call.site.line

@@ -1,0 +1,44 @@
+"""What the step ran on: the device it could use and the processors of the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor.evidence.table import Table
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class Machine(Table):
+    """Device of the audited step, and how many processors it may use (0: not recorded)."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    device: Device = "cpu"
+    cpus: int = 0
+
+    @classmethod
+    def build(cls, recording: Recording) -> Machine:
+        """From the manifest alone."""
+        environment = recording.manifest.get("environment") or {}
+        cpus = str(environment.get("cpu_count", ""))
+        return cls(device_of(recording), int(cpus) if cpus.isdecimal() else 0)
+
+    @property
+    def cuda(self) -> bool:
+        """True if the step could use a CUDA device."""
+        return self.device == "cuda"
+
+    def nothing_seen_without_cuda(self, why: str) -> None:
+        """Having seen nothing means *clean* only where there was a CUDA device: raises :class:`NotLooked` elsewhere."""
+        if not self.cuda:
+            raise NotLooked(f"no CUDA device in this run: {why}")
+
+
+def device_of(recording: Recording) -> Device:
+    """The device of a recording, from its manifest."""
+    return "cuda" if recording.manifest.get("device") == "cuda" else "cpu"

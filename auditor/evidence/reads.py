@@ -1,0 +1,241 @@
+"""Values of tensors that the host read during the step, told apart by what the line does with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.machine import Device, device_of
+from auditor.evidence.reading import Act, Expression, act_of, library_of
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.source import Source, Span
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording, Row
+
+LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
+"""What a line is reported as when it does several things, strongest first."""
+
+KEYWORD = re.compile(r"^(if|elif|while|assert)\s+")
+LONGEST_TEXT = 60
+"""Characters of source quoted in a message at most."""
+
+# Within one expression a read may happen inside another (print reads items, unique copies): the outer one is the line's.
+NESTING = ("print", "tolist", "numpy", "to_cpu", "cpu")
+
+# Reads that belong to torch's own machinery: the protocol of GradScaler, optimizers' host-side step counters, and what
+# runs inside the backward pass (anomaly mode's checks; NUM009 reports those).
+MACHINERY = ("torch/amp/", "torch/cuda/amp/", "torch/autograd/", "torch/optim/", "torch/utils/data/")
+NOT_MACHINERY = ("torch/optim/lr_scheduler.py",)
+
+
+ExpressionKey = tuple[str, int, str, Span | None]
+"""Which expression of the source: file, line, bytecode instruction, span."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads of one kind by one expression in one step of the loud pass. ``us`` is how long they took together."""
+
+    site: Site
+    kind: str
+    act: Act
+    step: int
+    n: int = 1
+    us: float = 0.0
+    grad: int = 0
+    tensor_device: str = "cpu"
+    lib: str = ""
+    expression: Expression = field(default_factory=Expression)
+
+    @property
+    def key(self) -> ExpressionKey:
+        """The expression, whatever library function was under it: instruments of the origin pass may be."""
+        return self.site.file, self.site.line, self.expression.opcode, self.expression.span
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the user's that reads tensors, and everything it read that counts."""
+
+    site: Site
+    act: Act
+    reads: tuple[Read, ...]
+    steps: int
+    device: Device
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps it reads."""
+        return rhythm({read.step for read in self.reads}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Reads of the leading act in each audited step, on average."""
+        return sum(read.n for read in self._leading) / self.steps if self.steps else 0.0
+
+    @property
+    def held_us(self) -> float | None:
+        """How long the host was held in each step (loud pass), in us; None where there was no device to wait for."""
+        if self.device != "cuda" or not self.steps:
+            return None
+        return sum(read.us for read in self.reads) / self.steps
+
+    @property
+    def text(self) -> str:
+        """The reading expression as written (shortened), else the line."""
+        written = next((read.expression.text for read in self._leading if read.expression.text), "")
+        return shorten(written or KEYWORD.sub("", self.site.text).rstrip(":"))
+
+    @property
+    def library(self) -> str:
+        """The library function that reads on the line's behalf; empty if the line itself reads."""
+        names = {library_of(read.expression.via) for read in self._leading}
+        return "" if "" in names else ", ".join(sorted(names))
+
+    @property
+    def waits(self) -> str:
+        """What it does to the host, said for the device of this run."""
+        return "makes the host wait for the GPU" if self.device == "cuda" else "would make the host wait for the GPU"
+
+    @property
+    def through(self) -> str:
+        """``, in torch/nn/...:function`` where a library reads; else empty."""
+        return f" (inside {self.library})" if self.library else ""
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        kinds = ", ".join(sorted({read.kind for read in self.reads}))
+        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the loud pass")]
+        if self.library:
+            facts.append(("reads inside", self.library))
+        if self.held_us is not None:
+            facts.append(("host held", f"{self.held_us:.0f} us per step (loud pass)"))
+        return tuple(facts)
+
+    @property
+    def _leading(self) -> tuple[Read, ...]:
+        return tuple(read for read in self.reads if read.act == self.act)
+
+
+@dataclass(frozen=True)
+class Reads(Table):
+    """All reads of the loud pass, and what the origin pass says of the expressions that it reached.
+
+    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its device).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("reads", "steps")
+
+    device: Device = "cpu"
+    steps: int = 0
+    rows: tuple[Read, ...] = ()
+    origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, recording: Recording) -> Reads:
+        """From the loud and origin passes."""
+        rows, source = rows_of(recording, "reads"), Source.build(recording)
+        reads = tuple(_read(recording, source, row) for row in rows if row["pass"] == "loud")
+        origin = _origin(recording, source, [row for row in rows if row["pass"] == "origin"])
+        return cls(device_of(recording), len(Steps.build(recording).loud), reads, origin)
+
+    def places(self, act: Act) -> Iterator[Place]:
+        """Lines that are to be reported as ``act``, in the order of file and line: each line leads with one act only."""
+        return (place for place in self._places if place.act == act)
+
+    def counts(self, read: Read) -> bool:
+        """True if the read is a host sync where the model is on a GPU."""
+        if read.lib == "loader" or _is_machinery(read.expression.via):
+            return False
+        if self.device == "cuda":
+            return read.tensor_device.startswith("cuda")
+        known = self.origin.get(read.key)
+        if known is None:
+            return read.grad > 0
+        seen, derived = known
+        return 2 * derived >= seen > 0
+
+    @cached_property
+    def _places(self) -> tuple[Place, ...]:
+        counted = _outermost([read for read in self.rows if read.step < self.steps and self.counts(read)])
+        counted.sort(key=_by_line)
+        return tuple(self._place(list(reads)) for _, reads in groupby(counted, key=_by_line))
+
+    def _place(self, reads: list[Read]) -> Place:
+        acts = {read.act for read in reads}
+        lead = next(act for act in LEADS if act in acts)
+        return Place(reads[0].site, lead, tuple(reads), self.steps, self.device)
+
+
+def shorten(text: str) -> str:
+    """The text, cut to what fits into a message."""
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."
+
+
+def _by_line(read: Read) -> tuple[str, int]:
+    return read.site.file, read.site.line
+
+
+def _is_machinery(via: str) -> bool:
+    return via.startswith(MACHINERY) and not via.startswith(NOT_MACHINERY)
+
+
+def _outermost(reads: list[Read]) -> list[Read]:
+    """Without the reads that another read of the same expression contains."""
+    best: dict[ExpressionKey, int] = {}
+    for read in reads:
+        best[read.key] = min(best.get(read.key, len(NESTING) + 1), _depth(read))
+    return [read for read in reads if _depth(read) == best[read.key]]
+
+
+def _depth(read: Read) -> int:
+    if read.kind in NESTING:
+        return NESTING.index(read.kind)
+    return len(NESTING) + (read.kind == "item")
+
+
+def _origin(recording: Recording, source: Source, rows: list[Row]) -> dict[ExpressionKey, tuple[int, int]]:
+    origin: dict[ExpressionKey, tuple[int, int]] = {}
+    for row in rows:
+        key = _read(recording, source, row).key
+        seen, derived = origin.get(key, (0, 0))
+        origin[key] = seen + row["n"], derived + (row.get("derived") or 0)
+    return origin
+
+
+def _read(recording: Recording, source: Source, row: Row) -> Read:
+    where, site = recording.site_row(row["at"]), recording.site(row["at"])
+    span = _span(where)
+    expression = Expression(
+        opcode=where.get("opcode") or "",
+        via=where.get("via") or "",
+        span=span,
+        text=source.excerpt(site.file, span) if span is not None else "",
+    )
+    kind: str = row["kind"]
+    return Read(
+        site=site,
+        kind="print" if expression.via.startswith("torch/_tensor_str.py") else kind,
+        act=act_of(kind, expression, site, source),
+        step=row["step"],
+        n=row["n"],
+        us=row.get("us") or 0.0,
+        grad=row.get("grad") or 0,
+        tensor_device=row.get("tensor_device") or "",
+        lib=row.get("lib") or "",
+        expression=expression,
+    )
+
+
+def _span(where: Row) -> Span | None:
+    if where.get("col") is None or where.get("end_col") is None:
+        return None
+    first = where.get("first_line") or where["line"]
+    return Span(first, where.get("end_line") or first, where["col"], where["end_col"])

@@ -1,0 +1,165 @@
+"""The user's source as it was recorded: excerpts, and what a line of it says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar
+
+from auditor.evidence.table import Table
+from auditor.model import Site
+from auditor.recording import Recording, decode_source
+
+DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
+"""How the names of torch's dtypes begin: ``torch.float32``."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of source as Python reports it: 1-based lines, 0-based UTF-8 byte columns."""
+
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+
+
+@dataclass(frozen=True)
+class Source(Table):
+    """Text of each recorded user file, by the path that sites use."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, recording: Recording) -> Source:
+        """From the recorded copies; a file whose copy is missing is left out."""
+        stored = recording.manifest.get("sources") or {}
+        raw = {name: recording.source_bytes(name) for name in stored}
+        return cls({name: decode_source(content) for name, content in raw.items() if content is not None})
+
+    def excerpt(self, file: str, span: Span) -> str:
+        """The text of a span that lies on one line, else an empty string."""
+        lines = self.texts.get(file, "").splitlines()
+        if span.line != span.end_line or not 0 < span.line <= len(lines):
+            return ""
+        return lines[span.line - 1].encode()[span.col : span.end_col].decode(errors="replace")
+
+    def node_at(self, file: str, span: Span) -> ast.expr | None:
+        """The expression that spans exactly these bytes."""
+        for node in self._walk(file):
+            if isinstance(node, ast.expr) and _span(node) == span:
+                return node
+        return None
+
+    def calls_at(self, site: Site) -> Iterator[ast.Call]:
+        """Calls whose text covers the site's line, outermost first."""
+        for node in self._walk(site.file):
+            if isinstance(node, ast.Call) and node.lineno <= site.line <= (node.end_lineno or node.lineno):
+                yield node
+
+    def call_with_keyword(self, site: Site, keyword: str) -> str:
+        """Last name of the call on the site's line that is given ``keyword``; empty if there is none."""
+        for call in self.calls_at(site):
+            if any(given.arg == keyword for given in call.keywords):
+                return name_of(call.func)
+        return ""
+
+    def called(self, site: Site, *names: str) -> str:
+        """Which of ``names`` is called on the site's line; empty if none is."""
+        return next((name for call in self.calls_at(site) if (name := name_of(call.func)) in names), "")
+
+    def first_call(self, name: str) -> Site | None:
+        """Where ``name`` is called first in the recorded files; None if nowhere."""
+        for file, text in self.texts.items():
+            if name not in text:
+                continue
+            lines = [node.lineno for node in self._walk(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
+            if lines:
+                return Site(file, min(lines), "", text.splitlines()[min(lines) - 1].strip())
+        return None
+
+    def stands_alone(self, site: Site, name: str) -> bool:
+        """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
+        statements = (node for node in self._walk(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
+        return any(isinstance(node.value, ast.Call) and name_of(node.value.func) == name for node in statements)
+
+    def test_at(self, site: Site) -> bool:
+        """True if the line's ``if``, ``while``, ``assert``, ternary, ``and``, ``or`` or ``not`` may ask a value for its truth."""
+        return any(_asks_truth(node) for node in self._walk(site.file) if _begins_at(node, site.line))
+
+    def move_in_function(self, file: str, line: int) -> int | None:
+        """Line of the first ``.to(...)``, ``.cuda()`` or ``device=...`` in the function that begins at ``line``.
+
+        ``line`` may be a decorator's, or that of a class: then its ``__call__``, ``__getitem__`` and ``__init__`` are read.
+        """
+        for function in self._functions_from(file, line):
+            moves = [node.lineno for node in ast.walk(function) if isinstance(node, ast.Call) and _places(node)]
+            if moves:
+                return min(moves)
+        return None
+
+    def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
+        for node in self._walk(file):
+            if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:
+                methods = {item.name: item for item in node.body if isinstance(item, Function)}
+                return [methods[name] for name in ("__call__", "__getitem__", "__init__") if name in methods]
+            if isinstance(node, Function) and _first_line(node) <= line <= node.lineno:
+                return [node]
+            if isinstance(node, ast.Lambda) and node.lineno == line:
+                return [node]
+        return []
+
+    def _walk(self, file: str) -> Iterator[ast.AST]:
+        tree = _parse(self.texts.get(file, ""))
+        return ast.walk(tree) if tree is not None else iter(())
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def name_of(callee: ast.expr) -> str:
+    """Last name of a called expression: ``backward`` for ``loss.backward``."""
+    if isinstance(callee, ast.Attribute):
+        return callee.attr
+    return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def _span(node: ast.expr) -> Span:
+    return Span(node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset)
+
+
+def _first_line(node: Function | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _begins_at(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", None) == line
+
+
+def _asks_truth(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp | ast.BoolOp)
+
+
+def _places(call: ast.Call) -> bool:
+    """True if the call puts a tensor on a device: not a ``.to(dtype)``."""
+    if any(given.arg == "device" for given in call.keywords):
+        return True
+    name = name_of(call.func)
+    return name == "cuda" or (name == "to" and bool(call.args) and not _is_dtype(call.args[0]))
+
+
+def _is_dtype(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr.startswith(DTYPES)

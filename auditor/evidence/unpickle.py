@@ -1,0 +1,47 @@
+"""Reads a pickle of plain containers, and nothing else: no class, no function, no code of the writer's is ever looked up."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+from pathlib import Path
+from typing import Any, NoReturn
+
+SIZE_LIMIT = 2 * 1024**3
+"""Bytes of an unpacked pickle at most. Snapshots of long histories are hundreds of MB."""
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class RefusedPickle(Exception):
+    """The file is not a pickle of plain containers, or too large; the message is one sentence for the user."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Admits what pickle builds without a lookup: dict, list, tuple, set, str, bytes, int, float, bool, None."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise RefusedPickle(f"it asks for {module}.{name}: only plain containers are read")
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        raise RefusedPickle("it refers to objects outside the file: only plain containers are read")
+
+
+def load_plain(path: Path, limit: int = SIZE_LIMIT) -> Any:
+    """The plain data in a pickle file, which may be gzipped. Raises :class:`RefusedPickle`."""
+    try:
+        return _PlainUnpickler(io.BytesIO(_unpacked(path, limit))).load()
+    except RefusedPickle as refused:
+        raise RefusedPickle(f"{path.name} was not read: {refused}") from None
+    except Exception as error:  # a hostile stream may raise almost anything
+        raise RefusedPickle(f"{path.name} is no readable pickle: {type(error).__name__}") from None
+
+
+def _unpacked(path: Path, limit: int) -> bytes:
+    with path.open("rb") as file:
+        packed = file.read(2) == GZIP_MAGIC
+    with gzip.open(path) if packed else path.open("rb") as stream:
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise RefusedPickle(f"it is larger than {limit} bytes")
+    return content

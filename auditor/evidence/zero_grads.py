@@ -1,0 +1,80 @@
+"""How gradients are cleared between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording
+
+
+@dataclass(frozen=True)
+class ZeroGrad:
+    """Calls of ``zero_grad`` at one place in one step; ``us`` is host time inside them (loud pass)."""
+
+    site: Site
+    step: int
+    set_to_none: bool = True
+    n: int = 1
+    us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Zeroing:
+    """A line that fills gradients with zeros."""
+
+    site: Site
+    calls: tuple[ZeroGrad, ...]
+    steps: int
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps."""
+        return rhythm({call.step for call in self.calls}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Calls in each step, on average."""
+        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def us_per_step(self) -> float:
+        """Host time inside the calls in us per step, in the loud pass."""
+        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
+
+
+@dataclass(frozen=True)
+class ZeroGrads(Table):
+    """``zero_grad`` calls of the loud pass."""
+
+    parts: ClassVar[tuple[str, ...]] = ("optimizer", "steps")
+
+    steps: int = 0
+    calls: tuple[ZeroGrad, ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> ZeroGrads:
+        """From the loud pass; a call that does not say counts as the default, None."""
+        rows = (row for row in rows_of(recording, "optimizer") if row["pass"] == "loud" and row["call"] == "zero_grad")
+        calls = (
+            ZeroGrad(recording.site(row["at"]), row["step"], row.get("set_to_none") is not False, row["n"], row.get("us") or 0.0)
+            for row in rows
+        )
+        return cls(len(Steps.build(recording).loud), tuple(calls))
+
+    def zeroing(self) -> Iterator[Zeroing]:
+        """Lines that ask for zeros instead of None."""
+        calls = sorted((call for call in self.calls if not call.set_to_none and call.step < self.steps), key=_by_line)
+        for _, there in groupby(calls, key=_by_line):
+            here = tuple(there)
+            yield Zeroing(here[0].site, here, self.steps)
+
+
+def _by_line(call: ZeroGrad) -> tuple[str, int]:
+    return call.site.file, call.site.line

@@ -1,0 +1,39 @@
+"""The rules, one file each. CATALOGUE is the whole list, in the order of the manual."""
+
+from __future__ import annotations
+
+from auditor.rule import Rule
+
+from .data007_input_bound import StepWaitsForInput
+from .data009_device_resident_batch import LoaderYieldsDeviceTensors
+from .graph001_graph_kept import GraphKeptAcrossSteps
+from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .mem003_memory_grows import MemoryGrowsEveryStep
+from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from .mem005_pinned_segment import BlockPinsSegment
+from .num009_anomaly_mode import AnomalyModeLeftOn
+from .opt002_zero_filled_gradients import GradientsFilledWithZeros
+from .sync001_scalar_read import ScalarReadEveryStep
+from .sync002_branch_on_tensor import BranchOnTensor
+from .sync003_copy_to_host import CopyToHostEveryStep
+from .sync004_explicit_synchronize import ExplicitSynchronize
+from .sync005_data_dependent_shape import DataDependentShape
+from .sync009_allocator_call import AllocatorCallEveryStep
+
+CATALOGUE: tuple[type[Rule], ...] = (
+    ScalarReadEveryStep,
+    BranchOnTensor,
+    CopyToHostEveryStep,
+    ExplicitSynchronize,
+    DataDependentShape,
+    AllocatorCallEveryStep,
+    StepWaitsForInput,
+    LoaderYieldsDeviceTensors,
+    GraphKeptAcrossSteps,
+    RetainedGraphNeverNeeded,
+    MemoryGrowsEveryStep,
+    ReservedMemoryNeverNeeded,
+    BlockPinsSegment,
+    AnomalyModeLeftOn,
+    GradientsFilledWithZeros,
+)

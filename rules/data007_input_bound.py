@@ -1,0 +1,118 @@
+"""DATA007: the step waits for its data loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Batches, Machine
+from auditor.evidence.batches import Loader
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class StepWaitsForInput(Rule):
+    """
+    The step waits for its input.
+
+    ## What it finds
+    A ``DataLoader`` for whose batches the quiet steps waited for a large share of their time, on at least half of them.
+
+    ## Why it costs
+    While the step waits for a batch the host queues nothing for the model. With ``num_workers=0`` all loading happens in
+    the step; with workers it waits when they are too few or too slow.
+
+    ## Example
+    ```python
+    import time
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Slow(Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            time.sleep(0.001)
+            return torch.full((8,), float(index))
+
+    model = torch.nn.Linear(8, 1)
+    batches = iter(DataLoader(Slow(), batch_size=4))
+
+    def step():
+        model(next(batches)).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    prepared = torch.arange(4000.0).unsqueeze(1).expand(4000, 8)  # the slow part, done once and kept
+
+    model = torch.nn.Linear(8, 1)
+    batches = iter(DataLoader(TensorDataset(prepared), batch_size=4))
+
+    def step():
+        (x,) = next(batches)
+        for _ in range(40):
+            model(x).mean().backward()
+    ```
+    Or load beside the step: ``DataLoader(..., num_workers=4, persistent_workers=True)``.
+
+    ## When to ignore
+    The audited run reads from a cold or shared disk that the real training does not use.
+
+    ## Sources
+    Peers warn at 5 % (torch_tb_profiler), 10 % and 20 % (TraceML), 15 % and 30 % (gpuprof) of the step. Ours are higher
+    because a wrong alarm about workers is the complaint heard most (Lightning #18723, #15572).
+    """
+
+    code = "DATA007"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.2, "Share of the quiet pass's time spent waiting from which it is a warning.")
+    severe: float = knob(0.4, "Share of the quiet pass's time spent waiting from which it is an error.")
+    least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported.")
+    noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time.")
+
+    def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
+        batches.need_a_loader()
+        waiting = batches.waiting()
+        if waiting is None or waiting.share < self.share or waiting.mean_us < self.least_us:
+            return
+        slow = waiting.steps_above(self.noticed)
+        if 2 * slow < len(waiting.steps_us):
+            return
+        loader = waiting.loader
+        yield Finding(
+            loader.made_at or loader.consumed_at,
+            f"the step waits {waiting.mean_us / 1000:.1f} ms for input, {waiting.share:.0%} of its time (num_workers={loader.workers})",
+            steps=slow,
+            per_step=1.0,
+            lost_us_per_step=waiting.mean_us,
+            basis="measured",
+            seen_on=machine.device,
+            severity=Severity.ERROR if waiting.share >= self.severe else None,
+            facts=waiting.facts,
+            hints={"workers": _workers(loader, machine.cpus)},
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        workers = finding.hints.get("workers", 0)
+        if not workers or finding.site is None:
+            return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
+        reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
+        values = {"num_workers": str(workers), "persistent_workers": "True"}
+        edits = (
+            Edit(finding.site, "set_keyword", "DataLoader", keyword, value, reason=reason) for keyword, value in values.items()
+        )
+        return Remedy(f"Load beside the step with {workers} worker processes that stay alive between epochs.", tuple(edits))
+
+
+def _workers(loader: Loader, cpus: int) -> int:
+    """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable dataset), or has no line."""
+    wanted = loader.workers == 0 and loader.length is not None and loader.made_at is not None and cpus > 1
+    return min(4, cpus) if wanted else 0

@@ -1,0 +1,94 @@
+"""DATA009: a data loader yields tensors that are on the device already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Batches, Machine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+REMEDIES = {
+    "collate function": "Let the collate function build host tensors",
+    "dataset": "Let the dataset return host tensors",
+    "default device": "Do not set the default device to CUDA around data loading, or build the batch with device='cpu'",
+}
+
+
+@dataclass(frozen=True)
+class LoaderYieldsDeviceTensors(Rule):
+    """
+    A data loader yields tensors that are on the device already.
+
+    ## What it finds
+    A ``DataLoader`` whose batches hold CUDA tensors, and who put them there: samples that the dataset keeps on the device,
+    a collate function that moves them, or ``torch.set_default_device("cuda")``. Needs a CUDA device.
+
+    ## Why it costs
+    The copy to the device then happens while the batch is made, in the step's own thread and from pageable memory, so it
+    overlaps with nothing; worker processes cannot be used (CUDA cannot be initialised in a forked process), nor
+    ``pin_memory``; and batches that are fetched ahead or kept occupy device memory.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    def collate(rows):
+        return torch.stack([row for (row,) in rows]).to("cuda")
+
+    model = torch.nn.Linear(8, 1, device="cuda")
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
+
+    def step():
+        model(next(batches)).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    model = torch.nn.Linear(8, 1, device="cuda")
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
+
+    def step():
+        (x,) = next(batches)
+        model(x.to("cuda", non_blocking=True)).mean().backward()
+    ```
+
+    ## When to ignore
+    The whole dataset is small, lives on the device on purpose, and is only indexed there.
+
+    ## Sources
+    pytorch#77159, #53337 and #128497: users who put a dataset on the GPU and lost the workers. The threshold is ours.
+    """
+
+    code = "DATA009"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the loud steps on which a batch must come on the device.")
+
+    def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("a batch cannot be on a device")
+        batches.need_a_loader()
+        for resident in batches.resident():
+            if not resident.rhythm.usual(self.share):
+                continue
+            yield Finding(
+                resident.site,
+                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, put there by the {resident.blame}",
+                steps=len(resident.rhythm.seen),
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=resident.facts,
+                hints={"cause": resident.cause},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        first = REMEDIES.get(str(finding.hints.get("cause")), "Let the loader yield host tensors")
+        return Remedy(f"{first}, set pin_memory=True, and move the batch in the step with .to(device, non_blocking=True).")

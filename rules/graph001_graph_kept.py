@@ -1,0 +1,108 @@
+"""GRAPH001: losses or outputs kept with their autograd graph from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Held, Machine
+from auditor.evidence.held import Root, each_line_once
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class GraphKeptAcrossSteps(Rule):
+    """
+    The autograd graph of earlier steps is kept.
+
+    ## What it finds
+    A variable, attribute or container that holds tensors with their graph when the step ends, and holds more of them, or
+    a longer graph, after each further step. It names the holder and the line that stores into it. A bounded holder
+    that keeps graphs older than a step is a note. Silent: a variable that is overwritten on each step, and a graph that
+    was built once before the steps.
+
+    ## Why it costs
+    A graph keeps its nodes, and until its backward has run also every tensor saved for it. So memory grows from step to
+    step until it runs out; a backward that reaches into the old graphs also takes longer on each step.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    losses = []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        losses.append(loss)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    losses = []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+    ```
+
+    ## When to ignore
+    The training differentiates through earlier steps on purpose (meta-learning, unrolled optimisation) and cuts the
+    graph later than the audit looked.
+
+    ## Sources
+    PyTorch FAQ, "Don't accumulate history across your training loop". Growth thresholds are ours: most steps, because
+    one step may skip, and no fall, because a holder that is emptied is bounded.
+    """
+
+    code = "GRAPH001"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    share: float = knob(0.6, "Share of the loud steps after which there must be more tensors.")
+    steady: float = knob(0.9, "Share of them after which the graph must be longer or heavier, where the tensors do not multiply.")
+    age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
+
+    def detect(self, held: Held, machine: Machine) -> Iterator[Finding]:
+        growing = list(held.growing(share=self.share, steady=self.steady))
+        bounded = (root for root in held.roots if root.keeps_old(self.age))
+        for root in each_line_once([*growing, *bounded]):
+            grown = root.bytes_per_step()
+            yield Finding(
+                root.site,
+                self._message(root, bounded=root not in growing),
+                steps=len(root.holdings),
+                per_step=1.0,
+                lost_bytes=grown,
+                basis="none" if grown is None else "measured",
+                seen_on=machine.device,
+                severity=self._weight(root, bounded=root not in growing),
+                facts=root.facts,
+                hints={"walked": root.walked},
+            )
+
+    def _message(self, root: Root, *, bounded: bool) -> str:
+        if bounded:
+            return f"{root.name} keeps graphs of up to {root.oldest} steps ago"
+        if root.tensors_grow(self.share):
+            return f"{root.name} keeps the graph of every step: {root.tensors[0]} tensors, then {root.tensors[-1]}"
+        return f"{root.name} links each step's graph to the one before: {root.length}"
+
+    def _weight(self, root: Root, *, bounded: bool) -> Severity | None:
+        if bounded:
+            return Severity.NOTE
+        return None if root.tensors_grow(self.share) or root.bytes_per_step() else Severity.WARNING
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Store the value without its graph: append .detach() where it is stored or accumulated."
+        if finding.site is None:
+            return Remedy(text)
+        walked = bool(finding.hints.get("walked"))
+        reason = "a later backward walks the kept graph: gradients change" if walked else "no backward walks the kept graph"
+        return Remedy(text, (Edit(finding.site, "detach", safe=not walked, reason=reason),))

@@ -1,0 +1,86 @@
+"""GRAPH002: ``retain_graph=True`` whose graph no backward walks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Backward, Machine, Source
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class RetainedGraphNeverNeeded(Rule):
+    """
+    A backward keeps its graph although nothing walks it again.
+
+    ## What it finds
+    A line that asks for ``retain_graph=True`` where, in all audited steps, no later backward went through a graph that it
+    kept. Two losses on one graph, or a recurrent state carried into the next step, do walk it again: silent.
+
+    ## Why it costs
+    Backward frees the tensors saved for it as it goes. With ``retain_graph=True`` they stay until the last reference to
+    the graph is gone: under gradient accumulation, the activations of several micro-batches at once.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        for _ in range(4):
+            loss = model(torch.ones(4, 8)).square().mean() / 4
+            loss.backward(retain_graph=True)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        for _ in range(4):
+            loss = model(torch.ones(4, 8)).square().mean() / 4
+            loss.backward()
+    ```
+
+    ## When to ignore
+    A second backward happens only in steps that the audit did not see.
+
+    ## Sources
+    ``torch.Tensor.backward``: "in nearly all cases setting this option to True is not needed". The threshold is ours.
+    """
+
+    code = "GRAPH002"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    times: int = knob(3, "Kept graphs of one line, none of them walked again, before it is reported.")
+
+    def detect(self, backward: Backward, machine: Machine, source: Source) -> Iterator[Finding]:
+        for kept in backward.never_reused():
+            if kept.times < self.times:
+                continue
+            held = kept.held_bytes
+            yield Finding(
+                kept.site,
+                f"retain_graph kept the graph of {kept.times} backward calls; none was walked again",
+                steps=len(kept.rhythm.seen),
+                per_step=kept.times / kept.steps,
+                lost_bytes=held,
+                basis="none" if held is None else "estimated",
+                seen_on=machine.device,
+                facts=kept.facts,
+                hints={"call": source.call_with_keyword(kept.site, "retain_graph")},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
+        call = str(finding.hints.get("call", ""))
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "no backward walked a kept graph in any audited step"
+        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),))

@@ -1,0 +1,104 @@
+"""MEM003: memory grows step over step, on the device or on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import DeviceMemory, Held, HostMemory, Machine
+from auditor.evidence.trend import Trend
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class MemoryGrowsEveryStep(Rule):
+    """
+    Memory grows step over step.
+
+    ## What it finds
+    Allocated device memory at the end of each quiet step, or the host's resident set, that rises: the Theil-Sen slope is
+    above zero with 95 % confidence, most steps end higher than the one before, the growth is not noise by size, and the
+    last third of the pass still takes part in it (a cache that fills up levels off).
+
+    ## Why it costs
+    It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can be foretold.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    seen = []
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        seen.append(torch.ones(1024, 1024))
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    seen = []
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        seen.append(torch.ones(1024, 1024))
+        del seen[:-2]
+    ```
+
+    ## When to ignore
+    A buffer fills up to a known bound that the audit did not reach (replay memory, a dataset cached in host memory).
+
+    ## Sources
+    Sen 1968 (slope and interval). TraceML asks for 50 steps and rising thirds, Scalene for 1 % of growth; sizes are ours.
+    """
+
+    code = "MEM003"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    rises: float = knob(0.7, "Share of the steps that must end with more memory than the one before.")
+    tail: float = knob(0.2, "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).")
+    device_share: float = knob(0.01, "Growth over the pass as a share of the peak, on the device.")
+    device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
+    host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
+    host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
+
+    def detect(self, device: DeviceMemory, host: HostMemory, held: Held, machine: Machine) -> Iterator[Finding]:
+        on_device = self._rate(device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0)
+        on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
+        names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
+        cause = f"; {names} keeps graphs (GRAPH001)" if names else ""
+        for where, trend, rate in (("device", device.trend, on_device), ("host", host.trend, on_host)):
+            if rate is None:
+                continue
+            yield Finding(
+                None,
+                f"{where} memory grows by {rate / MIB:.2f} MiB per step{cause}",
+                steps=len(trend.values),
+                per_step=1.0,
+                lost_bytes=round(rate),
+                basis="measured",
+                seen_on=machine.device,
+                facts=trend.facts,
+                hints={"where": where},
+            )
+
+    def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:
+        """Growth in bytes per step; None where it is not established."""
+        slope = trend.slope
+        if slope is None or slope.low <= 0 or slope.per_step < per_step or trend.total < floor:
+            return None
+        return slope.per_step if trend.rises >= self.rises and trend.last_third >= self.tail else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints.get("where") == "host":
+            return Remedy(
+                "Look for containers that grow: logged arrays, cached batches, histories. Bound them or write them out."
+            )
+        return Remedy("Look for tensors kept from step to step: logged outputs, lists of losses, caches without a bound.")

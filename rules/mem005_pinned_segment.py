@@ -1,0 +1,99 @@
+"""MEM005: which live block keeps which segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import DeviceMemory, Machine, Snapshot
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class BlockPinsSegment(Rule):
+    """
+    A small live block keeps a large free segment.
+
+    ## What it finds
+    Where MEM004's condition holds, or memory ran out: the lines whose live blocks lie in segments that are otherwise
+    free, with the bytes that they keep from being given back. Read from the memory snapshot. Each segment is told to
+    the line of its largest live block.
+
+    ## Why it costs
+    The allocator gets memory from the device in segments and can only give a whole segment back. One live block in it
+    keeps all of it; requests larger than its largest hole must get new memory.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    kept = []
+
+    def step():
+        large = torch.empty(96 * 2**20, dtype=torch.uint8, device="cuda")
+        del large
+        kept.append(torch.empty(56 * 2**20, dtype=torch.uint8, device="cuda"))
+        del kept[:-8]
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    kept = [torch.empty(56 * 2**20, dtype=torch.uint8, device="cuda") for _ in range(8)]
+
+    def step():
+        large = torch.empty(96 * 2**20, dtype=torch.uint8, device="cuda")
+        del large
+        kept[0].zero_()
+        kept.append(kept.pop(0))
+    ```
+
+    ## When to ignore
+    The blocks named are parameters or optimizer state: they stay anyway; look at what was allocated around them.
+
+    ## Sources
+    torch.cuda memory snapshot (segments and blocks). MEM004's thresholds; which lines are shown is ours.
+    """
+
+    code = "MEM005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.25, "Share of the reserved memory unneeded at the peak (as MEM004).")
+    least_mib: float = knob(256.0, "Unneeded MiB (as MEM004).")
+    share_if_pressed: float = knob(0.1, "The share that is enough where the allocator retried or ran out of memory (as MEM004).")
+    pinned_mib: float = knob(64.0, "Free MiB that one line must pin to be shown.")
+    lines: int = knob(3, "Lines shown at most, those that pin most.")
+
+    def detect(self, memory: DeviceMemory, snapshot: Snapshot, machine: Machine) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("the CUDA allocator was not used")
+        fragmented = memory.fragmented(
+            share=self.share, least_bytes=int(self.least_mib * MIB), share_if_pressed=self.share_if_pressed
+        )
+        if not fragmented and not snapshot.at_oom:
+            return
+        for pin in snapshot.pins()[: self.lines]:
+            if pin.free_bytes < self.pinned_mib * MIB:
+                continue
+            yield Finding(
+                pin.site,
+                f"{pin.blocks} live blocks ({pin.live_bytes / MIB:.1f} MiB) allocated here keep {len(pin.segments)} segments "
+                f"with {pin.free_bytes / MIB:.0f} MiB free",
+                lost_bytes=pin.free_bytes,
+                basis="measured",
+                seen_on="snapshot",
+                facts=(("segments", str(len(pin.segments))), ("reserved in all", f"{snapshot.reserved / MIB:.0f} MiB")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Allocate what stays before what comes and goes (once, before the loop), or copy what is kept to the host; "
+            "expandable_segments:True avoids most such holes.",
+            config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        )

@@ -1,0 +1,87 @@
+"""NUM009: autograd's anomaly mode left on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Modes, Source, Steps
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class AnomalyModeLeftOn(Rule):
+    """
+    Anomaly mode is left on.
+
+    ## What it finds
+    Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on most steps. A single
+    diagnostic step is silent. The price is the difference between quiet passes with it and without it.
+
+    ## Why it costs
+    Every forward operation stores a Python traceback, and every backward function's outputs are checked for NaN: a
+    reduction each, whose result is read on the host. On a GPU each of these reads is a host sync.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+
+    def step():
+        with torch.autograd.set_detect_anomaly(True):
+            model(torch.ones(4, 8)).square().mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+    ```
+    Turn it on for the one step that is to be explained.
+
+    ## When to ignore
+    You are hunting a NaN right now.
+
+    ## Sources
+    PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different tests will slow down your
+    program execution". The threshold is ours; a difference within the noise of the two medians is not claimed.
+    """
+
+    code = "NUM009"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported.")
+
+    def detect(self, modes: Modes, steps: Steps, machine: Machine, source: Source) -> Iterator[Finding]:
+        seen, site = modes.anomaly_rhythm, modes.anomaly_site
+        if not seen.usual(self.share):
+            return
+        saved = steps.saved_with_anomaly_off()
+        share = "" if saved is None else f"; without it a step is {saved / 1000:.2f} ms faster ({steps.share_of_step(saved):.0%})"
+        yield Finding(
+            site,
+            f"anomaly mode is on for the backward of {seen}{share}",
+            steps=len(seen.seen),
+            per_step=modes.anomaly_backwards,
+            lost_us_per_step=saved,
+            basis="none" if saved is None else "measured",
+            seen_on=machine.device,
+            facts=(("backward calls under it", f"{modes.anomaly_backwards:.1f} per step"),),
+            hints={"call": source.called(site, "set_detect_anomaly", "detect_anomaly") if site is not None else ""},
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
+        call = str(finding.hints.get("call", ""))
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "it only checks and reports: gradients are the same without it"
+        off = "set_detect_anomaly(False)"
+        return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))

@@ -1,0 +1,87 @@
+"""OPT002: gradients are filled with zeros instead of being dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Source, ZeroGrads
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class GradientsFilledWithZeros(Rule):
+    """
+    Gradients are filled with zeros instead of being dropped.
+
+    ## What it finds
+    ``zero_grad(set_to_none=False)`` on most steps. The default, True since torch 2.0, is silent.
+
+    ## Why it costs
+    Every gradient is written once to fill it with zeros, and the next backward reads and adds to it instead of storing;
+    and the gradients occupy their memory through the next forward.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    Gradients must keep their storage (CUDA graphs captured over the backward, views into one flat buffer).
+
+    ## Sources
+    PyTorch performance tuning guide, "Use parameter.grad = None instead of model.zero_grad()". The threshold is ours.
+    """
+
+    code = "OPT002"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the loud steps from which it is reported.")
+
+    def detect(self, zero_grads: ZeroGrads, machine: Machine, source: Source) -> Iterator[Finding]:
+        for zeroing in zero_grads.zeroing():
+            if not zeroing.rhythm.usual(self.share):
+                continue
+            yield Finding(
+                zeroing.site,
+                f"zero_grad(set_to_none=False) fills every gradient with zeros on {zeroing.rhythm}",
+                steps=len(zeroing.rhythm.seen),
+                per_step=zeroing.per_step,
+                seen_on=machine.device,
+                facts=(("host time", f"{zeroing.us_per_step:.0f} us per step (loud pass)"),),
+                hints={"call": source.call_with_keyword(zeroing.site, "set_to_none")},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop set_to_none: the default sets gradients to None."
+        call = str(finding.hints.get("call", ""))
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = (
+            "a parameter that gets no gradient is skipped, while a zero gradient still moves it under momentum or weight decay; "
+            "and code that reads p.grad may meet None"
+        )
+        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),))

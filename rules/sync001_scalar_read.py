@@ -1,0 +1,94 @@
+"""SYNC001: ``.item()``, ``float(t)``, ``int(t)``, ``torch.equal`` in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Reads
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class ScalarReadEveryStep(Rule):
+    """
+    A tensor becomes a Python number in the step.
+
+    ## What it finds
+    A line that turns a tensor computed from the model, or moved to its device, into a Python number on most steps:
+    ``.item()``, ``float(t)``, ``int(t)``, an f-string, ``math.isnan(t)``, a tensor as an index, ``torch.equal``. Where a
+    library function reads on the line's behalf, it is named and the finding is a note. On a CPU run these are the reads
+    that would be host syncs on a GPU. Left out: values that never leave the host, a data loader's own reads, and the
+    reads that belong to ``GradScaler`` and the optimizers themselves.
+
+    ## Why it costs
+    The value must come back from the device, so the host waits until the device has finished all work queued before
+    it, and queues nothing meanwhile. The device then idles until new work arrives.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    history = []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        history.append(loss.item())
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    total = torch.zeros(())
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        total.add_(loss.detach())
+    ```
+    Read ``total`` every 50 steps or so: a read at a constant distance of ten steps or more is not reported.
+
+    ## When to ignore
+    The number decides what the step does next (line search, a stopping rule), or the step is so long that one wait in
+    it is nothing: compare the measured hold, where there is one, with the step's time.
+
+    ## Sources
+    The reading operations are those that ``torch.cuda.set_sync_debug_mode`` warns of. The thresholds are ours.
+    """
+
+    code = "SYNC001"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the loud steps from which a read is a warning.")
+    rare: float = knob(0.1, "Share of the loud steps below which a read is not reported.")
+    interval: int = knob(10, "A read at a constant distance of this many steps or more is rate-limited and not reported.")
+    enough: int = knob(10, "With fewer loud steps only a read on every step is reported.")
+
+    def detect(self, reads: Reads) -> Iterator[Finding]:
+        for place in reads.places("scalar"):
+            weight = place.rhythm.weight(usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough)
+            if weight is None:
+                continue
+            yield Finding(
+                place.site,
+                f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}",
+                steps=len(place.rhythm.seen),
+                per_step=place.per_step,
+                lost_us_per_step=place.held_us,
+                basis="none" if place.held_us is None else "estimated",
+                seen_on=reads.device,
+                severity=Severity.NOTE if weight == "sometimes" or place.library else None,
+                facts=place.facts,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the value on the device: add loss.detach() to a running tensor, or collect several and read them with one "
+            "torch.stack(...).tolist(), and read only every so many steps."
+        )

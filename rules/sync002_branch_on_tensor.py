@@ -1,0 +1,93 @@
+"""SYNC002: Python asks a tensor for its truth: ``if t``, ``while t``, ``assert t``, ``bool(t)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Reads
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class BranchOnTensor(Rule):
+    """
+    Python branches on a tensor in the step.
+
+    ## What it finds
+    A line that asks a tensor computed from the model, or moved to its device, for its truth on most steps: ``if t``,
+    ``while t``, ``assert t``, ``a if t else b``, ``t and x``, ``not t``, ``t in xs``, ``bool(t)``, ``max(a, b)``. A branch
+    on a number that was read with ``.item()`` is SYNC001, at the line of the read. Left out: tensors that never leave
+    the host, and reads inside a data loader.
+
+    ## Why it costs
+    Python cannot choose a branch before it has the value, so the host waits until the device has computed it and all
+    work queued before it. ``torch.compile`` and CUDA graphs cannot capture across such a branch either.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        if torch.isnan(loss):
+            raise ValueError("loss is NaN")
+        loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    bad = torch.zeros((), dtype=torch.bool)
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        bad.logical_or_(torch.isnan(loss.detach()))
+    ```
+    Look at ``bad`` every 50 steps or so. To choose between two values use ``torch.where``; to skip a bad update,
+    multiply by the condition.
+
+    ## When to ignore
+    The two branches differ so much in work that the wait is the lesser cost.
+
+    ## Sources
+    ``bool(t)`` is ``aten::is_nonzero``, a scalar read. The thresholds are ours.
+    """
+
+    code = "SYNC002"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the loud steps from which a branch is a warning.")
+    rare: float = knob(0.1, "Share of the loud steps below which a branch is not reported.")
+    interval: int = knob(10, "A branch at a constant distance of this many steps or more is rate-limited and not reported.")
+    enough: int = knob(10, "With fewer loud steps only a branch on every step is reported.")
+
+    def detect(self, reads: Reads) -> Iterator[Finding]:
+        for place in reads.places("branch"):
+            weight = place.rhythm.weight(usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough)
+            if weight is None:
+                continue
+            yield Finding(
+                place.site,
+                f"Python branches on the tensor `{place.text}`: this {place.waits} on {place.rhythm}",
+                steps=len(place.rhythm.seen),
+                per_step=place.per_step,
+                lost_us_per_step=place.held_us,
+                basis="none" if place.held_us is None else "estimated",
+                seen_on=reads.device,
+                severity=Severity.NOTE if weight == "sometimes" else None,
+                facts=place.facts,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the decision on the device: torch.where, torch.minimum or a multiplication by the condition; "
+            "for a guard, collect the condition in a tensor and look at it every so many steps."
+        )

@@ -1,0 +1,90 @@
+"""SYNC004: ``torch.cuda.synchronize()`` in the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import DeviceCalls, Machine, Source
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class ExplicitSynchronize(Rule):
+    """
+    The step waits for the device on purpose.
+
+    ## What it finds
+    ``torch.cuda.synchronize()`` called from the step on most steps. Before the loop, or every 50th step, it is silent.
+    Without a CUDA device there is nothing to see unless the call is reached unguarded.
+
+    ## Why it costs
+    The host waits until all queued work has finished; while it waits it queues nothing, and the device idles until new
+    work arrives. Often it is left over from timing a part of the step.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(256, 256, device="cuda")
+    x = torch.ones(64, 256, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        torch.cuda.synchronize()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(256, 256, device="cuda")
+    x = torch.ones(64, 256, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+    ```
+    To time a part of the step, record ``torch.cuda.Event(enable_timing=True)`` at both ends and read
+    ``elapsed_time`` every so many steps.
+
+    ## When to ignore
+    The wait is part of a protocol with another library or process that uses the same device memory.
+
+    ## Sources
+    The price is the host time inside the calls, measured; part of it would be waited for elsewhere. The threshold is ours.
+    """
+
+    code = "SYNC004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
+
+    def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
+        seen = [site for site in calls.sites(["synchronize"]) if site.rhythm.usual(self.share)]
+        if not seen:
+            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+        for site in seen:
+            waits = "the host waits for the GPU" if machine.cuda else "on a GPU the host would wait for all queued work"
+            yield Finding(
+                site.site,
+                f"torch.cuda.synchronize() on {site.rhythm}: {waits}",
+                steps=len(site.rhythm.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if machine.cuda else None,
+                basis="estimated" if machine.cuda else "none",
+                seen_on=machine.device,
+                severity=None if machine.cuda else Severity.NOTE,
+                facts=site.facts,
+                hints={"alone": source.stands_alone(site.site, "synchronize")},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
+        if finding.site is None or not finding.hints.get("alone"):
+            return Remedy(text)
+        reason = "what is trained stays the same, but host timers around it would no longer time the device's work"
+        return Remedy(text, (Edit(finding.site, "drop_statement", call="synchronize", reason=reason),))

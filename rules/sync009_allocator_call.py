@@ -1,0 +1,121 @@
+"""SYNC009: resets and queries of the CUDA allocator, and garbage collections, on every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import DeviceCalls, Machine, Source, Steps
+from auditor.evidence.calls import CallSite
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+COMMANDS = {
+    "reset_peak_memory_stats": "the peak that is read later is only that of one step",
+    "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
+    "empty_cache": "cached blocks go back to the device and must be fetched again by the next step",
+    "ipc_collect": "it looks for memory shared with other processes",
+}
+QUERIES = {
+    "memory_stats": "it copies all of the allocator's counters into a dict",
+    "memory_summary": "it formats all of the allocator's counters",
+    "memory_snapshot": "it walks all of the allocator's blocks",
+    "mem_get_info": "it asks the driver",
+    "max_memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_allocated": "it copies all of the allocator's counters to read one",
+    "memory_reserved": "it copies all of the allocator's counters to read one",
+    "max_memory_reserved": "it copies all of the allocator's counters to read one",
+}
+COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
+
+
+@dataclass(frozen=True)
+class AllocatorCallEveryStep(Rule):
+    """
+    Memory housekeeping runs on every step.
+
+    ## What it finds
+    ``torch.cuda.reset_peak_memory_stats``, ``reset_accumulated_memory_stats``, ``empty_cache`` or ``ipc_collect`` on most
+    steps; ``memory_stats``, ``memory_allocated`` and their kin where they take a measurable share of the step (a note);
+    ``gc.collect()`` where it does. Before the loop, or every 50th step, all are silent.
+
+    ## Why it costs
+    ``empty_cache`` gives cached blocks back to the driver, so the next step pays for ``cudaMalloc`` again.
+    ``reset_peak_memory_stats`` does not touch the device's work: it costs the host time that is measured here, and
+    makes the peak that is read later meaningless. ``gc.collect()`` walks every container object of the process.
+
+    ## Example
+    ```python
+    import gc
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        gc.collect()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+    ```
+    Reset counters once, after the warm-up. Call ``empty_cache`` only where other work needs the memory.
+
+    ## When to ignore
+    The step shares its device with another process that needs the memory between steps.
+
+    ## Sources
+    Prices are measured around the calls in the quiet pass. The thresholds are ours.
+    """
+
+    code = "SYNC009"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(0.5, "Share of the steps from which a call is reported.")
+    query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")
+    collect_cost: float = knob(0.01, "Share of the step's time from which gc.collect() is reported.")
+
+    def detect(self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source) -> Iterator[Finding]:
+        seen = [site for site in self._costly(calls, steps, machine) if site.rhythm.usual(self.share)]
+        if not seen:
+            machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
+        for site in seen:
+            priced = machine.cuda or site.name in COLLECTIONS
+            price = f"{site.us_per_step:.0f} us per step" if priced else "free on a CPU, it would cost on a GPU"
+            yield Finding(
+                site.site,
+                f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
+                steps=len(site.rhythm.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if priced else None,
+                basis="measured" if priced else "none",
+                seen_on=machine.device,
+                severity=Severity.NOTE if site.name in QUERIES or not priced else None,
+                facts=site.facts,
+                hints={"call": site.name, "alone": source.stands_alone(site.site, site.name.rpartition(".")[2])},
+            )
+
+    def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
+        """Calls that matter: commands always, queries and collections where they take a measurable share of the step."""
+        yield from calls.sites(COMMANDS)
+        priced = [(COLLECTIONS, self.collect_cost)] + ([(QUERIES, self.query_cost)] if machine.cuda else [])
+        for names, cost in priced:
+            yield from (site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Move it out of the step: once after the warm-up, or every so many steps."
+        call = str(finding.hints.get("call", ""))
+        if finding.site is None or not finding.hints.get("alone"):
+            return Remedy(text)
+        safe = call.startswith("reset_")
+        reason = "it only resets counters" if safe else "a run close to its limit may lean on the memory that this frees"
+        edit = Edit(finding.site, "drop_statement", call=call.rpartition(".")[2], safe=safe, reason=reason)
+        return Remedy(text, (edit,))

@@ -1,0 +1,1 @@
+"""What needs a GPU: recording the CUDA cases, and checks of the probes against the real device."""

@@ -1,0 +1,38 @@
+"""DATA009 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+def collate_moves_the_batch__cuda():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def collate(rows):
+        batch = torch.stack([row for (row,) in rows])
+        return batch.to("cuda")  # DATA009
+
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
+def dataset_moves_each_sample__cuda():
+    model = nn.Linear(8, 1, device="cuda")
+
+    class Rows(Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            return torch.ones(8).cuda()  # DATA009
+
+    batches = iter(DataLoader(Rows(), batch_size=4))
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step

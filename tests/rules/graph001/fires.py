@@ -1,0 +1,52 @@
+"""GRAPH001 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def losses_collected_with_their_graph():
+    model, losses = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        losses.append(loss)  # GRAPH001
+
+    return step
+
+
+def total_summed_with_its_graph():
+    model = nn.Linear(8, 1)
+    total = 0.0
+
+    def step():
+        nonlocal total
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        total += loss  # GRAPH001
+
+    return step
+
+
+def outputs_kept_on_an_object():
+    class Trainer:
+        def __init__(self):
+            self.model, self.outputs = nn.Linear(8, 1), []
+
+        def step(self):
+            out = self.model(torch.ones(4, 8))
+            self.outputs.append(out)  # GRAPH001
+            out.mean().backward()
+
+    return Trainer().step
+
+
+def metrics_in_a_dict_of_lists():
+    model, history = nn.Linear(8, 1), {"loss": []}
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        history["loss"].append(loss)  # GRAPH001
+
+    return step

@@ -1,0 +1,72 @@
+"""Near misses: GRAPH001 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def last_loss_overwritten_each_step():
+    model, state = nn.Linear(8, 1), {}
+
+    def step():
+        state["loss"] = model(torch.ones(4, 8)).square().mean()
+        state["loss"].backward()
+
+    return step
+
+
+def detached_before_it_is_kept():
+    model, losses = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+
+    return step
+
+
+def numbers_kept():
+    model, losses = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        losses.append(loss.item())
+
+    return step
+
+
+def micro_batch_losses_within_the_step():
+    model = nn.Linear(8, 1)
+
+    def step():
+        losses = []
+        for _ in range(4):
+            loss = model(torch.ones(4, 8)).square().mean()
+            loss.backward()
+            losses.append(loss)
+        return torch.stack(losses).sum().detach()
+
+    return step
+
+
+def hidden_state_detached_between_steps():
+    rnn, state = nn.GRU(4, 4), {"hidden": torch.zeros(1, 2, 4)}
+
+    def step():
+        out, hidden = rnn(torch.ones(3, 2, 4), state["hidden"])
+        out.mean().backward()
+        state["hidden"] = hidden.detach()
+
+    return step
+
+
+def host_data_collected():
+    model, seen = nn.Linear(8, 1), []
+
+    def step():
+        x = torch.ones(4, 8)
+        seen.append(x)
+        model(x).mean().backward()
+
+    return step

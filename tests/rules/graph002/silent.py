@@ -1,0 +1,56 @@
+"""Near misses: GRAPH002 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def two_losses_on_one_graph():
+    body, head_a, head_b = nn.Linear(8, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+
+    def step():
+        features = body(torch.ones(4, 8)).relu()
+        head_a(features).square().mean().backward(retain_graph=True)
+        head_b(features).square().mean().backward()
+
+    return step
+
+
+def plain_backward():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+
+    return step
+
+
+def gradient_penalty():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        (grad.norm(dim=1) - 1).square().mean().backward()
+
+    return step
+
+
+def gradients_looked_at_before_the_real_backward():
+    model = nn.Linear(8, 1)
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        torch.autograd.grad(loss, model.weight, retain_graph=True)
+        loss.backward()
+
+    return step
+
+
+def retained_on_one_step_only():
+    model, count = nn.Linear(8, 1), [0]
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 8)).mean().backward(retain_graph=count[0] == 20)
+
+    return step

@@ -1,0 +1,15 @@
+"""MEM004 has no line of its own: each of these must give one finding."""
+
+import torch
+
+
+def small_blocks_kept_in_large_segments__cuda():
+    kept = []
+
+    def step():
+        large = torch.empty(96 * 2**20, dtype=torch.uint8, device="cuda")
+        del large
+        kept.append(torch.empty(56 * 2**20, dtype=torch.uint8, device="cuda"))
+        del kept[:-8]
+
+    return step

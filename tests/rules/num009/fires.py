@@ -1,0 +1,24 @@
+"""NUM009 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def context_around_every_step():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def step():
+        with torch.autograd.detect_anomaly(check_nan=True):  # NUM009
+            model(torch.ones(4, 8)).square().mean().backward()
+
+    return step
+
+
+def switched_on_in_every_step():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.autograd.set_detect_anomaly(True):  # NUM009
+            model(torch.ones(4, 8)).square().mean().backward()
+
+    return step

@@ -1,0 +1,52 @@
+"""Near misses: OPT002 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def default_is_none():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def none_asked_for():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def gradients_set_to_none_by_hand():
+    model = nn.Linear(8, 1)
+
+    def step():
+        for p in model.parameters():
+            p.grad = None
+        model(torch.ones(4, 8)).mean().backward()
+
+    return step
+
+
+def zeros_every_fiftieth_step_only():
+    model, count = nn.Linear(8, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad(set_to_none=count[0] % 50 != 0)
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+
+    return step

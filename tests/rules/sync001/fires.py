@@ -1,0 +1,75 @@
+"""SYNC001 must report exactly the marked lines."""
+
+import math
+
+import torch
+from torch import nn
+
+
+def loss_logged_with_item():
+    model, history = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        history.append(loss.item())  # SYNC001
+
+    return step
+
+
+def float_and_int_of_a_metric():
+    model, metrics = nn.Linear(8, 3), {}
+
+    def step():
+        out = model(torch.ones(4, 8))
+        metrics["mean"] = float(out.mean())  # SYNC001
+        metrics["first"] = int(out.argmax())  # SYNC001
+        out.sum().backward()
+
+    return step
+
+
+def formatted_into_a_message():
+    model, messages = nn.Linear(8, 1), []
+
+    def step():
+        loss = model(torch.ones(4, 8)).mean()
+        loss.backward()
+        messages.append(f"loss {loss:.3f}")  # SYNC001
+
+    return step
+
+
+def nan_check_through_math():
+    model = nn.Linear(8, 1)
+
+    def step():
+        loss = model(torch.ones(4, 8)).mean()
+        if math.isnan(loss):  # SYNC001
+            raise ValueError
+        loss.backward()
+
+    return step
+
+
+def gradient_norms_of_every_parameter():
+    model, row = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)), {}
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        for name, p in model.named_parameters():
+            row[name] = p.grad.norm(2).item()  # SYNC001
+
+    return step
+
+
+def number_read_to_decide():
+    model, best = nn.Linear(8, 1), [math.inf]
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        if loss.item() < best[0]:  # SYNC001
+            best[0] = 0.5
+
+    return step

@@ -1,0 +1,80 @@
+"""Near misses: SYNC001 must stay silent on all of these."""
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def logged_every_fiftieth_step():
+    model, log, count = nn.Linear(8, 1), [], [0]
+
+    def step():
+        loss = model(torch.ones(4, 8)).mean()
+        loss.backward()
+        count[0] += 1
+        if count[0] % 50 == 0:
+            log.append(loss.item())
+
+    return step
+
+
+def item_of_a_numpy_array():
+    model, values = nn.Linear(8, 1), np.ones(3)
+
+    def step():
+        (model(torch.ones(4, 8)).mean() * values.sum().item()).backward()
+
+    return step
+
+
+def item_of_a_tensor_that_never_leaves_the_host():
+    model = nn.Linear(8, 1)
+
+    def step():
+        length = torch.randint(1, 4, (1,)).item()
+        model(torch.ones(length, 8)).mean().backward()
+
+    return step
+
+
+def item_of_a_host_side_schedule():
+    model, schedule, count = nn.Linear(8, 1), torch.linspace(1, 0, 100), [0]
+
+    def step():
+        (model(torch.ones(4, 8)).mean() * schedule[count[0] % 100].item()).backward()
+        count[0] += 1
+
+    return step
+
+
+def adam_reads_its_own_step_counters():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def gradient_clipping_stays_on_the_device():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+    return step
+
+
+def running_total_on_the_device():
+    model, total = nn.Linear(8, 1), torch.zeros(())
+
+    def step():
+        loss = model(torch.ones(4, 8)).mean()
+        loss.backward()
+        total.add_(loss.detach())
+
+    return step

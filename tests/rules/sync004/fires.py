@@ -1,0 +1,43 @@
+"""SYNC004 must report exactly the marked lines."""
+
+import contextlib
+import time
+
+import torch
+from torch import nn
+
+
+def timed_with_a_host_clock__cuda():
+    model, x, times = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda"), []
+
+    def step():
+        begin = time.perf_counter()
+        model(x).mean().backward()
+        torch.cuda.synchronize()  # SYNC004
+        times.append(time.perf_counter() - begin)
+
+    return step
+
+
+def synchronized_before_the_optimizer__cuda():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        torch.cuda.synchronize()  # SYNC004
+        optimizer.step()
+
+    return step
+
+
+def called_unguarded_and_its_error_swallowed():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        with contextlib.suppress(AssertionError, RuntimeError):
+            torch.cuda.synchronize()  # SYNC004
+
+    return step

@@ -1,0 +1,59 @@
+"""SYNC009 must report exactly the marked lines."""
+
+import gc
+
+import torch
+from torch import nn
+
+
+def cache_emptied_every_step():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        torch.cuda.empty_cache()  # SYNC009
+
+    return step
+
+
+def cleanup_in_a_helper():
+    model = nn.Linear(8, 1)
+
+    def free_memory():
+        torch.cuda.empty_cache()  # SYNC009
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        free_memory()
+
+    return step
+
+
+def collected_every_step():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        gc.collect()  # SYNC009
+
+    return step
+
+
+def peak_reset_every_step__cuda():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+
+    def step():
+        torch.cuda.reset_peak_memory_stats()  # SYNC009
+        model(x).mean().backward()
+
+    return step
+
+
+def cache_emptied_every_step__cuda():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        torch.cuda.empty_cache()  # SYNC009
+
+    return step

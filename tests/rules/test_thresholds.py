@@ -1,0 +1,587 @@
+"""Each rule at the edges of its thresholds, on tables made by hand: no torch, no recording."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.data007_input_bound import StepWaitsForInput
+from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
+from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.mem003_memory_grows import MemoryGrowsEveryStep
+from auditor.rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from auditor.rules.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
+from auditor.rules.opt002_zero_filled_gradients import GradientsFilledWithZeros
+from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync002_branch_on_tensor import BranchOnTensor
+from auditor.rules.sync003_copy_to_host import CopyToHostEveryStep
+from auditor.rules.sync004_explicit_synchronize import ExplicitSynchronize
+from auditor.rules.sync005_data_dependent_shape import DataDependentShape
+from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
+
+from auditor.evidence import (
+    Backward,
+    Batches,
+    DeviceCalls,
+    DeviceMemory,
+    Held,
+    HostMemory,
+    Machine,
+    Modes,
+    Reads,
+    Snapshot,
+    Source,
+    Steps,
+    ZeroGrads,
+)
+from auditor.evidence.backward import BackwardCall
+from auditor.evidence.batches import Batch, Loader
+from auditor.evidence.calls import DeviceCall
+from auditor.evidence.held import NODE_CAP, Holding, Root
+from auditor.evidence.modes import AnomalyStep
+from auditor.evidence.reading import Expression
+from auditor.evidence.reads import Read
+from auditor.evidence.snapshot import Block, Segment
+from auditor.evidence.steps import Step
+from auditor.evidence.trend import Trend
+from auditor.evidence.zero_grads import ZeroGrad
+from auditor.model import Severity, Site
+from auditor.rule import NotLooked
+
+CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
+LINE = Site("trainer.py", 3, "step", "log(loss.item())")
+MIB = 2**20
+
+
+def source(text="", line=3):
+    return Source({"trainer.py": "\n" * (line - 1) + text + "\n"})
+
+
+def quiet(us, n=20):
+    return Steps(quiet=tuple(Step(number, us) for number in range(n)))
+
+
+# -- reads -----------------------------------------------------------------------------------------------------------
+
+
+def read(step, **more):
+    return replace(Read(site=LINE, kind="item", act="scalar", step=step), **more)
+
+
+def reads(on, of=20, *, device="cpu", derived=1, **more):
+    return Reads(device, of, tuple(read(step, **more) for step in on), {read(0, **more).key: (1, derived)})
+
+
+def weights(on, of=20):
+    return [finding.severity for finding in ScalarReadEveryStep().detect(reads(on, of))]
+
+
+@pytest.mark.parametrize(
+    ("on", "of", "expected"),
+    [
+        (range(20), 20, [None]),
+        (range(10), 20, [None]),  # exactly half
+        ([0, 1, 2, 4, 5, 7, 8, 9, 11], 20, [Severity.NOTE]),  # 45 %, irregular
+        ([3, 7], 20, [Severity.NOTE]),  # exactly 10 %
+        ([3, 7], 21, []),  # below 10 %
+        (range(0, 20, 2), 20, [Severity.NOTE]),  # every 2nd
+        (range(0, 45, 9), 45, [Severity.NOTE]),  # every 9th
+        (range(0, 45, 10), 45, []),  # every 10th: rate-limited
+        ([5, 16], 20, []),  # every 11th, as far as seen
+        ([5], 10, []),  # once: nothing can be said
+        (range(9), 9, [None]),  # few steps, but all
+        (range(8), 9, []),  # few steps, not all
+        (range(3), 3, [None]),
+        (range(2), 2, []),
+        ([], 0, []),
+        ([0, 1, 2], 0, []),  # rows of a step that did not complete
+    ],
+)
+def test_frequency_of_a_read_decides(on, of, expected):
+    assert weights(on, of) == expected
+
+
+def test_cpu_read_counts_only_if_most_of_it_came_from_the_model():
+    rule = ScalarReadEveryStep()
+    assert len(list(rule.detect(reads(range(20), derived=1)))) == 1
+    assert list(rule.detect(reads(range(20), derived=0, grad=1))) == []
+    half = replace(reads(range(20)), origin={read(0).key: (4, 2)})
+    less = replace(reads(range(20)), origin={read(0).key: (4, 1)})
+    assert len(list(rule.detect(half))) == 1
+    assert list(rule.detect(less)) == []
+
+
+def test_where_the_origin_pass_did_not_come_gradients_decide():
+    rule = ScalarReadEveryStep()
+    assert len(list(rule.detect(replace(reads(range(20), grad=1), origin={})))) == 1
+    assert list(rule.detect(replace(reads(range(20), grad=0), origin={}))) == []
+
+
+def test_on_cuda_only_reads_of_cuda_tensors_count_and_are_priced():
+    rule = ScalarReadEveryStep()
+    (finding,) = rule.detect(reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
+    assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (800.0, "estimated", "cuda")
+    assert ("host held", "800 us per step (loud pass)") in finding.facts
+    assert list(rule.detect(reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
+
+
+def test_on_cpu_nothing_is_priced_and_the_message_says_would():
+    (finding,) = ScalarReadEveryStep().detect(reads(range(20), us=3.0))
+    assert (finding.lost_us_per_step, finding.basis) == (None, "none")
+    assert "would make the host wait for the GPU" in finding.message
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"lib": "loader"},
+        {"expression": Expression(via="torch/amp/grad_scaler.py:_maybe_opt_step")},
+        {"expression": Expression(via="torch/optim/adamw.py:_get_value")},
+        {"expression": Expression(via="torch/autograd/graph.py:_engine_run_backward")},
+    ],
+)
+def test_reads_of_the_machinery_never_count(more):
+    assert list(ScalarReadEveryStep().detect(reads(range(20), **more))) == []
+
+
+def test_read_inside_a_library_is_a_note_that_names_it():
+    via = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
+    (finding,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via=via)))
+    assert finding.severity is Severity.NOTE
+    assert via in finding.message
+    (own,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")))
+    assert own.severity is None
+    (scheduler,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")))
+    assert "lr_scheduler" in scheduler.message
+
+
+RULE_OF = {"branch": BranchOnTensor, "scalar": ScalarReadEveryStep, "transfer": CopyToHostEveryStep, "shape": DataDependentShape}
+
+
+@pytest.mark.parametrize("lead", RULE_OF)
+@pytest.mark.parametrize("other", RULE_OF)
+def test_a_line_leads_with_its_strongest_act_and_is_reported_once(lead, other):
+    order = list(RULE_OF)
+    strongest = min(lead, other, key=order.index)
+    kinds = {"branch": "item", "scalar": "item", "transfer": "cpu", "shape": "nonzero"}
+    rows = tuple(
+        read(step, act=act, kind=kinds[act], grad=1, expression=Expression(opcode=act))
+        for step in range(20)
+        for act in {lead, other}
+    )
+    table = Reads("cpu", 20, rows, {})
+    found = {act: list(rule().detect(table)) for act, rule in RULE_OF.items()}
+    assert {act: len(findings) for act, findings in found.items()} == {act: int(act == strongest) for act in RULE_OF}
+    assert found[strongest][0].per_step == 1.0
+
+
+def test_a_read_inside_another_read_of_the_same_expression_is_left_out():
+    rows = tuple(
+        read(step, kind=kind, act=act, grad=1) for step in range(20) for kind, act in (("item", "scalar"), ("tolist", "transfer"))
+    )
+    table = Reads("cpu", 20, rows, {})
+    assert list(ScalarReadEveryStep().detect(table)) == []
+    assert len(list(CopyToHostEveryStep().detect(table))) == 1
+
+
+def test_occurrences_per_step_are_averaged_over_all_steps():
+    (finding,) = ScalarReadEveryStep().detect(reads(range(10), n=14))
+    assert (finding.steps, finding.per_step) == (10, 7.0)
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+def calls(name, on, of=20, us=100.0, device="cuda"):
+    return DeviceCalls(device, of, tuple(DeviceCall(LINE, name, step, 1, us) for step in on))
+
+
+def sync009(name, on=range(20), us=100.0, machine=CUDA, text="torch.cuda.empty_cache()"):
+    rule = AllocatorCallEveryStep()
+    found = list(rule.detect(calls(name, on, us=us), quiet(10_000), machine, source(text)))
+    return found, [rule.remedy(finding) for finding in found]
+
+
+def test_reset_on_half_of_the_steps_is_found_and_priced_as_measured():
+    ((finding,), (remedy,)) = sync009("reset_peak_memory_stats", range(10), us=200.0, text="torch.cuda.reset_peak_memory_stats()")
+    assert (finding.lost_us_per_step, finding.basis, finding.severity) == (100.0, "measured", None)
+    assert "synchroni" not in finding.message
+    assert [edit.action for edit in remedy.edits] == ["drop_statement"]
+    assert remedy.safe
+    assert sync009("reset_peak_memory_stats", range(9))[0] == []
+
+
+def test_dropping_empty_cache_is_not_called_safe_and_a_used_result_is_not_dropped():
+    assert not sync009("empty_cache")[1][0].safe
+    assert sync009("empty_cache", text="x = torch.cuda.empty_cache()")[1][0].edits == ()
+
+
+def test_queries_are_notes_where_they_cost_half_a_percent():
+    assert [finding.severity for finding in sync009("max_memory_allocated", us=50.0)[0]] == [Severity.NOTE]
+    assert sync009("max_memory_allocated", us=49.0)[0] == []
+
+
+def test_collection_counts_from_one_percent_also_on_a_cpu():
+    assert [finding.severity for finding in sync009("gc.collect", us=100.0, machine=CPU)[0]] == [None]
+    with pytest.raises(NotLooked):
+        sync009("gc.collect", us=99.0, machine=CPU)
+
+
+def test_unguarded_call_on_a_cpu_is_a_note_without_a_price():
+    ((finding,), _) = sync009("empty_cache", machine=CPU)
+    assert (finding.severity, finding.lost_us_per_step, finding.seen_on) == (Severity.NOTE, None, "cpu")
+
+
+@pytest.mark.parametrize("machine", [CPU, CUDA])
+def test_synchronize_seen_on_most_steps(machine):
+    (finding,) = ExplicitSynchronize().detect(calls("synchronize", range(10)), machine, source("torch.cuda.synchronize()"))
+    assert finding.severity is (None if machine.cuda else Severity.NOTE)
+    assert finding.lost_us_per_step == (50.0 if machine.cuda else None)
+
+
+def test_nothing_seen_is_clean_with_cuda_and_not_looked_without():
+    for rule, evidence in (
+        (ExplicitSynchronize(), (calls("synchronize", [0]),)),
+        (AllocatorCallEveryStep(), (calls("empty_cache", [0]), quiet(1000))),
+    ):
+        assert list(rule.detect(*evidence, CUDA, source())) == []
+        with pytest.raises(NotLooked, match="no CUDA device"):
+            list(rule.detect(*evidence, CPU, source()))
+
+
+def test_calls_without_steps_claim_nothing():
+    assert list(AllocatorCallEveryStep().detect(calls("empty_cache", [0], of=0), Steps(), CUDA, source())) == []
+
+
+# -- input -----------------------------------------------------------------------------------------------------------
+
+LOADER = Loader(1, made_at=LINE, length=1000)
+
+
+def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
+    steps = tuple(Step(number, us) for number in range(len(waits)))
+    batches = tuple(Batch(loader.number, number, wait) for number, wait in enumerate(waits))
+    return list(StepWaitsForInput().detect(Batches("cpu", (loader,), steps, 0, batches), machine))
+
+
+@pytest.mark.parametrize(
+    ("waits", "us", "expected"),
+    [
+        ([2000.0] * 20, 10_000.0, [None]),
+        ([1990.0] * 20, 10_000.0, []),  # below 20 %
+        ([4000.0] * 20, 10_000.0, [Severity.ERROR]),
+        ([999.0] * 20, 2000.0, []),  # half of the step, but below 1 ms
+        ([1000.0] * 20, 2000.0, [Severity.ERROR]),
+        ([8000.0] * 10 + [0.0] * 10, 10_000.0, [Severity.ERROR]),  # half of the steps
+        ([9000.0] * 9 + [0.0] * 11, 10_000.0, []),  # large, but on fewer than half
+        ([90_000.0] + [0.0] * 19, 100_000.0, []),  # one slow start
+    ],
+)
+def test_waiting_for_input(waits, us, expected):
+    assert [finding.severity for finding in input_bound(waits, us)] == expected
+
+
+def test_workers_are_proposed_only_where_they_would_help():
+    def edits(**more):
+        loader, machine = replace(LOADER, **{k: v for k, v in more.items() if k != "cpus"}), Machine("cpu", more.get("cpus", 8))
+        (finding,) = input_bound([4000.0] * 20, loader=loader, machine=machine)
+        return [(edit.keyword, edit.value, edit.safe) for edit in StepWaitsForInput().remedy(finding).edits]
+
+    assert edits() == [("num_workers", "4", False), ("persistent_workers", "True", False)]
+    assert edits(cpus=2)[0][1] == "2"
+    assert edits(cpus=1) == edits(workers=2) == edits(length=None) == edits(made_at=None) == []
+
+
+def test_without_a_loader_or_steps_input_is_not_judged():
+    with pytest.raises(NotLooked, match="no torch DataLoader"):
+        list(StepWaitsForInput().detect(Batches(), CPU))
+    assert list(StepWaitsForInput().detect(Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU)) == []
+
+
+def resident(on, of=20, **more):
+    row = replace(Batch(1, 0, devices=frozenset({"cuda:0"}), sample_devices=frozenset({"cpu"})), **more)
+    return Batches("cuda", (LOADER,), (), of, (), tuple(replace(row, step=step) for step in on))
+
+
+def test_device_resident_batches_and_their_cause():
+    def cause(**more):
+        return next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA)).hints["cause"]
+
+    assert cause() == "collate function"
+    assert cause(sample_devices=frozenset({"cuda:0"})) == "dataset"
+    assert cause(default_device="cuda:0") == "default device"
+    set_here = replace(resident(range(20), default_device="cuda:0"), default_set_at=replace(LINE, line=1))
+    assert next(LoaderYieldsDeviceTensors().detect(set_here, CUDA)).site.line == 1
+    assert len(list(LoaderYieldsDeviceTensors().detect(resident(range(10)), CUDA))) == 1
+    assert list(LoaderYieldsDeviceTensors().detect(resident(range(9)), CUDA)) == []
+    assert list(LoaderYieldsDeviceTensors().detect(resident(range(20), devices=frozenset({"cpu"})), CUDA)) == []
+    with pytest.raises(NotLooked, match="no CUDA device"):
+        list(LoaderYieldsDeviceTensors().detect(resident(range(20)), CPU))
+
+
+# -- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def root(holdings, of=None, site=LINE):
+    holdings = tuple(replace(holding, step=number) for number, holding in enumerate(holdings))
+    return Root("losses[*]", site, holdings, len(holdings) if of is None else of)
+
+
+def graph001(*roots):
+    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU))
+
+
+def growing(steps=12, by=1, **more):
+    return [Holding(0, tensors=1 + by * step, nodes=100, **more) for step in range(steps)]
+
+
+def test_container_that_grows_is_an_error_priced_by_what_it_holds():
+    holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
+    (finding,) = graph001(root(holdings))
+    assert (finding.severity, finding.lost_bytes, finding.basis) == (None, 1000, "measured")
+    assert "1 tensors, then 12" in finding.message
+    (unknown,) = graph001(root(growing()))
+    assert (unknown.lost_bytes, unknown.basis) == (None, "none")
+
+
+def test_growth_on_six_of_ten_steps_is_enough_and_on_fewer_not():
+    def stepwise(rises):
+        return [Holding(0, tensors=1 + min(step, rises)) for step in range(11)]
+
+    assert len(graph001(root(stepwise(6)))) == 1
+    assert graph001(root(stepwise(5))) == []
+
+
+def test_graph_that_grows_behind_one_variable_is_a_warning_unless_it_holds_more():
+    chain = [Holding(0, nodes=100 + 10 * step) for step in range(12)]
+    assert [finding.severity for finding in graph001(root(chain))] == [Severity.WARNING]
+    heavier = [replace(holding, held_bytes=step * MIB) for step, holding in enumerate(chain)]
+    assert [finding.severity for finding in graph001(root(heavier))] == [None]
+
+
+def test_sum_whose_graph_is_too_long_to_count():
+    full = [Holding(0, carried=1, oldest=step, nodes=NODE_CAP) for step in range(12)]
+    (finding,) = graph001(root(full))
+    assert (finding.severity, finding.lost_bytes) == (Severity.WARNING, None)
+    heavier = [replace(holding, held_bytes=50 * MIB * (step > 0) + step * MIB) for step, holding in enumerate(full)]
+    (priced,) = graph001(root(heavier))
+    assert (priced.severity, priced.lost_bytes) == (None, MIB)  # the first value is no part of the trend
+    assert graph001(root([replace(holding, nodes=100) for holding in full])) == []
+
+
+def test_overwritten_variable_is_silent_even_if_sizes_vary():
+    sizes = [100, 140, 90, 160, 170, 150, 180, 120, 190, 200, 130, 210]
+    assert graph001(root([Holding(0, nodes=size, held_bytes=size) for size in sizes])) == []
+    assert graph001(root([Holding(0, nodes=100)] * 12)) == []
+    assert graph001(root([Holding(0, nodes=NODE_CAP)] * 12)) == []
+
+
+def test_bounded_holder_of_old_graphs_is_a_note():
+    full = [Holding(0, tensors=4, carried=3, oldest=3)] * 12
+    assert [finding.severity for finding in graph001(root(full))] == [Severity.NOTE]
+    assert graph001(root([Holding(0, tensors=2, carried=1, oldest=1)] * 12)) == []
+    assert (
+        graph001(root([Holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])) == []
+    )  # made once, before
+    sawtooth = [Holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)]
+    assert [finding.severity for finding in graph001(root(sawtooth))] == [Severity.NOTE]
+    assert graph001(root([replace(full[0], oldest=2 * (step % 2)) for step in range(12)])) == []  # not most steps
+
+
+def test_detaching_a_walked_graph_is_not_safe():
+    def safe(**more):
+        (finding,) = graph001(root(growing(**more)))
+        return GraphKeptAcrossSteps().remedy(finding).safe
+
+    assert safe()
+    assert not safe(walked=True)
+
+
+def test_one_line_that_several_names_reach_is_reported_once():
+    assert len(graph001(root(growing()), root(growing()))) == 1
+    assert len(graph001(root(growing()), root(growing(), site=replace(LINE, line=9)))) == 2
+
+
+def test_growth_is_not_claimed_from_few_steps_or_a_part_of_them():
+    assert graph001(root(growing(2))) == []
+    assert graph001() == []
+    assert graph001(root(growing(6), of=12)) == []
+
+
+def test_retained_graph():
+    def found(times=3, reused=frozenset(), text="loss.backward(retain_graph=True)", **more):
+        call = replace(BackwardCall(LINE, 0, retain=True, held_bytes=MIB), **more)
+        table = Backward(20, tuple(replace(call, step=step) for step in range(times)), reused)
+        return list(RetainedGraphNeverNeeded().detect(table, CPU, source(text)))
+
+    (finding,) = found()
+    assert (finding.lost_bytes, finding.basis) == (MIB, "estimated")
+    remedy = RetainedGraphNeverNeeded().remedy(finding)
+    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].keyword) == (True, "backward", "retain_graph")
+    assert found(times=2) == []
+    assert found(reused=frozenset({("trainer.py", 3)})) == []
+    assert found(create=True) == []
+    assert found(retain=False) == []
+    (elsewhere,) = found(text="self.manual_backward(loss, **options)")
+    assert RetainedGraphNeverNeeded().remedy(elsewhere).edits == ()
+    assert list(RetainedGraphNeverNeeded().detect(Backward(), CPU, source())) == []
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def mem003(device=(), host=(), held=()):
+    memory = DeviceMemory(tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device)))
+    return list(MemoryGrowsEveryStep().detect(memory, HostMemory(Trend(tuple(host))), Held(held), CUDA if device else CPU))
+
+
+def test_steady_growth_is_found_with_its_rate():
+    (finding,) = mem003(device=[100 * MIB + step * MIB for step in range(20)])
+    assert finding.lost_bytes == MIB
+    (host,) = mem003(host=[step * 4 * MIB for step in range(20)])
+    assert "host memory grows by 4.00 MiB per step" in host.message
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        [100 * MIB] * 20,
+        [100 * MIB + step * MIB // 20 for step in range(20)],  # below 1 % of the peak and 1 MiB
+        [100 * MIB + min(step, 8) * MIB for step in range(20)],  # levels off
+        [100 * MIB + (step % 5) * 10 * MIB for step in range(20)],  # saw-tooth
+        [100 * MIB, *[150 * MIB] * 19],  # one jump
+        [100 * MIB + step * MIB for step in range(7)],  # too few steps
+        [],
+    ],
+)
+def test_no_growth_on_the_device(device):
+    assert mem003(device=device) == []
+
+
+def test_host_growth_must_be_large_in_all_and_per_step():
+    assert len(mem003(host=[step * 2 * MIB for step in range(17)])) == 1  # 32 MiB
+    assert mem003(host=[step * 2 * MIB for step in range(16)]) == []
+    assert len(mem003(host=[step * MIB / 4 for step in range(140)])) == 1  # 256 KiB per step
+    assert mem003(host=[step * MIB / 5 for step in range(200)]) == []
+
+
+def test_growth_names_the_holder_of_graphs():
+    holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
+    (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
+    assert "losses[*] keeps graphs" in finding.message
+    assert finding.site is None
+
+
+def allocator(peak_mib, reserved_mib, **more):
+    step = Step(0, 1.0, allocated=0, reserved=reserved_mib * MIB, peak_allocated=peak_mib * MIB)
+    return DeviceMemory((replace(step, **more),))
+
+
+@pytest.mark.parametrize(
+    ("peak", "reserved", "more", "found"),
+    [
+        (768, 1024, {}, True),
+        (769, 1024, {}, False),  # below 256 MiB
+        (1800, 2350, {}, False),  # 550 MiB, but 23 %
+        (100, 160, {}, False),  # 37 %, but 60 MiB
+        (900, 1000, {"retries": 1}, True),
+        (901, 1000, {"retries": 1}, False),
+        (900, 1000, {"ooms": 1}, True),
+        (900, 1000, {}, False),
+    ],
+)
+def test_reserved_but_never_needed(peak, reserved, more, found):
+    rule = ReservedMemoryNeverNeeded()
+    findings = list(rule.detect(allocator(peak, reserved, **more), CUDA))
+    assert bool(findings) is found
+    if found:
+        assert findings[0].lost_bytes == (reserved - peak) * MIB
+        assert rule.remedy(findings[0]).config == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def test_allocator_rules_look_only_where_there_was_an_allocator():
+    with pytest.raises(NotLooked, match="no CUDA device"):
+        list(ReservedMemoryNeverNeeded().detect(DeviceMemory(), CPU))
+    assert list(ReservedMemoryNeverNeeded().detect(DeviceMemory(), CUDA)) == []
+
+
+def segment(free_mib, live_mib=1, site=LINE, **more):
+    blocks = (Block(live_mib * MIB, live=True, site=site), Block(free_mib * MIB, live=False))
+    return Segment((free_mib + live_mib) * MIB, blocks, **more)
+
+
+def mem005(segments, memory=None, **more):
+    return list(BlockPinsSegment().detect(memory or allocator(700, 1024), Snapshot(tuple(segments), **more), CUDA))
+
+
+def test_line_whose_blocks_pin_most_comes_first():
+    other = replace(LINE, line=9)
+    found = mem005([segment(40), segment(40), segment(100, site=other)])
+    assert [finding.site for finding in found] == [other, LINE]
+    assert found[1].lost_bytes == 80 * MIB
+    assert "2 live blocks (2.0 MiB) allocated here keep 2 segments with 80 MiB free" in found[1].message
+
+
+def test_pins_are_shown_only_where_memory_is_short_or_fragmented():
+    assert len(mem005([segment(64)])) == 1
+    assert mem005([segment(63)]) == []
+    assert mem005([segment(64)], allocator(1000, 1024)) == []
+    assert len(mem005([segment(64)], allocator(1000, 1024), at_oom=True)) == 1
+    assert mem005([segment(64, expandable=True)]) == []
+    assert mem005([Segment(99 * MIB, (Block(99 * MIB, live=False),))]) == []  # nothing pins it
+    assert mem005([segment(64, site=None)]) == []
+    assert len(mem005([segment(64, site=replace(LINE, line=line)) for line in range(1, 6)])) == 3
+
+
+# -- modes and optimizers --------------------------------------------------------------------------------------------
+
+
+def noisy(us, n=12):
+    return tuple(Step(number, us + (number % 4)) for number in range(n))
+
+
+def num009(on, of=12, steps=None, text="with torch.autograd.detect_anomaly():", site=LINE):
+    modes = Modes(of, tuple(AnomalyStep(step, site=site) for step in on))
+    rule = AnomalyModeLeftOn()
+    found = list(rule.detect(modes, steps or Steps(), CPU, source(text + "\n  pass")))
+    return found, [rule.remedy(finding) for finding in found]
+
+
+def test_anomaly_mode_is_priced_by_the_pass_without_it():
+    ((finding,), (remedy,)) = num009(range(12), steps=Steps(quiet=noisy(5000.0), anomaly_off=noisy(2000.0)))
+    assert (finding.lost_us_per_step, finding.basis) == (3000.0, "measured")
+    assert "3.00 ms faster (60%)" in finding.message
+    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].value) == (True, "detect_anomaly", "set_detect_anomaly(False)")
+
+
+@pytest.mark.parametrize("off", [(), noisy(2000.0, 4), noisy(5000.0), noisy(5001.0), noisy(9000.0)])
+def test_anomaly_price_is_not_claimed_without_a_difference(off):
+    ((finding,), _) = num009(range(12), steps=Steps(quiet=noisy(5000.0), anomaly_off=off))
+    assert (finding.lost_us_per_step, finding.basis) == (None, "none")
+
+
+def test_anomaly_mode_on_half_of_the_steps():
+    assert len(num009(range(6))[0]) == 1
+    assert num009(range(5))[0] == []
+    assert num009([3])[0] == []
+    assert num009([0], of=1)[0] == []
+    assert num009([], of=0)[0] == []
+    ((unknown,), (remedy,)) = num009(range(12), site=None)
+    assert unknown.site is None
+    assert remedy.edits == ()
+
+
+def test_zero_filled_gradients():
+    def found(on, text="optimizer.zero_grad(set_to_none=False)", **more):
+        table = ZeroGrads(20, tuple(replace(ZeroGrad(LINE, step, set_to_none=False), **more) for step in on))
+        return list(GradientsFilledWithZeros().detect(table, CPU, source(text)))
+
+    (finding,) = found(range(10))
+    remedy = GradientsFilledWithZeros().remedy(finding)
+    assert (remedy.edits[0].keyword, remedy.edits[0].safe) == ("set_to_none", False)
+    assert found(range(9)) == []
+    assert found(range(20), set_to_none=True) == []
+    assert GradientsFilledWithZeros().remedy(found(range(20), text="optimizer.zero_grad(False)")[0]).edits == ()
+    assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source())) == []
