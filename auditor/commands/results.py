@@ -64,6 +64,7 @@ def _export_trace(report: Report, recording: Recording, folder: Path) -> None:
 def show(report: Report, path: Path, *, quiet: bool) -> None:
     """Print the table of findings, then the report's path; only the path with ``quiet``."""
     if not quiet:
-        click.echo(catalogue.renderer("terminal").render(report), nl=False)
+        terminal = catalogue.reports("terminal").Terminal.for_stream(sys.stdout)
+        click.echo(terminal.render(report), nl=False)
     click.echo(str(path))
     sys.stdout.flush()

@@ -1,0 +1,39 @@
+"""Renderers: every page and format is a function of one frozen ``Report``, found here by name and loaded when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Protocol
+
+from auditor.model import Report
+
+
+class Renderer(Protocol):
+    """One format. ``suffix`` is what a file of it ends in; ``render`` reads the report and nothing else."""
+
+    name: str
+    suffix: str
+
+    def render(self, report: Report) -> str | bytes:
+        """The whole document. Must not fail on any report that ``as_json.load`` accepts."""
+        ...
+
+
+# name -> module and class: a format costs nothing to import until somebody asks for it.
+_HOMES = {
+    "terminal": ("terminal", "Terminal"),
+    "json": ("as_json", "Json"),
+    "html": ("html", "Html"),
+}
+
+RENDERERS: tuple[str, ...] = tuple(_HOMES)
+"""Names that ``--format`` accepts, in the order in which help lists them."""
+
+
+def renderer(name: str) -> Renderer:
+    """The renderer of that name, with its own defaults. Raises ``ValueError`` with one sentence for an unknown name."""
+    if name not in _HOMES:
+        raise ValueError(f"there is no report format {name!r}; known formats: {', '.join(RENDERERS)}")
+    module, cls = _HOMES[name]
+    made: Renderer = getattr(importlib.import_module(f"{__name__}.{module}"), cls)()
+    return made

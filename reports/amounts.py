@@ -1,0 +1,64 @@
+"""Numbers with their units, as people read them: three significant digits, never more."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def duration(us: float, micro: str = "us") -> str:
+    """``us`` microseconds as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` is how the smallest unit is spelt."""
+    for unit, scale in ((micro, 1.0), ("ms", 1e3)):
+        if abs(us) < 999.5 * scale:
+            return f"{digits(us / scale)} {unit}"
+    return f"{digits(us / 1e6)} s"
+
+
+def size(count: float) -> str:
+    """``count`` bytes in binary units: ``512 MiB``."""
+    power = 0
+    while abs(count) >= 1023.5 and power < len(_SIZES) - 1:
+        count /= 1024
+        power += 1
+    return f"{digits(count)} {_SIZES[power]}"
+
+
+def digits(value: float) -> str:
+    """Three significant digits without an exponent: ``0.0124``, ``12.4``, ``1,240``."""
+    if not math.isfinite(value):
+        return "?"
+    if value == 0:
+        return "0"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    shown = f"{value:,.{min(decimals, 6)}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def percent(share: float) -> str:
+    """A share of 1 as ``32 %``; small ones keep a digit, and what is there is never shown as nothing."""
+    if not math.isfinite(share):
+        return "?"
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{share * 100:.1f} %" if share < 0.0995 else f"{share * 100:.0f} %"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """``1 finding``, ``2 findings``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def moment(recorded_at: str) -> str:
+    """An ISO 8601 time as ``2026-11-21 15:04 UTC``; what is not one comes back as it is."""
+    try:
+        when = datetime.fromisoformat(recorded_at.replace("Z", "+00:00"))
+    except ValueError:
+        return recorded_at
+    if when.tzinfo is None:
+        return when.strftime("%Y-%m-%d %H:%M")
+    try:
+        return when.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except OverflowError:
+        return recorded_at

@@ -1,0 +1,131 @@
+"""report.json, written with the documented fields of ``audit-report/1`` and read back without loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from auditor.model import SCHEMA, Edit, Finding, Remedy, Report, Severity
+
+SIZE_LIMIT = 256 * 1024 * 1024
+"""Bytes of a report that are read at most (a report may come from a stranger)."""
+
+Object = dict[str, Any]
+
+_LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings")
+
+
+class Json:
+    """``report.json``: the contract with machines (docs/report-json.md)."""
+
+    name = "json"
+    suffix = ".json"
+
+    def render(self, report: Report) -> bytes:
+        """Indented UTF-8 JSON. Characters that UTF-8 cannot hold (lone surrogates of odd file names) are escaped."""
+        written = _written(report)
+        try:
+            compact = msgspec.json.encode(written)
+        except UnicodeEncodeError:
+            compact = msgspec.json.encode(_encodable(written))
+        return msgspec.json.format(compact, indent=2) + b"\n"
+
+
+def load(data: bytes) -> Report:
+    """The report that :class:`Json` wrote. Unknown fields are passed over.
+
+    Raises ``ValueError`` with one sentence for anything that is not such a report.
+    """
+    if len(data) > SIZE_LIMIT:
+        raise ValueError(f"the report has {len(data):,} bytes; at most {SIZE_LIMIT:,} are read")
+    try:
+        written = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"this is not a report: it is not JSON ({error})") from None
+    if not isinstance(written, dict) or written.get("schema") != SCHEMA:
+        found = written.get("schema") if isinstance(written, dict) else None
+        raise ValueError(f"this is not a report that can be read: its schema is {str(found)[:80]!r}, expected {SCHEMA!r}")
+    try:
+        return msgspec.convert(_read(written), Report)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
+
+
+def _written(report: Report) -> Object:
+    built: Object = msgspec.to_builtins(replace(report, findings=()))
+    built["findings"] = [_finding(finding) for finding in report.findings]
+    return {name: built.pop(name) for name in _LEADING} | built
+
+
+def _finding(finding: Finding) -> Object:
+    # hints may hold anything that a rule likes; they are emptied before anything walks them.
+    built: Object = msgspec.to_builtins(replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE))
+    del built["hints"]
+    leading = {name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")}
+    verified = built.pop("verified")
+    return leading | built | {"remedy": _remedy(finding.remedy or Remedy("")), "verified": verified}
+
+
+def _remedy(remedy: Remedy) -> Object:
+    return {
+        "text": remedy.text,
+        "safe": remedy.safe,
+        "diff": remedy.diff,
+        "config": remedy.config,
+        "refused": remedy.refused,
+        "edits": [_edit(edit) for edit in remedy.edits],
+    }
+
+
+def _edit(edit: Edit) -> Object:
+    built: Object = msgspec.to_builtins(edit)
+    site: Object = built.pop("site")
+    return site | built
+
+
+def _read(written: Object) -> Object:
+    """The written object in the shape of the model; what has another shape is left for msgspec to refuse."""
+    findings = written.get("findings")
+    series = written.get("series")
+    return written | {
+        "findings": [_read_finding(row) for row in findings] if isinstance(findings, list) else findings,
+        "series": [_read_series(row) for row in series] if isinstance(series, list) else series or (),
+    }
+
+
+def _read_finding(row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    shaped = {name: value for name, value in row.items() if name != "hints"}
+    remedy = row.get("remedy")
+    if isinstance(remedy, dict):
+        edits = remedy.get("edits")
+        edits = [_read_edit(edit) for edit in edits] if isinstance(edits, list) else edits or ()
+        said = any(remedy.get(name) for name in ("text", "diff", "config", "refused")) or edits
+        shaped["remedy"] = remedy | {"edits": edits} if said else None
+    return shaped
+
+
+def _read_edit(row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    return row | {"site": {name: row[name] for name in ("file", "line", "function", "text") if name in row}}
+
+
+def _read_series(row: Any) -> Any:
+    if not isinstance(row, dict) or not isinstance(row.get("y"), list):
+        return row
+    return row | {"y": [math.nan if value is None else value for value in row["y"]]}
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encodable(item) for item in value]
+    return value

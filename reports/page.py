@@ -1,0 +1,218 @@
+"""What the HTML page shows, made ready for the template: ids, cut source lines, marked diffs, words for enums."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from auditor.model import Edit, Excerpt, Finding, Report, Verified
+
+from . import amounts, manual, summary, text
+
+LINE_LIMIT = 400
+"""Characters of a source or diff line that are shown."""
+
+DIFF_LINES = 400
+"""Lines of one diff that are shown; fixes.patch has them all."""
+
+# Not ";" or "&": they end and begin what escaping wrote.
+_SEPARATOR = re.compile(r"([/.:_])(?=[^/.:_])")
+
+_BASES = {
+    "measured": "measured in this run",
+    "estimated": "estimated from this run, not measured",
+    "none": "not priced",
+}
+_SEEN_ON = {
+    "cpu": "seen on the CPU",
+    "cuda": "seen on the GPU",
+    "rehearsal": "seen in the rehearsal of the GPU path, which prices nothing",
+    "trace": "seen in the trace",
+    "snapshot": "seen in the memory snapshot",
+    "source": "read in the source",
+}
+_VERIFIED = {
+    "better": "Verified: faster with this change",
+    "same": "Verified: no difference with this change",
+    "worse": "Verified: slower with this change",
+    "broken": "Verified: the target no longer runs with this change",
+}
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """One line of an excerpt or a diff. ``kind`` is a class of the style sheet."""
+
+    kind: Literal["plain", "marked", "add", "remove", "hunk", "file"]
+    number: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """The remedy: words, the patch and what it promises."""
+
+    text: str
+    safe: bool
+    diff: tuple[CodeLine, ...]
+    refused: str
+    promises: tuple[str, ...]
+    config: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a re-run with the patch measured; the shares scale two bars against the slower run."""
+
+    words: str
+    status: str
+    before: float
+    after: float
+    before_share: float
+    after_share: float
+    detail: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One finding as the page shows it."""
+
+    id: str
+    finding: Finding
+    severity: str
+    title: str
+    place: str
+    price: str
+    share: str
+    basis: str
+    seen_on: str
+    frequency: str
+    excerpt: tuple[CodeLine, ...]
+    fix: Fix | None
+    proof: Proof | None
+    page: Markup | None
+    """The rule's manual page, on the first finding of its rule only."""
+
+
+def cards(report: Report) -> tuple[Card, ...]:
+    """All findings in the report's order."""
+    return tuple(_cards(report))
+
+
+def title(name: str) -> str:
+    """``scalar-read-every-step`` as ``Scalar read every step``."""
+    words = name.replace("-", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def breakable(name: str) -> Markup:
+    """A path or dotted name that may wrap after its separators, and is copied without a trace of that."""
+    return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
+
+
+def _cards(report: Report) -> Iterator[Card]:
+    explained: set[str] = set()
+    for number, finding in enumerate(report.findings, 1):
+        page = None
+        if finding.code in report.manual and finding.code not in explained:
+            explained.add(finding.code)
+            page = manual.to_html(report.manual[finding.code])
+        yield _card(f"finding-{number}", finding, report, page)
+
+
+def _card(name: str, finding: Finding, report: Report, page: Markup | None) -> Card:
+    place = str(finding.site) if finding.site else ""
+    excerpt = report.excerpts.get(place)
+    return Card(
+        id=name,
+        finding=finding,
+        severity=summary.severity(finding).value,
+        title=title(finding.name) or finding.code,
+        place=place,
+        price=summary.cost(finding, "µs"),
+        share=_share(finding, report),
+        basis=_BASES[finding.basis],
+        seen_on=_SEEN_ON[finding.seen_on],
+        frequency=summary.frequency(finding, report),
+        excerpt=tuple(_excerpt(excerpt, finding)),
+        fix=_fix(finding),
+        proof=_proof(finding.verified) if finding.verified else None,
+        page=page,
+    )
+
+
+def _share(finding: Finding, report: Report) -> str:
+    lost, times = summary.priced(finding), report.run.step_us
+    if lost is None or times is None or times.median <= 0:
+        return ""
+    return f"{amounts.percent(lost / times.median)} of the median step"
+
+
+def _excerpt(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
+    site = finding.site
+    if site is None:
+        return
+    if excerpt is None or not excerpt.lines:
+        if site.text:
+            yield CodeLine("marked", site.line, text.one_line(site.text, LINE_LIMIT))
+        return
+    for number, line in enumerate(excerpt.lines, excerpt.first):
+        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line, LINE_LIMIT))
+
+
+def _fix(finding: Finding) -> Fix | None:
+    remedy = finding.remedy
+    if remedy is None:
+        return None
+    return Fix(
+        text=remedy.text,
+        safe=remedy.safe,
+        diff=tuple(_diff(remedy.diff or "")),
+        refused=remedy.refused or "",
+        promises=tuple(dict.fromkeys(_promise(edit) for edit in remedy.edits if edit.reason)),
+        config="\n".join(f"{name}={value}" for name, value in (remedy.config or {}).items()),
+    )
+
+
+def _promise(edit: Edit) -> str:
+    return text.one_line(edit.reason, 500)
+
+
+def _diff(diff: str) -> Iterator[CodeLine]:
+    lines = diff.rstrip("\n").split("\n") if diff else []
+    for line in lines[:DIFF_LINES]:
+        yield CodeLine(_diff_kind(line), None, text.one_line(line, LINE_LIMIT))
+    if len(lines) > DIFF_LINES:
+        yield CodeLine("hunk", None, f"[{len(lines) - DIFF_LINES} more lines: see fixes.patch]")
+
+
+def _diff_kind(line: str) -> Literal["add", "remove", "hunk", "file", "plain"]:
+    if line.startswith(("--- ", "+++ ", "diff ")):
+        return "file"
+    if line.startswith("@@"):
+        return "hunk"
+    return "add" if line.startswith("+") else "remove" if line.startswith("-") else "plain"
+
+
+def _proof(verified: Verified) -> Proof:
+    slower = max(verified.step_us_before, verified.step_us_after, 1e-9)
+    detail = f"ratio {verified.ratio:.3f}, between {verified.ratio_low:.3f} and {verified.ratio_high:.3f}"
+    if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
+        detail += (
+            f"; peak memory {amounts.size(verified.peak_bytes_before)} before, {amounts.size(verified.peak_bytes_after)} after"
+        )
+    if verified.same_result is not None:
+        detail += "; the training result is the same" if verified.same_result else "; the training result differs"
+    return Proof(
+        words=_VERIFIED[verified.status],
+        status=verified.status,
+        before=verified.step_us_before,
+        after=verified.step_us_after,
+        before_share=verified.step_us_before / slower,
+        after_share=verified.step_us_after / slower,
+        detail=detail,
+    )

@@ -1,0 +1,214 @@
+"""What a report says in a few words and sums: read by every renderer, so that no two pages disagree."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+from auditor.model import Finding, Report, Severity, Status, Verdict
+
+from . import amounts
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+FAMILIES = {
+    "SYNC": "Host waits for the device",
+    "DATA": "Input pipeline",
+    "GRAPH": "Autograd graph",
+    "MEM": "Memory",
+    "NUM": "Numerics",
+    "AMP": "Mixed precision",
+    "CFG": "Settings",
+    "OPT": "Optimizer",
+    "KERN": "Kernels",
+    "DIST": "Distributed",
+    "CKPT": "Checkpoints",
+    "TIME": "Step time",
+}
+
+_OUTCOMES = {
+    "completed": "completed",
+    "raised": "the target raised an exception",
+    "oom": "the target ran out of memory",
+    "killed": "the target was killed",
+    "timeout": "the target timed out",
+    "interrupted": "interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Recoverable:
+    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the median step, None if unknown."""
+
+    basis: str
+    us_per_step: float
+    share: float | None
+    findings: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """The verdicts of one family of rules, found first."""
+
+    code: str
+    label: str
+    verdicts: tuple[Verdict, ...]
+
+    def count(self, status: Status) -> int:
+        """How many rules of the family came to ``status``."""
+        return sum(verdict.status == status for verdict in self.verdicts)
+
+
+def family_of(code: str) -> str:
+    """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
+    return code.rstrip("0123456789") or code
+
+
+def families(report: Report) -> tuple[Family, ...]:
+    """All verdicts by family: known families in their fixed order, others after them."""
+    grouped: dict[str, list[Verdict]] = {code: [] for code in FAMILIES}
+    for verdict in report.verdicts:
+        grouped.setdefault(family_of(verdict.code), []).append(verdict)
+    return tuple(
+        Family(code, FAMILIES.get(code, code), tuple(sorted(verdicts, key=lambda v: (STATUSES.index(v.status), v.code))))
+        for code, verdicts in grouped.items()
+        if verdicts
+    )
+
+
+def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
+    """Verdicts of one status, in the report's order."""
+    return tuple(verdict for verdict in report.verdicts if verdict.status == status)
+
+
+def outcome(report: Report) -> str:
+    """How the run ended, in words: ``completed``, ``the target raised an exception`` ..."""
+    return _OUTCOMES[report.run.outcome]
+
+
+def severity(finding: Finding) -> Severity:
+    """The finding's severity; a note where nobody said."""
+    return finding.severity or Severity.NOTE
+
+
+def severities(report: Report) -> str:
+    """``1 error, 2 warnings and 3 notes``; severities without findings are left out."""
+    counted = Counter(severity(finding) for finding in report.findings)
+    return joined(amounts.count(counted[level], level.value) for level in Severity if counted[level])
+
+
+def recoverable(report: Report) -> tuple[Recoverable, ...]:
+    """What would come back per step, once for each basis that has a price: measured first. Never added together."""
+    return tuple(_recoverable(report))
+
+
+def _recoverable(report: Report) -> Iterator[Recoverable]:
+    median = report.run.step_us.median if report.run.step_us else 0.0
+    for basis in ("measured", "estimated"):
+        prices = [price for finding in report.findings if finding.basis == basis and (price := priced(finding)) is not None]
+        if prices:
+            total = sum(prices)
+            yield Recoverable(basis, total, total / median if median > 0 else None, len(prices))
+
+
+def priced(finding: Finding) -> float | None:
+    """``lost_us_per_step`` where it is a number above zero."""
+    lost = finding.lost_us_per_step
+    return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
+
+
+def proven(report: Report) -> Finding | None:
+    """The finding whose patch saved most time when it was re-run; None where no patch was verified as better."""
+    better = [finding for finding in report.findings if finding.verified and finding.verified.status == "better"]
+    return max(better, key=_saved, default=None)
+
+
+def _saved(finding: Finding) -> float:
+    verified = finding.verified
+    return verified.step_us_before - verified.step_us_after if verified else 0.0
+
+
+def largest_memory(report: Report) -> Finding | None:
+    """The finding that would give back most bytes; bytes of several findings may be the same ones, so they are not added."""
+    holding = [finding for finding in report.findings if finding.lost_bytes]
+    return max(holding, key=lambda finding: finding.lost_bytes or 0, default=None)
+
+
+def cost(finding: Finding, micro: str = "us") -> str:
+    """Time per step or bytes that would come back, without the basis; empty where neither is known."""
+    lost = priced(finding)
+    if lost is not None:
+        return f"{amounts.duration(lost, micro)} / step"
+    return amounts.size(finding.lost_bytes) if finding.lost_bytes else ""
+
+
+def frequency(finding: Finding, report: Report) -> str:
+    """``2 per step, on 50 of 50 steps``; empty where the finding was not counted by steps."""
+    words = []
+    if finding.per_step > 0:
+        words.append(f"{amounts.digits(finding.per_step)} per step")
+    if finding.steps > 0:
+        of = f" of {report.run.steps}" if report.run.steps >= finding.steps else ""
+        words.append(f"on {finding.steps}{of} {'step' if not of and finding.steps == 1 else 'steps'}")
+    return ", ".join(words)
+
+
+def headline(report: Report) -> tuple[str, ...]:
+    """The report's first words, without a verb of promise: what was verified, then each basis of price by itself."""
+    if not report.findings:
+        return (nothing_found(report),)
+    return tuple(_headline(report)) or (f"found {severities(report)}, none with a price in time",)
+
+
+def _headline(report: Report) -> Iterator[str]:
+    best = proven(report)
+    if best is not None and best.verified is not None:
+        before, after = best.verified.step_us_before, best.verified.step_us_after
+        yield (
+            f"verified: {amounts.duration(before - after)} per step came back with the patch for {best.code} "
+            f"({amounts.duration(before)} to {amounts.duration(after)})"
+        )
+    for part in recoverable(report):
+        yield f"{part.basis}: {_price(report, part)} could come back, from {amounts.count(part.findings, 'finding')}"
+
+
+def _price(report: Report, part: Recoverable) -> str:
+    lost = f"{amounts.duration(part.us_per_step)} per step"
+    if report.run.step_us is None or part.share is None:
+        return lost
+    if part.share > 1:
+        return f"{lost}, more than the whole median step (these findings overlap),"
+    return f"{lost} of {amounts.duration(report.run.step_us.median)} ({amounts.percent(part.share)})"
+
+
+def nothing_found(report: Report) -> str:
+    """That nothing was found, and who looked: never silent about rules that could not look."""
+    return f"No findings: {looked(report)}."
+
+
+def looked(report: Report) -> str:
+    """``31 rules looked and found nothing; 6 rules could not look``."""
+    clean, skipped, failed = (len(with_status(report, status)) for status in STATUSES[1:])
+    words = f"{amounts.count(clean, 'rule')} looked and found nothing"
+    if skipped:
+        words += f"; {amounts.count(skipped, 'rule')} could not look"
+    if failed:
+        words += f"; {amounts.count(failed, 'rule')} failed"
+    return words
+
+
+def reasons(verdicts: tuple[Verdict, ...]) -> tuple[tuple[str, tuple[Verdict, ...]], ...]:
+    """Verdicts grouped by their reason, largest group first."""
+    grouped: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        grouped.setdefault(verdict.reason, []).append(verdict)
+    return tuple((reason, tuple(group)) for reason, group in sorted(grouped.items(), key=lambda item: -len(item[1])))
+
+
+def joined(words: Iterator[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    *most, last = tuple(words) or ("",)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,177 @@
+"""The report as a person reads it in a terminal: one line for each finding, never a cut path, nothing that steers the terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from auditor.model import Finding, Report, Severity, TargetError, Verdict
+
+from . import amounts, summary, text
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_HEADINGS = ("severity", "rule", "cost", "per step", "where")
+_TRACEBACK_LINES = 60
+_MESSAGE_LIMIT = 1000
+_REASONS = 6
+"""Reasons for skipping that are listed; report.html has them all."""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Findings as a table, then what was looked at, warnings and how the run ended. The caller prints the report's path after it.
+
+    Without ``colour`` the text holds no escape sequence. ``width`` wraps messages; a place in the source is never wrapped
+    nor cut. ``encoding`` is that of the stream: characters it cannot hold are written as escapes.
+    """
+
+    colour: bool = False
+    width: int = 80
+    encoding: str = "utf-8"
+
+    name = "terminal"
+    suffix = ".txt"
+
+    @classmethod
+    def for_stream(cls, stream: TextIO) -> Terminal:
+        """As fits ``stream``: colour only on a terminal without ``NO_COLOR`` (any value but the empty one) or ``TERM=dumb``."""
+        tty = stream.isatty()
+        colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        width = shutil.get_terminal_size().columns if tty else 80
+        return cls(colour=colour, width=max(40, width), encoding=getattr(stream, "encoding", None) or "utf-8")
+
+    def render(self, report: Report) -> str:
+        """The whole text, ending in a line feed."""
+        out = io.StringIO()
+        console = Console(
+            file=out,
+            width=self.width,
+            force_terminal=self.colour,
+            color_system="standard" if self.colour else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},  # the stream was judged in for_stream; rich must not judge again
+        )
+        for line in _lines(report, self.width):
+            console.print(line, soft_wrap=True)
+        return out.getvalue().encode(self.encoding, "backslashreplace").decode(self.encoding)
+
+
+def _lines(report: Report, width: int) -> Iterator[Text]:
+    yield from _subject(report, width)
+    yield Text()
+    if report.findings:
+        yield from _table(report, width)
+        yield Text()
+        for words in summary.headline(report):
+            yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
+    else:
+        yield from _wrapped(summary.nothing_found(report), width, style="bold")
+    yield from _looked_at(report, width)
+    for warning in report.warnings:
+        yield from _wrapped(f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow")
+    yield from _ending(report, width)
+
+
+def _subject(report: Report, width: int) -> Iterator[Text]:
+    run = report.run
+    where = text.one_line(run.device, 80) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
+    torch = f", torch {text.one_line(run.torch, 80)}" if run.torch else ""
+    steps = amounts.count(run.steps, "step")
+    yield Text(f"{text.path(run.target)}: {steps} on {where}{torch}: {summary.outcome(report)}", "bold")
+    if run.step_us is not None:
+        times = run.step_us
+        yield from _wrapped(
+            f"step time: median {amounts.duration(times.median)}, p95 {amounts.duration(times.p95)}, "
+            f"{amounts.duration(times.min)} to {amounts.duration(times.max)} ({amounts.count(times.n, 'step')})",
+            width,
+        )
+
+
+def _table(report: Report, width: int) -> Iterator[Text]:
+    rows = [_cells(finding) for finding in report.findings]
+    widths = [max(len(cells[column]) for cells in (_HEADINGS, *rows)) for column in range(len(_HEADINGS) - 1)]
+    yield _row(_HEADINGS, widths, ("dim",) * len(_HEADINGS))
+    for finding, cells in zip(report.findings, rows, strict=True):
+        style = _STYLES[summary.severity(finding)]
+        yield _row(cells, widths, (style, "bold", "", "", "bold"))
+        yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    price = summary.cost(finding)
+    times = amounts.digits(finding.per_step) if finding.per_step > 0 else "-"
+    return (
+        summary.severity(finding).value,
+        text.path(finding.code),
+        f"{price} {finding.basis}" if price else "not priced",
+        times,
+        text.path(str(finding.site)) if finding.site else "(no place in the source)",
+    )
+
+
+def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> Text:
+    padded = (*map(str.ljust, cells, widths), cells[-1])
+    return Text("  ").join(Text(cell, style) for cell, style in zip(padded, styles, strict=True))
+
+
+def _looked_at(report: Report, width: int) -> Iterator[Text]:
+    counted = ", ".join(f"{len(summary.with_status(report, status))} {status}" for status in summary.STATUSES)
+    yield from _wrapped(f"rules: {counted}", width)
+    for status in ("skipped", "failed"):
+        yield from _reasons(status, summary.with_status(report, status), width)
+
+
+def _reasons(status: str, verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
+    groups = summary.reasons(verdicts)
+    for reason, group in groups[:_REASONS]:
+        codes = ", ".join(text.one_line(verdict.code, 40) for verdict in group)
+        said = text.one_line(reason.strip().rpartition("\n")[2], 300)
+        yield from _wrapped(f"  {status}: {codes}: {said}", width, hanging="    ")
+    if len(groups) > _REASONS:
+        yield Text(f"  {status}: and {amounts.count(len(groups) - _REASONS, 'more reason')}")
+
+
+def _ending(report: Report, width: int) -> Iterator[Text]:
+    error = report.run.error
+    if report.run.outcome == "completed" and error is None:
+        return
+    yield Text()
+    yield Text(f"{summary.outcome(report)}{_where(error)}", "bold red")
+    if error is None:
+        return
+    for line in text.tail_lines(error.traceback, _TRACEBACK_LINES) if error.traceback else ():
+        yield Text(f"  {line}")
+    if error.type not in error.traceback.rstrip().rpartition("\n")[2]:
+        yield from _wrapped(text.one_line(f"{error.type}: {error.message}", _MESSAGE_LIMIT), width)
+
+
+def _where(error: TargetError | None) -> str:
+    if error is None:
+        return ""
+    words = f" in step {error.step}" if error.step is not None else ""
+    words += f" of the {text.one_line(error.pass_name, 40)} pass" if error.pass_name else ""
+    return words + (f", at {text.path(str(error.site))}" if error.site else "")
+
+
+def _wrapped(words: str, width: int, *, style: str = "", indent: str = "", hanging: str = "") -> Iterator[Text]:
+    lines = textwrap.wrap(
+        words,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines or [""]:
+        yield Text(line, style)

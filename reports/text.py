@@ -1,0 +1,50 @@
+"""Text that comes from the user's program, made safe to show: nothing hidden, nothing that steers a terminal, nothing endless."""
+
+from __future__ import annotations
+
+PATH_LIMIT = 4096
+"""Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever cut."""
+
+
+def visible(text: str) -> str:
+    r"""``text`` with control, direction, zero-width and lone surrogate characters written as escapes (``\x1b``, ``\u202e``).
+
+    Line feeds and tabs stay. What comes back can be encoded as UTF-8 and cannot carry an ANSI sequence.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else _escape(char) for char in text.replace("\r\n", "\n"))
+
+
+def one_line(text: str, limit: int = 2000) -> str:
+    """``text`` made visible, on one line, and not longer than about ``limit`` characters."""
+    return shorten(visible(text).replace("\n", "\\n").replace("\t", "    "), limit)
+
+
+def path(text: str) -> str:
+    """A file name made visible; whole unless it is longer than any file system allows."""
+    shown = one_line(text, len(text) * 10 + 1)
+    if len(shown) <= PATH_LIMIT:
+        return shown
+    half = PATH_LIMIT // 2
+    return f"{shown[:half]}...[{len(shown) - 2 * half} more characters]...{shown[-half:]}"
+
+
+def shorten(text: str, limit: int) -> str:
+    """``text``, or its first ``limit`` characters and how many are left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]} ... [{len(text) - limit:,} more characters]"
+
+
+def tail_lines(text: str, limit: int, width: int = 500) -> list[str]:
+    """The last ``limit`` lines of ``text``, each made visible and no wider than about ``width``; says what was left out."""
+    lines = text.rstrip("\n").split("\n")
+    shown = [shorten(visible(line), width) for line in lines[-limit:]]
+    if len(lines) > limit:
+        shown.insert(0, f"[{len(lines) - limit:,} lines left out]")
+    return shown
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

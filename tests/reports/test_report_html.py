@@ -1,0 +1,225 @@
+"""report.html as bytes: the user's text stays text, nothing is fetched, every promise of the page's order is kept."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import golden_attack
+import golden_report as golden
+import pytest
+from auditor.reports import renderer
+
+from auditor.model import Report, Series
+
+
+def _page(report: Report) -> str:
+    page = renderer("html").render(report)
+    assert isinstance(page, str)
+    return page
+
+
+class _Reader(HTMLParser):
+    """Elements and text of a page, as a browser would parse them."""
+
+    VOID = frozenset({"meta", "link", "wbr", "path"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.raw: dict[str, str] = {}
+        self._inside: list[str] = []
+        self.unclosed: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._inside.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+        elif tag not in self.VOID:
+            self.unclosed.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._inside and self._inside[-1] in ("script", "style"):
+            key = str(self.elements[-1][1].get("id") or self._inside[-1])
+            self.raw[key] = self.raw.get(key, "") + data
+        else:
+            self.text.append(data)
+
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.mark.parametrize(
+    "report", [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()], ids=["rich", "failed", "attack"]
+)
+def test_elements_nest_and_ids_are_unique(report: Report) -> None:
+    page = _Reader(_page(report))
+    assert page.unclosed == []
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {attributes["href"] for tag, attributes in page.elements if tag == "a" and "href" in attributes}
+    assert {str(link).lstrip("#") for link in links} <= set(ids)
+
+
+def test_an_attack_adds_no_element_and_no_handler() -> None:
+    plain, attacked = _Reader(_page(golden.rich_report())), _Reader(_page(golden_attack.attack_report()))
+    assert {tag for tag, _ in attacked.elements} <= {tag for tag, _ in plain.elements}
+    names = {name for _, attributes in attacked.elements for name in attributes}
+    assert not {name for name in names if name.startswith("on")}
+    assert names <= {name for _, attributes in plain.elements for name in attributes}
+    assert sum(tag == "script" for tag, _ in attacked.elements) == 4 - 1
+
+
+def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible() -> None:
+    page = _page(golden_attack.attack_report())
+    for raw in ("</script><script>window", "<img src", "<svg onload", "<!--<script>"):
+        assert raw not in page
+    for hidden in ("\x1b", "\x00", "\x07", "\u202e", "\u2066", "\u200b", "\u2028", "\x9b"):
+        assert hidden not in page
+    words = _Reader(page).words()
+    for shown in ("</script><script>window.attacked = 1</script>", "left\\u202eright", "\\x1b[31mred", "{{ 7 * 7 }}{% raw %}"):
+        assert shown in words
+    page.encode("utf-8")
+
+
+def test_endless_lines_do_not_make_an_endless_page() -> None:
+    page = _page(golden_attack.attack_report())
+    assert "more characters]" in page
+    assert len(max(page.split(), key=len)) < 2_200_000
+    assert "x" * 25_000 not in page
+
+
+@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"])
+def test_nothing_is_fetched_from_anywhere(report: Report) -> None:
+    page = _Reader(_page(report))
+    for tag, attributes in page.elements:
+        assert "src" not in attributes
+        assert "srcset" not in attributes
+        target = attributes.get("href")
+        assert target is None or target.startswith("#") or (tag == "link" and target == "data:,")
+    assert "url(" not in page.raw["style"]
+    assert "@import" not in page.raw["style"]
+    assert "http" not in page.raw["script"]
+
+
+def test_no_script_writes_markup() -> None:
+    page = _page(golden.rich_report())
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert way not in page
+
+
+def test_the_policy_names_the_very_scripts_of_the_page() -> None:
+    page = _Reader(_page(golden.rich_report()))
+    (policy,) = [str(a["content"]) for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    plotly = gzip.decompress(base64.b64decode(page.raw["plotly"]))
+    for script in (page.raw["script"].encode(), plotly):
+        assert base64.b64encode(hashlib.sha256(script).digest()).decode() in policy
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in policy.split("style-src")[0]
+
+
+def test_chart_data_stands_once_and_cannot_end_its_element() -> None:
+    page = _page(golden_attack.attack_report())
+    (held,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert not set("<>&\u2028\u2029") & set(held)
+    lines = json.loads(held)["charts"][0]["lines"]
+    assert lines[0]["name"] == golden_attack.ATTACKS[0]
+    assert lines[0]["marks"][0]["label"] == golden_attack.ATTACKS[0]
+
+
+def test_plotly_is_inside_once_and_only_for_charts() -> None:
+    assert _page(golden.rich_report()).count('id="plotly"') == 1
+    silent = _page(golden.silent_report())
+    assert 'id="plotly"' not in silent
+    assert len(silent) < 100_000
+
+
+def test_two_renderings_are_equal() -> None:
+    assert _page(golden.rich_report()) == _page(golden.rich_report())
+
+
+def test_the_page_keeps_its_order() -> None:
+    page = _page(golden.failed_report())
+    order = ['id="summary"', 'id="failure-title"', 'class="headline"', 'id="verdicts"', 'id="findings"', 'id="charts"', 'id="operators"',
+             'id="clean"', 'id="skipped"', 'id="failed"', 'id="warnings"', 'id="environment"', 'id="method"']  # fmt: skip
+    places = [page.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_a_finding_says_everything_that_is_known() -> None:
+    words = _Reader(_page(golden.rich_report())).words()
+    for said in (
+        "Scalar read every step",
+        "1 per step, on 50 of 50 steps",
+        "8.41 ms / step measured in this run 22 % of the median step",
+        "seen in the rehearsal of the GPU path, which prices nothing",
+        "self.running += loss.item()",
+        "longest wait 9.9 ms",
+        "✓ safe the value is only accumulated, never read before the epoch ends",
+        "! needs your judgement a later backward through the list would change",
+        "No patch: the DataLoader is made in a library, not in your source",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "# audit: ignore[SYNC001]",
+        "Verified: faster with this change",
+        "ratio 0.774, between 0.761 and 0.790",
+    ):
+        assert said in words
+
+
+def test_bases_stand_apart_in_the_headline() -> None:
+    words = _Reader(_page(golden.rich_report())).words()
+    assert "8.82 ms per step could come back, measured in 2 findings: 23 % of the median step" in words
+    assert "4.1 ms per step could come back, estimated in 1 finding: 11 % of the median step" in words
+    assert "12.9 ms" not in words
+
+
+def test_silence_says_what_was_looked_at() -> None:
+    words = _Reader(_page(golden.silent_report())).words()
+    assert "Nothing found 31 rules looked and found nothing; 6 rules could not look." in words
+
+
+def test_the_four_verdicts_differ_in_sign_and_word() -> None:
+    page = _page(golden.rich_report())
+    for status, sign in (("found", "◆"), ("clean", "✓"), ("skipped", "–"), ("failed", "✕")):
+        assert f'<span class="glyph {status}" aria-hidden="true">{sign}</span>' in page
+    words = _Reader(page).words()
+    assert "6 clean" in words
+    assert "2 skipped" in words
+    assert "TIME003 failed: Outlier steps" in words
+
+
+def test_the_manual_stands_once_for_each_rule() -> None:
+    page = _page(golden.rich_report())
+    assert page.count("About SYNC001") == 2
+    assert page.count('<details id="rule-finding-1">') == 1
+    assert '<a href="#rule-finding-1">About SYNC001' in page
+
+
+def test_thinning_is_said_under_the_chart() -> None:
+    x = tuple(map(float, range(20_000)))
+    report = replace(golden.silent_report(), series=(Series("quiet", "us", x, x),))
+    words = _Reader(_page(report)).words()
+    assert "20,000 points, thinned to 5,000; the still picture shows 1,200." in words
+    assert "thinned" not in _Reader(_page(golden.rich_report())).words()
+
+
+def test_a_diff_is_copied_as_it_stands() -> None:
+    page = _page(golden.rich_report())
+    (patch,) = re.findall(r'<pre class="code" id="finding-1-diff"[^>]*><code>(.*?)</code></pre>', page, re.DOTALL)
+    assert "".join(_Reader(patch).text) == golden.DIFF

@@ -1,0 +1,268 @@
+"""report.json keeps to its schema, comes back without loss, and refuses what is not a report with one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import golden_attack
+import golden_report as golden
+import jsonschema
+import pytest
+from auditor.reports import as_json, schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditor.model import (
+    Edit,
+    Excerpt,
+    Finding,
+    PeakBytes,
+    Remedy,
+    Report,
+    Run,
+    Series,
+    Severity,
+    Site,
+    StepTimes,
+    TargetError,
+    Verdict,
+    Verified,
+)
+
+VALIDATOR = jsonschema.Draft202012Validator(schema.schema())
+REPORTS = {
+    "rich": golden.rich_report(),
+    "silent": golden.silent_report(),
+    "failed": golden.failed_report(),
+    "attack": golden_attack.attack_report(),
+}
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(0, 2**53)
+words = st.text(max_size=20)
+names = st.dictionaries(words, words, max_size=2)
+sites = st.builds(Site, words, counts, words, words)
+
+
+def _tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(inner, max_size=2).map(tuple)
+
+
+def _maybe(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | inner
+
+
+edits = st.builds(Edit, site=sites, call=words, keyword=words, value=words, reason=words)
+remedies = st.builds(
+    Remedy,
+    text=st.text(min_size=1, max_size=20),
+    edits=_tuples(edits),
+    config=_maybe(names),
+    diff=_maybe(words),
+    refused=_maybe(words),
+)
+findings = st.builds(
+    Finding,
+    site=_maybe(sites),
+    message=words,
+    steps=counts,
+    per_step=numbers,
+    lost_us_per_step=_maybe(numbers),
+    lost_bytes=_maybe(counts),
+    severity=st.sampled_from(Severity),
+    facts=_tuples(st.tuples(words, words)),
+    hints=st.just({}),
+    code=words,
+    name=words,
+    key=words,
+    remedy=_maybe(remedies),
+    verified=_maybe(
+        st.builds(
+            Verified,
+            step_us_before=numbers,
+            step_us_after=numbers,
+            ratio=numbers,
+            ratio_low=numbers,
+            ratio_high=numbers,
+            peak_bytes_before=_maybe(counts),
+            peak_bytes_after=_maybe(counts),
+        )
+    ),
+)
+runs = st.builds(
+    Run,
+    target=words,
+    steps=counts,
+    warmup=counts,
+    world_size=counts,
+    device=words,
+    error=_maybe(st.builds(TargetError, words, words, words, _maybe(counts), words, _maybe(sites))),
+    step_us=_maybe(st.builds(StepTimes, numbers, numbers, numbers, numbers, counts)),
+    peak_bytes=st.builds(PeakBytes, _maybe(counts), _maybe(counts)),
+    torch=words,
+    python=words,
+    recorded_at=words,
+)
+reports = st.builds(
+    Report,
+    run=runs,
+    verdicts=_tuples(st.builds(Verdict, code=words, name=words, reason=words)),
+    findings=_tuples(findings),
+    warnings=_tuples(words),
+    tool=names,
+    schema=st.just("audit-report/1"),
+    environment=names,
+    method=_tuples(words),
+    series=_tuples(st.builds(Series, words, words, _tuples(numbers), _tuples(numbers), _tuples(st.tuples(numbers, words)))),
+    operators=_tuples(st.tuples(words, counts, numbers)),
+    excerpts=st.dictionaries(words, st.builds(Excerpt, words, counts, _tuples(words)), max_size=2),
+    manual=names,
+)
+
+
+@given(reports)
+@settings(max_examples=100, deadline=None)
+def test_any_report_keeps_to_the_schema_and_comes_back_the_same(report: Report) -> None:
+    written = as_json.Json().render(report)
+    VALIDATOR.validate(json.loads(written))
+    assert as_json.load(written) == report
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_golden_reports_keep_to_the_schema(name: str) -> None:
+    VALIDATOR.validate(json.loads(as_json.Json().render(REPORTS[name])))
+
+
+def test_rich_report_comes_back_whole_but_for_hints() -> None:
+    report = golden.rich_report()
+    without_hints = replace(report, findings=tuple(replace(finding, hints={}) for finding in report.findings))
+    assert as_json.load(as_json.Json().render(report)) == without_hints
+
+
+def test_the_contract_fields_stand_first_and_in_order() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    assert list(written)[:6] == ["schema", "tool", "run", "verdicts", "findings", "warnings"]
+    finding = written["findings"][0]
+    assert list(finding) == [
+        "key", "code", "name", "severity", "message", "site", "steps", "per_step", "lost_us_per_step", "lost_bytes", "basis",
+        "seen_on", "facts", "remedy", "verified",
+    ]  # fmt: skip
+    assert finding["facts"][0] == ["waits", "50"]
+    assert finding["remedy"]["safe"] is True
+    assert finding["remedy"]["edits"][0]["line"] == 142
+    assert written["findings"][5]["remedy"] == {
+        "text": "",
+        "safe": False,
+        "diff": None,
+        "config": None,
+        "refused": None,
+        "edits": [],
+    }
+    assert written["findings"][3]["site"] is None
+    assert written["run"]["error"] is None
+
+
+def test_every_written_field_is_documented() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    strict = _closed(schema.schema())
+    jsonschema.Draft202012Validator(strict).validate(written)
+    assert set(schema.schema()["properties"]) == {field.name for field in fields(Report)}
+
+
+def _closed(node: Any) -> Any:  # noqa: ANN401
+    """The schema with unknown fields forbidden."""
+    if isinstance(node, list):
+        return [_closed(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    closed = {name: _closed(item) for name, item in node.items()}
+    return closed | {"additionalProperties": False} if isinstance(node.get("properties"), dict) and "type" in node else closed
+
+
+def test_a_missing_documented_field_breaks_the_schema() -> None:
+    for name in ("steps", "site", "verified", "remedy"):
+        written = json.loads(as_json.Json().render(golden.rich_report()))
+        del written["findings"][0][name]
+        assert not VALIDATOR.is_valid(written)
+
+
+def test_gaps_in_a_series_come_back_as_nan() -> None:
+    report = replace(golden.silent_report(), series=(Series("quiet", "us", (0.0, 1.0), (math.nan, 2.0)),))
+    (line,) = as_json.load(as_json.Json().render(report)).series
+    assert math.isnan(line.y[0])
+    assert line.y[1] == 2.0
+
+
+def test_lone_surrogates_do_not_stop_the_report() -> None:
+    report = replace(golden.silent_report(), warnings=("name \udc80",))
+    assert as_json.load(as_json.Json().render(report)).warnings == ("name \\udc80",)
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    written["later"] = written["findings"][0]["later"] = {"x": 1}
+    assert as_json.load(json.dumps(written).encode()).findings[0].code == "SYNC001"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b"[]", "schema is 'None'"),
+        (b'{"schema": "audit-report/2"}', "audit-report/2"),
+        (b'{"schema": "audit-report/1"}', "does not keep to audit-report/1"),
+    ],
+)
+def test_what_is_not_a_report_is_refused_in_one_sentence(data: bytes, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as refused:
+        as_json.load(data)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_wrong_value_is_named_by_its_place() -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    written["findings"][2]["basis"] = "guessed"
+    with pytest.raises(ValueError, match=r"\$\.findings\[2\]\.basis|\$\.findings\[\.\.\.\]\.basis"):
+        as_json.load(json.dumps(written).encode())
+
+
+def test_an_oversized_report_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(as_json, "SIZE_LIMIT", 10)
+    with pytest.raises(ValueError, match="at most 10"):
+        as_json.load(b"{" * 11)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.data(), json_values)
+@settings(max_examples=200, deadline=None)
+def test_a_report_with_any_part_replaced_loads_or_is_refused(data: st.DataObject, value: Any) -> None:  # noqa: ANN401
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    node: Any = written
+    while True:
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        if isinstance(node[key], (dict, list)) and node[key] and data.draw(st.booleans()):
+            node = node[key]
+            continue
+        node[key] = value
+        break
+    try:
+        as_json.load(json.dumps(written).encode())
+    except ValueError:
+        pass
+
+
+def test_the_documentation_is_that_of_the_schema() -> None:
+    page = Path(__file__).parents[2] / "docs" / "report-json.md"
+    assert page.read_text("utf-8") == schema.markdown(), "run: python -m auditor.reports.schema > docs/report-json.md"

@@ -1,0 +1,162 @@
+"""The parts that renderers are made of: amounts, safe text, thinned charts, the Markdown of manual pages, light imports."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import golden_report as golden
+import pytest
+from auditor.reports import amounts, charts, manual, summary, text
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.model import Series
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("us", "shown"),
+    [
+        (0, "0 us"),
+        (0.4, "0.4 us"),
+        (412, "412 us"),
+        (999.6, "1 ms"),
+        (12_400, "12.4 ms"),
+        (1_240_000, "1.24 s"),
+        (3.6e9, "3,600 s"),
+    ],
+)
+def test_durations(us: float, shown: str) -> None:
+    assert amounts.duration(us) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (1023, "1,023 B"), (1024, "1 KiB"), (587_202_560, "560 MiB"), (3 << 30, "3 GiB"), (1 << 60, "1,048,576 TiB")],
+)
+def test_sizes(count: float, shown: str) -> None:
+    assert amounts.size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(0, "0.0 %"), (0.0004, "<0.1 %"), (0.011, "1.1 %"), (0.32, "32 %"), (math.nan, "?")]
+)
+def test_percentages(share: float, shown: str) -> None:
+    assert amounts.percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        ("2026-11-21T15:04:05Z", "2026-11-21 15:04 UTC"),
+        ("2026-11-21T16:04:05+01:00", "2026-11-21 15:04 UTC"),
+        ("0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00+01:00"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_moments(moment: str, shown: str) -> None:
+    assert amounts.moment(moment) == shown
+
+
+@given(st.text(st.characters()))
+def test_visible_text_hides_nothing_and_can_be_encoded(raw: str) -> None:
+    shown = text.visible(raw)
+    shown.encode("utf-8")
+    assert all(char.isprintable() or char in "\n\t" for char in shown)
+
+
+def test_no_real_path_is_cut_and_an_unreal_one_is() -> None:
+    assert text.path("a" * 4096) == "a" * 4096
+    assert len(text.path("a" * 100_000)) < 4200
+
+
+points = st.lists(st.tuples(st.floats(0, 1e6), st.none() | st.floats(-1e6, 1e6)), min_size=1, max_size=300)
+
+
+@given(points, st.integers(6, 60))
+def test_thinning_keeps_extremes_ends_and_order(all_points: list[charts.Point], limit: int) -> None:
+    kept = charts.thinned(all_points, limit)
+    assert len(kept) <= limit or len(all_points) <= limit
+    assert kept[0] == all_points[0]
+    assert kept[-1] == all_points[-1]
+    remaining = iter(all_points)
+    assert all(point in remaining for point in kept)
+    heights = [y for _, y in all_points if y is not None]
+    if heights:
+        drawn = [y for _, y in kept if y is not None]
+        assert (min(drawn), max(drawn)) == (min(heights), max(heights))
+
+
+def test_a_long_chart_stays_within_its_points_and_keeps_its_outlier() -> None:
+    x = tuple(map(float, range(200_000)))
+    y = tuple(90_000.0 if step == 123_457 else 1_000.0 + step % 7 for step in range(200_000))
+    (chart,) = charts.charts((Series("quiet", "us", x, y), Series("loud", "us", x, y)))
+    assert chart.total == 400_000
+    assert chart.kept <= charts.POINTS
+    assert chart.drawn <= charts.DRAWN
+    assert any(height == 90.0 for _, height in chart.lines[0].points)
+
+
+def test_gaps_lift_the_pen_and_lone_points_are_dots() -> None:
+    (chart,) = charts.charts((Series("quiet", "us", (0.0, 1.0, 2.0, 3.0), (1.0, math.nan, 2.0, math.inf)),))
+    assert chart.lines[0].path.count("M") == 2
+    assert [y for _, y in chart.lines[0].points] == [1.0, None, 2.0, None]
+
+
+@pytest.mark.parametrize("values", [(), (math.nan,), (0.0,), (-5.0, -7.0), (1e300, 1e-300)])
+def test_odd_series_are_drawn_or_left_out(values: tuple[float, ...]) -> None:
+    x = tuple(map(float, range(len(values))))
+    for chart in charts.charts((Series("odd", "us", x, values), Series("other", "furlongs", x, values))):
+        assert "nan" not in chart.lines[0].path
+        assert "inf" not in chart.lines[0].path
+
+
+def test_ticks_are_round() -> None:
+    assert charts.ticks(0, 63.6, 4) == (0, 20, 40, 60)
+    assert charts.ticks(5, 62, 8) == (10, 20, 30, 40, 50, 60)
+
+
+def test_manual_pages_become_headings_lists_and_code() -> None:
+    page = manual.to_html(golden.MANUAL)
+    assert "<h4>SYNC001 A tensor becomes a Python number on every step</h4>" in page
+    assert "<h5>What it finds</h5>" in page
+    assert "<li>in a metric that is updated by the loop</li>" in page
+    assert "<code>.item()</code>, <code>float(t)</code> or <code>if t:</code>" in page
+    assert "<strong>nearly every</strong>" in page
+    assert "def step(loss):\n    return loss.mean().item()   # &lt;- waits</code></pre>" in page
+    assert "| share | 0.9 |" in page
+
+
+@given(st.text(st.sampled_from("#`*-|~ \n<>&\"'ab"), max_size=60))
+def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
+    page = str(manual.to_html(markdown))
+    for tag in ("p", "ul", "li", "code", "strong", "h4", "h5", "h6"):
+        page = page.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
+    assert "<" not in page.replace('<pre tabindex="0">', "").replace("</pre>", "")
+
+
+def test_shares_above_one_say_that_findings_overlap() -> None:
+    report = golden.rich_report()
+    report = replace(report, findings=(replace(report.findings[0], lost_us_per_step=90_000.0, verified=None),))
+    assert summary.headline(report) == (
+        "measured: 90 ms per step, more than the whole median step (these findings overlap), could come back, from 1 finding",
+    )
+
+
+def test_findings_without_a_price_are_counted_by_severity() -> None:
+    report = golden.rich_report()
+    assert summary.headline(replace(report, findings=report.findings[4:5])) == ("found 1 note, none with a price in time",)
+
+
+def test_importing_the_room_loads_no_renderer() -> None:
+    code = (
+        "import sys, auditor.reports; heavy = {'jinja2', 'plotly', 'rich', 'msgspec', 'torch', 'pandas', 'numpy'} & set(sys.modules);"
+        "assert not heavy, heavy;"
+        "auditor.reports.renderer('html').render; heavy = {'torch', 'pandas', 'numpy'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

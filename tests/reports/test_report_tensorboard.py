@@ -1,0 +1,100 @@
+"""The copy for the legacy trace tab: only the dead categories change, the rest is byte for byte, memory stays bounded."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.reports import tensorboard
+
+EVENTS: list[dict[str, Any]] = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "args": {"Input Dims": [[2, 3]]}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 2, "args": {"correlation": 7}},
+    {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": 1, "dur": 2},
+    {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "ts": 1},
+    {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 1},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "ts": 1},
+    {"ph": "X", "cat": "user_annotation", "name": 'say "cat": "cuda_runtime" <\u00e9>', "ts": 1},
+    {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 3},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "args": {"text": '{"cat": "user_annotation", "name": "Optimizer."}'}},
+]
+EXPECTED = ["cpu_op", "Runtime", "Runtime", "cpu_op", "cpu_op", "user_annotation", "user_annotation", "fwdbwd", "kernel"]
+
+LAYOUTS = {
+    "kineto": {"indent": 2},
+    "one line": {},
+    "tight": {"separators": (",", ":")},
+    "sorted": {"sort_keys": True},
+}
+
+
+def _trace(layout: str, events: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"schemaVersion": 1, "traceEvents": events}, **LAYOUTS[layout]).encode()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("block", [7, 64, 1 << 20])
+def test_only_dead_categories_change(layout: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorboard, "BLOCK", block)
+    copy = b"".join(tensorboard.rewritten(io.BytesIO(_trace(layout, EVENTS))))
+    events = json.loads(copy)["traceEvents"]
+    assert [event["cat"] for event in events] == EXPECTED
+    assert [event | {"cat": ""} for event in events] == [event | {"cat": ""} for event in EVENTS]
+
+
+def test_file_lands_where_the_tab_looks(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(gzip.compress(_trace("kineto", EVENTS)))
+    written = tensorboard.export(trace, tmp_path / "tb", "energy.flow/step", "node.1_0", 1_700_000_000_000_000_000)
+    assert written == tmp_path / "tb" / "energy_flow_step" / "node_1_0.1700000000000000000.pt.trace.json.gz"
+    worker = re.match(r"^(.*?)(\.\d+)?\.pt\.trace\.json(\.gz)?$", written.name)
+    assert worker is not None
+    assert worker[1] == "node_1_0"
+    assert [event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]] == EXPECTED
+    assert list(written.parent.iterdir()) == [written]
+
+
+def test_a_run_name_cannot_leave_the_folder(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(gzip.compress(b"{}"))
+    written = tensorboard.export(trace, tmp_path / "tb", "../../etc", "..", 1)
+    assert written.parent.parent == tmp_path / "tb"
+
+
+def test_a_cut_trace_leaves_no_file(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json.gz"
+    trace.write_bytes(gzip.compress(_trace("kineto", EVENTS * 100))[:-20])
+    with pytest.raises(EOFError):
+        tensorboard.export(trace, tmp_path / "tb", "run", "host_0", 1)
+    assert not list((tmp_path / "tb" / "run").iterdir())
+
+
+class _Endless(io.RawIOBase):
+    """A trace of ``size`` bytes made as it is read: events, or one string without a brace."""
+
+    def __init__(self, size: int, unit: bytes) -> None:
+        self.left, self.unit = size, unit
+
+    def read(self, count: int = -1) -> bytes:
+        count = min(count, self.left)
+        self.left -= count
+        return (self.unit * (count // len(self.unit) + 1))[:count]
+
+
+@pytest.mark.parametrize("unit", [b'{"cat": "cuda_runtime"},\n', b"x"])
+def test_memory_is_bounded(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensorboard, "BLOCK", 1 << 15)
+    monkeypatch.setattr(tensorboard, "HELD_LIMIT", 1 << 18)
+    tracemalloc.start()
+    try:
+        for _ in tensorboard.rewritten(_Endless(1 << 22, unit)):  # type: ignore[arg-type]
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

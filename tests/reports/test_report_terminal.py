@@ -1,0 +1,124 @@
+"""The terminal's table: nothing cut that people copy, nothing passed on that steers a terminal, everything said that was not looked at."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import golden_attack
+import golden_report as golden
+import pytest
+from auditor.reports import renderer
+from auditor.reports.terminal import Terminal
+
+from auditor.model import Finding, Severity, Site
+
+
+def test_every_finding_shows_code_place_price_and_basis() -> None:
+    lines = Terminal().render(golden.rich_report()).splitlines()
+    (row,) = [line for line in lines if "trainer.py:142" in line]
+    assert row.split() == [
+        "warning",
+        "SYNC001",
+        "8.41",
+        "ms",
+        "/",
+        "step",
+        "measured",
+        "1",
+        "examples/energy_flow/trainer.py:142",
+    ]
+    (row,) = [line for line in lines if "GRAPH001" in line]
+    assert "560 MiB measured" in row
+    (row,) = [line for line in lines if "SYNC009" in line]
+    assert "not priced" in row
+
+
+def test_bases_are_never_added_together() -> None:
+    shown = Terminal().render(golden.rich_report())
+    assert "measured: 8.82 ms per step of 38.2 ms (23 %) could come back, from 2 findings" in shown
+    assert "estimated: 4.1 ms per step of 38.2 ms (11 %) could come back, from 1 finding" in shown
+    assert "12.9 ms" not in shown
+
+
+def test_long_places_are_whole_and_on_one_line() -> None:
+    site = Site("/".join(["a folder with spaces"] * 30) + "/train-er.py", 12345)
+    report = replace(golden.rich_report(), findings=(Finding(site, "slow", code="SYNC001", severity=Severity.NOTE),))
+    assert any(str(site) in line for line in Terminal().render(report).splitlines())
+
+
+def test_words_fit_in_80_columns() -> None:
+    for line in Terminal().render(golden.rich_report()).splitlines():
+        assert len(line) <= 80 or ".py:" in line or line.startswith("examples.")
+
+
+def test_plain_text_is_ascii_without_escapes() -> None:
+    for report in (golden.rich_report(), golden.silent_report(), golden.failed_report()):
+        shown = Terminal().render(report)
+        assert shown.isascii()
+        assert all(char.isprintable() or char == "\n" for char in shown)
+
+
+def test_an_attack_cannot_steer_the_terminal() -> None:
+    shown = Terminal().render(golden_attack.attack_report())
+    assert all(char.isprintable() or char in "\n\t" for char in shown)
+    assert "\\x1b[31mred" in shown
+    assert "\\u202e" in shown
+    assert "[bold red]markup[/bold red]" in shown
+    assert max(map(len, shown.splitlines())) < 20_000
+
+
+def test_colour_changes_no_word() -> None:
+    from rich.text import Text
+
+    coloured = Terminal(colour=True).render(golden.rich_report())
+    assert "\x1b[" in coloured
+    assert Text.from_ansi(coloured).plain.split() == Terminal().render(golden.rich_report()).split()
+
+
+def test_nothing_found_says_who_looked_and_who_could_not() -> None:
+    shown = Terminal().render(golden.silent_report())
+    assert "No findings: 31 rules looked and found nothing; 6 rules could not look." in shown
+    assert "skipped: KERN001, KERN002, MEM002: no CUDA device" in shown
+
+
+def test_a_failed_target_ends_with_its_own_traceback() -> None:
+    shown = Terminal().render(golden.failed_report())
+    assert "the target raised an exception in step 7 of the quiet pass, at examples/energy_flow/trainer.py:139" in shown
+    assert shown.rstrip().endswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x128 and 256x10)")
+    assert shown.count("mat1 and mat2") == 1
+
+
+class _Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert Terminal.for_stream(_Tty()).colour
+    assert not Terminal.for_stream(io.StringIO()).colour
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not Terminal.for_stream(_Tty()).colour
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not Terminal.for_stream(_Tty()).colour
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
+def test_the_environment_cannot_colour_what_was_judged_plain(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert "\x1b" not in Terminal().render(golden.rich_report())
+
+
+def test_a_stream_that_holds_only_ascii_gets_ascii() -> None:
+    report = replace(golden.rich_report(), warnings=("données",))
+    assert "donn\\xe9es" in Terminal(encoding="ascii").render(report)
+    assert "données" in Terminal().render(report)
+
+
+def test_the_registry_gives_it_by_name() -> None:
+    assert renderer("terminal").suffix == ".txt"
+    with pytest.raises(ValueError, match="known formats: terminal, json, html"):
+        renderer("pdf")
