@@ -103,7 +103,8 @@ def _import_module(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     if spec is None:
         raise _no_module(address.module)
     sys.argv = [spec.origin or address.module, *args]
-    return _guarded(address, lambda: importlib.import_module(address.module))
+    module: types.ModuleType = _guarded(address, lambda: importlib.import_module(address.module))
+    return module
 
 
 def _no_module(name: str) -> TargetProblem:

@@ -12,7 +12,6 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from auditor.model import Report
 
@@ -131,16 +130,23 @@ def _asset(name: str) -> str:
     return (_ASSETS / name).read_text("utf-8")
 
 
+def _plotly() -> str:
+    """The bundle, from the installed package; imported here because only a page with charts needs it."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs())
+
+
 @functools.cache
 def _plotly_packed() -> Markup:
     """The bundle as base64 of gzip: 2.0 MB instead of 4.8, and inert until the script unpacks it."""
-    packed = gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)
+    packed = gzip.compress(_plotly().encode(), compresslevel=9, mtime=0)
     return Markup(base64.b64encode(packed).decode("ascii"))  # noqa: S704 - base64
 
 
 @functools.cache
 def _plotly_hash() -> str:
-    return _sha256(get_plotlyjs())
+    return _sha256(_plotly())
 
 
 def _sha256(script: str) -> str:

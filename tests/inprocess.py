@@ -22,7 +22,13 @@ from auditor.rule import Rule
 
 
 def record(
-    folder: Path, make: Callable[[], Callable[[], Any]], parts: tuple[str, ...], *, roots: Iterable[Path], steps: int = 12, trace_steps: int = 0
+    folder: Path,
+    make: Callable[[], Callable[[], Any]],
+    parts: tuple[str, ...],
+    *,
+    roots: Iterable[Path],
+    steps: int = 12,
+    trace_steps: int = 0,
 ) -> Recording:
     """Make a step (after the probes were installed, as in a real run), run all passes, return the recording."""
     writer = RecordingWriter(folder)
@@ -42,9 +48,18 @@ def record(
         session.uninstall()
         writer.close()
     manifest: dict[str, Any] = {
-        "schema": SCHEMA, "target": "test:step", "cwd": os.getcwd(), "steps": steps, "warmup": 2, "device": context.device,
-        "passes": [{"name": p.name, "steps": p.done} for p in session.passes], "outcome": "completed", "error": None,
-        "environment": describe(context.device), "warnings": warnings, "recorded_at": "2026-01-01T00:00:00+00:00",
+        "schema": SCHEMA,
+        "target": "test:step",
+        "cwd": os.getcwd(),
+        "steps": steps,
+        "warmup": 2,
+        "device": context.device,
+        "passes": [{"name": p.name, "steps": p.done} for p in session.passes],
+        "outcome": "completed",
+        "error": None,
+        "environment": describe(context.device),
+        "warnings": warnings,
+        "recorded_at": "2026-01-01T00:00:00+00:00",
     }
     write_manifest(folder, manifest)
     files = {row["file"] for row in Recording(folder).rows(SITES)}
@@ -55,7 +70,9 @@ def record(
     return Recording(folder)
 
 
-def judge(folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any) -> tuple[list[Finding], list[Verdict]]:
+def judge(
+    folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
+) -> tuple[list[Finding], list[Verdict]]:
     """Record and judge with these rules."""
     judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
     return list(judgement.findings), list(judgement.verdicts)

@@ -50,7 +50,9 @@ def imports(path: Path) -> set[str]:
             if isinstance(inner, ast.Import):
                 found.update(alias.name for alias in inner.names)
             elif isinstance(inner, ast.ImportFrom) and inner.module:
-                found.update({inner.module} | {f"{inner.module}.{alias.name}" for alias in inner.names if inner.module == "auditor"})
+                found.update(
+                    {inner.module} | {f"{inner.module}.{alias.name}" for alias in inner.names if inner.module == "auditor"}
+                )
     return found - {"auditor", "__future__"}
 
 
@@ -91,7 +93,9 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
             assert node.func.id not in {"open", "eval", "exec", "compile", "__import__"}, path
 
 
-@pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["--help"], ["run", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]], ids=" ".join
+)
 def test_light_doors_import_nothing_heavy(command: list[str]) -> None:
     probe = (
         "import sys; from auditor.cli import main\n"

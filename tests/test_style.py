@@ -52,7 +52,18 @@ def test_public_things_are_documented(path: Path) -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_") and not ast.get_docstring(inner):
-                    overrides = {"detect", "remedy", "build", "render", "install", "start", "stop", "step_begin", "step_end", "uninstall"}
+                    overrides = {
+                        "detect",
+                        "remedy",
+                        "build",
+                        "render",
+                        "install",
+                        "start",
+                        "stop",
+                        "step_begin",
+                        "step_end",
+                        "uninstall",
+                    }
                     if inner.name not in overrides:
                         missing.append(f"{node.name}.{inner.name}")
     assert not missing

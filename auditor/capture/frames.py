@@ -24,6 +24,13 @@ def _library_roots() -> tuple[str, ...]:
     return tuple(sorted({os.path.realpath(root) + os.sep for root in roots if root} | {root + os.sep for root in roots if root}))
 
 
+def _opnames(code: CodeType) -> dict[int, str]:
+    """Instruction names by every offset that lies in them: a frame may stand in an instruction's inline cache (3.11+)."""
+    instructions = list(dis.get_instructions(code))
+    ends = [instruction.offset for instruction in instructions[1:]] + [len(code.co_code)]
+    return {at: i.opname for i, end in zip(instructions, ends, strict=True) for at in range(i.offset, end, 2)}
+
+
 class Frames:
     """Tells user frames from library frames and turns them into site numbers of a recording.
 
@@ -48,7 +55,7 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
-        if file.startswith(("<", _OWN, *_OWN_ROOMS)):
+        if file.startswith(("<", _OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
             return False
         if self._own_roots and file.startswith(self._own_roots):
             return True
@@ -97,7 +104,7 @@ class Frames:
     def _opcode(self, code: CodeType, lasti: int) -> str:
         names = self._opnames.get(code)
         if names is None:
-            names = self._opnames[code] = {i.offset: i.opname for i in dis.get_instructions(code)}
+            names = self._opnames[code] = _opnames(code)
         return names.get(lasti, "")
 
     def _span(self, code: CodeType, lasti: int) -> dict[str, int] | None:

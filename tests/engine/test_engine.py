@@ -48,7 +48,9 @@ class SlowClock(Rule):
     def detect(self, clocks: Clocks) -> Iterator[Finding]:
         for value in clocks.values:
             if value >= self.limit:
-                yield Finding(Site("a.py", value, "f", f"line {value}"), f"clock {value}", lost_us_per_step=float(value), basis="measured")
+                yield Finding(
+                    Site("a.py", value, "f", f"line {value}"), f"clock {value}", lost_us_per_step=float(value), basis="measured"
+                )
 
     def remedy(self, finding: Finding) -> Remedy:
         return Remedy(f"wind it ({finding.message})")
@@ -162,7 +164,9 @@ def test_parts_are_read_off_the_signatures():
     assert engine.parts_of((SlowClock, Moody)) == ("clocks", "moods")
 
 
-@pytest.mark.parametrize("comment", ["# audit: ignore[TIME901]", "# audit: ignore[TIME]", "# audit: ignore", "# audit:ignore[SYNC001, TIME901]"])
+@pytest.mark.parametrize(
+    "comment", ["# audit: ignore[TIME901]", "# audit: ignore[TIME]", "# audit: ignore", "# audit:ignore[SYNC001, TIME901]"]
+)
 def test_a_comment_silences_its_line(recording, comment):
     source = "\n" * 5 + f"x = 1  {comment}\n" + "\n" * 20
     judged = engine.judge(recording(source=source), (SlowClock,))

@@ -39,7 +39,9 @@ def one(code: str, rule: type, path: Path, name: str, out: Path) -> None:
         write_manifest(recording.folder, {**recording.manifest, "case": recordings.fingerprint(path, name)})
         judgement = engine.judge(recording, (rule,))
         said = [f"{f.severity.value} {f.site} {f.lost_us_per_step} {f.message}" for f in judgement.findings]
-        print(f"{code} {path.stem} {name}: {judgement.verdicts[0].status} {judgement.verdicts[0].reason[-300:]} {json.dumps(said)}")
+        print(
+            f"{code} {path.stem} {name}: {judgement.verdicts[0].status} {judgement.verdicts[0].reason[-300:]} {json.dumps(said)}"
+        )
         recordings.pack(recording.folder, out / recordings.path_of(code, path.stem, name).name)
 
 

@@ -8,6 +8,7 @@ that this very line must be reported. Names ending in ``__cuda`` need a GPU: whe
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import sys
 import textwrap
@@ -40,7 +41,7 @@ def cases(kind: str) -> list[pytest.param]:
     found = []
     for code in RULES:
         for name in factories(HERE / code.lower() / f"{kind}.py"):
-            found.append(pytest.param(code, name, id=f"{code}-{name}"))
+            found += [pytest.param(code, name, id=f"{code}-{name}")]
     return found
 
 
@@ -54,12 +55,21 @@ def load(path: Path) -> object:
     return sys.modules[name]
 
 
+def unload(path: Path) -> None:
+    """Forget a case's module: what it holds must not be there when the next one is recorded."""
+    sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
+    gc.collect()
+
+
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
     """Lines reported for a case (relative to its own first line), and what is louder than a note."""
     if name.endswith("__cuda") and not CUDA:
         findings, verdicts = replayed(code, path, name, folder)
     else:
-        findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path])
+        try:
+            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path])
+        finally:
+            unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
     loud = [f for f in findings if f.severity is not Severity.NOTE]
     return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
@@ -133,7 +143,10 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         module = load(path)
         return module.make() if hasattr(module, "make") else module.step
 
-    findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path])
+    try:
+        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path])
+    finally:
+        unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
     assert bool(findings) == (section == "Example"), [f.message for f in findings]
 

@@ -209,7 +209,19 @@ def test_impossible_audits_leave_nothing_behind(impossible, folder):
 
 def test_interrupt_reports_what_there_is(folder):
     out = folder / "out-interrupted"
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", "mytrainer:hangs", "--steps", "8", "--warmup", "2", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-c",
+        "from auditor.cli import main; main()",
+        "run",
+        "mytrainer:hangs",
+        "--steps",
+        "8",
+        "--warmup",
+        "2",
+        "--out",
+        str(out),
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     rows = out / "recording" / "steps.jsonl"

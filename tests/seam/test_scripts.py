@@ -115,7 +115,15 @@ SHORT = """
         optimizer.step()
 """
 
-SCRIPTS = {"plain": PLAIN, "accumulate": ACCUMULATE, "gan": GAN, "critic": CRITIC, "swallows": SWALLOWS, "workers": WORKERS, "short": SHORT}
+SCRIPTS = {
+    "plain": PLAIN,
+    "accumulate": ACCUMULATE,
+    "gan": GAN,
+    "critic": CRITIC,
+    "swallows": SWALLOWS,
+    "workers": WORKERS,
+    "short": SHORT,
+}
 
 
 @pytest.fixture(scope="module")

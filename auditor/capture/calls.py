@@ -1,0 +1,132 @@
+"""Calls of the user's that make the device or the allocator stand still: ``empty_cache``, ``synchronize``, ``gc.collect`` ..."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+CUDA_CALLS = (
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+    "empty_cache",
+    "synchronize",
+    "memory_stats",
+    "memory_summary",
+    "memory_snapshot",
+    "mem_get_info",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "ipc_collect",
+)
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+
+class CallsProbe(Probe):
+    """Writes ``calls``.
+
+    The functions' code is swapped in place, so aliases taken before (``from torch.cuda import empty_cache``, class
+    attributes, defaults) are seen too. ``gc.collect`` is a builtin: it is replaced in ``gc`` and where user modules hold it.
+    """
+
+    name = "calls"
+    parts = ("calls",)
+    passes = frozenset({"quiet", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._thread = 0
+        self._inside = False
+        self._rows: dict[tuple[int, str], list[float]] = {}
+
+    def start(self) -> None:
+        """Swap the functions."""
+        self._rows.clear()
+        self.context.writer.touch("calls")
+        for name in CUDA_CALLS:
+            function = getattr(torch.cuda, name, None)
+            if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
+                self._patches.code(function, self._hook(name))
+        self._replace_collect()
+
+    def stop(self) -> None:
+        """Put them back."""
+        self._patches.undo()
+
+    def step_begin(self) -> None:
+        """The step runs on this thread: calls of others are not the step's doing."""
+        self._thread = threading.get_ident()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for (at, name), (n, us) in self._rows.items():
+            self.context.add("calls", {"at": at, "name": name, "n": int(n), "us": us})
+        self._rows.clear()
+
+    def _replace_collect(self) -> None:
+        original, hook = gc.collect, self._hook("gc.collect")
+
+        def collect(*args: Any, **kwargs: Any) -> Any:
+            return hook(original, *args, **kwargs)
+
+        self._patches.attribute(gc, "collect", collect)
+        for module in self._user_modules():
+            for name in [name for name, value in list(vars(module).items()) if value is original]:
+                self._patches.attribute(module, name, collect)
+
+    def _user_modules(self) -> Iterator[types.ModuleType]:
+        for module in list(sys.modules.values()):
+            file = vars(module).get("__file__") if isinstance(module, types.ModuleType) else None
+            if isinstance(file, str) and self.context.frames.is_user(file):
+                yield module
+
+    def _hook(self, name: str) -> Callable[..., Any]:
+        def hook(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            # memory_summary calls memory_stats: only the outermost call is the user's.
+            at = None if self._inside else self._user_site()
+            if at is None:
+                return original(*args, **kwargs)
+            self._inside = True
+            totals = self._rows.setdefault((at, name), [0, 0.0])
+            totals[0] += 1  # before the call: without a GPU several of these raise
+            start = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                totals[1] += (time.perf_counter() - start) * 1e6
+                self._inside = False
+
+        return hook
+
+    def _user_site(self) -> int | None:
+        """Site of the caller if nobody but torch stands between the user's line and the call."""
+        if not self.context.in_step or threading.get_ident() != self._thread:
+            return None
+        frame: FrameType | None = sys._getframe(1)
+        via: FrameType | None = None
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self.context.frames.is_user(file):
+                return self.context.frames.number(frame, via)
+            if file.startswith(_TORCH):
+                via = via or frame
+            elif not file.startswith(_OWN) and not file.startswith("<"):
+                return None
+            frame = frame.f_back
+        return None

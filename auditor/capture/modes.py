@@ -1,0 +1,166 @@
+"""Debugging modes left on: anomaly detection and the user's own profilers. Also holds anomaly mode off, to find its price."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.autograd import anomaly_mode, profiler
+
+from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+_profiler_on = torch._C._autograd._profiler_enabled
+
+_set_anomaly, _anomaly_on, _anomaly_checks_nan = (
+    torch.set_anomaly_enabled,
+    torch.is_anomaly_enabled,
+    torch.is_anomaly_check_nan_enabled,
+)
+"""Torch's own, whatever stands in their place in the pass ``anomaly_off``."""
+
+
+class ModesProbe(Probe):
+    """Writes ``modes`` and ``profilers``; tells the session what it must know about both.
+
+    Where anomaly mode was switched on is remembered from the start (it is often done at import). ``detect_anomaly`` is
+    hooked where it is entered, not where it is made: its constructor warns and counts stack levels.
+    """
+
+    name = "modes"
+    parts = ("modes", "profilers")
+    passes = frozenset({"warmup", "quiet", "loud", "anomaly_off"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.anomaly_seen = False
+        """A backward of a step ran under anomaly mode."""
+        self.on_user_profiler: Callable[[], None] = lambda: None
+        """Called right before a profiler of the user's starts: a second one would silently end the first."""
+        self._always = Patches()
+        self._patches = Patches()
+        self._own = False
+        self._profiler_in_step = False
+        self._site: int | None = None
+        self._site_before: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._anomaly: Counter[int | None] = Counter()
+        self._profilers: Counter[int | None] = Counter()
+
+    @property
+    def user_profiler_seen(self) -> bool:
+        """A profiler of the user's started in a step, or one is running now: ask before ours starts."""
+        return self._profiler_in_step or bool(_profiler_on())
+
+    @contextlib.contextmanager
+    def own(self) -> Iterator[None]:
+        """Profilers that start in this block are ours."""
+        before, self._own = self._own, True
+        try:
+            yield
+        finally:
+            self._own = before
+
+    def install(self) -> None:
+        """Remember who switches anomaly mode on; notice profilers."""
+        detect, switch = anomaly_mode.detect_anomaly, anomaly_mode.set_detect_anomaly
+        self._before(detect, "__enter__", lambda mode: self._switched(mode, on=True))
+        self._before(detect, "__exit__", self._switched_back)
+        self._before(switch, "__init__", self._set_to)
+        self._before(switch, "__exit__", self._switched_back)
+        # Every start of torch.profiler and torch.autograd.profiler prepares a trace first, a schedule's later cycles too.
+        prepare = "_prepare_trace" if hasattr(profiler.profile, "_prepare_trace") else "__enter__"
+        self._before(profiler.profile, prepare, self._profiler_starts)
+
+    def uninstall(self) -> None:
+        """Forget it all."""
+        self._always.undo()
+
+    def start(self) -> None:
+        """Count backward calls; in the pass ``anomaly_off`` keep the mode off."""
+        self._anomaly.clear()
+        self._profilers.clear()
+        for part in self.parts:
+            self.context.writer.touch(part)
+        DOOR.add(self)
+        if self.context.pass_name == "anomaly_off":
+            self._hold_off()
+
+    def stop(self) -> None:
+        """Put anomaly mode back as the user has it by now."""
+        DOOR.remove(self)
+        self._patches.undo()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        for at, n in self._anomaly.items():
+            self.context.add("modes", {"what": "anomaly", "at": at, "n": n})
+        for at, n in self._profilers.items():
+            self.context.add("profilers", {"at": at, "n": n})
+        self._anomaly.clear()
+        self._profilers.clear()
+
+    # -- anomaly mode ----------------------------------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """Count it if anomaly mode is on."""
+        if _anomaly_on() and self.context.in_step and not call.nested:
+            self.anomaly_seen = True
+            self._anomaly[self._site] += 1
+
+    def backward_ends(self, call: Backward) -> None:
+        """Nothing more to learn."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """Say that the rest of the pass was not seen."""
+        self.context.warn(f"anomaly mode was not watched to the end ({type(error).__name__}: {error})")
+
+    def _switched(self, mode: Any, *, on: bool) -> None:
+        self._site_before[mode] = self._site
+        self._site = self.context.frames.here() if on else None
+
+    def _set_to(self, switch: Any, /, *args: Any, **kwargs: Any) -> None:
+        self._switched(switch, on=bool(kwargs.get("mode", args[0] if args else False)))
+
+    def _switched_back(self, mode: Any, *_: object) -> None:
+        self._site = self._site_before.pop(mode, None)
+
+    def _hold_off(self) -> None:
+        """The user's program sees the mode that it asked for; the engine sees none."""
+        wanted = [_anomaly_on(), _anomaly_checks_nan()]
+
+        def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+            wanted[:] = bool(enabled), bool(check_nan)
+
+        self._patches.on_undo(lambda: _set_anomaly(*wanted))
+        self._patches.attribute(torch, "set_anomaly_enabled", set_anomaly_enabled)
+        self._patches.attribute(torch, "is_anomaly_enabled", lambda: wanted[0])
+        self._patches.attribute(torch, "is_anomaly_check_nan_enabled", lambda: wanted[1])
+        _set_anomaly(False)
+
+    # -- profilers -------------------------------------------------------------------------------------------------
+
+    def _profiler_starts(self, *_: object) -> None:
+        if self._own:
+            return
+        if self.context.in_step:
+            self._profiler_in_step = True
+            self._profilers[self.context.frames.here()] += 1
+        self.on_user_profiler()
+
+    def _before(self, cls: type, name: str, hook: Callable[..., None]) -> None:
+        """Call ``hook`` with the same arguments before a method of torch's; what ours raises does not reach the user."""
+        original = vars(cls)[name]
+
+        @functools.wraps(original)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            with contextlib.suppress(Exception):
+                hook(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        self._always.attribute(cls, name, method)

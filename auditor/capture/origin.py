@@ -1,0 +1,126 @@
+"""Origin: was a value that the host reads computed on the training device? Decides what a GPU run would wait for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+import torch.optim.optimizer as optimizers
+from torch import overrides
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils import _python_dispatch
+
+from auditor.capture.origin_marks import DERIVED, Origins, activate
+from auditor.capture.origin_modes import Births, Propagation, leave
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+from auditor.capture.reads_stack import Stack
+
+
+class OriginProbe(Probe):
+    """Runs beside :class:`auditor.capture.reads.ReadsProbe` in the ``origin`` pass; gives its rows the field ``derived``.
+
+    Derived are parameters and buffers, what was moved by ``.to(device)`` or made with ``device=`` where the source does
+    not write ``"cpu"``, and whatever is computed from them. It slows the step several times and changes no result.
+    """
+
+    name = "origin"
+    parts = ("reads",)
+    passes = frozenset({"origin"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.origins = Origins()
+        self.errors = 0
+        self._patches = Patches()
+
+    def start(self) -> None:
+        """Enter the modes in the calling thread, which must be the one that runs the step."""
+        self.stop()
+        try:
+            self._watch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _watch(self) -> None:
+        self.origins = Origins()
+        self._patches.on_undo(activate(self.origins))
+        self._patches.on_undo(register_module_forward_pre_hook(self._module_called).remove)
+        self._watch_optimizers()
+        self._run_compiled_code_eagerly()
+        births = Births(self.origins, Stack(self.context.frames), self.fail)
+        births.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._patches.on_undo(lambda: self._leave_births(births))
+        propagation = Propagation(self.origins, self.fail)
+        propagation.__enter__()  # type: ignore[no-untyped-call]
+        self._patches.on_undo(lambda: self._leave_propagation(propagation))
+
+    def _watch_optimizers(self) -> None:
+        register = getattr(optimizers, "register_optimizer_step_pre_hook", None)
+        if register is not None:
+            self._patches.on_undo(register(self._optimizer_steps).remove)
+
+    def _run_compiled_code_eagerly(self) -> None:
+        """Inside compiled code nothing can be followed; eagerly the same operators can."""
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        if set_stance is None or "torch._dynamo" not in sys.modules:
+            return
+        stance = set_stance("force_eager")
+        stance.__enter__()
+        self._patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+    def _module_called(self, module: torch.nn.Module, args: Any) -> None:
+        try:
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None:
+                    self.origins.mark(tensor, DERIVED)
+        except Exception as error:  # the user's step goes on whatever we got wrong
+            self.fail(error)
+
+    def _optimizer_steps(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        try:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self.origins.mark(parameter, DERIVED)
+                    if parameter.grad is not None:
+                        self.origins.mark(parameter.grad, DERIVED)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Count one of our own errors; warn about the first."""
+        self.errors += 1
+        if self.errors == 1:
+            self.context.warn(f"the origin of some values is unknown: {type(error).__name__}: {error}")
+
+    def step_end(self) -> None:
+        """Forget storages that are gone."""
+        self.origins.prune()
+
+    def stop(self) -> None:
+        """Leave the modes and remove the hooks."""
+        self._patches.undo()
+
+    @staticmethod
+    def _leave_births(mode: Births) -> None:
+        mode.live = False
+        leave(
+            mode,
+            overrides._get_current_function_mode,
+            overrides._pop_mode,
+            overrides._push_mode,
+            len(overrides._get_current_function_mode_stack()),  # type: ignore[no-untyped-call]
+        )
+
+    @staticmethod
+    def _leave_propagation(mode: Propagation) -> None:
+        mode.live = False
+        leave(
+            mode,
+            _python_dispatch._get_current_dispatch_mode,
+            _python_dispatch._pop_mode,
+            _python_dispatch._push_mode,
+            len(_python_dispatch._get_current_dispatch_mode_stack()),
+        )
