@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
-export OMP_NUM_THREADS ?= 2
+export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test lint types manual clean
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, Verdict
+import os
 
 __version__ = "0.1.0"
 
 # In a checkout the rooms rules/ and reports/ stand beside this one; an installed copy holds them inside.
-_root = Path(__path__[0]).parent
-if (_root / "rules").is_dir() and (_root / "reports").is_dir() and (_root / "pyproject.toml").is_file():
-    __path__.append(str(_root))
+_root = os.path.dirname(__path__[0])
+if all(os.path.exists(os.path.join(_root, name)) for name in ("rules", "reports", "pyproject.toml")):
+    __path__.append(_root)
 
 __all__ = ["Edit", "Finding", "Remedy", "Report", "Severity", "Site", "Verdict", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """The public nouns, imported when asked for: ``audit --help`` must not pay for them."""
+    if name in __all__:
+        from auditor import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,13 +19,18 @@ FORMATS = ("terminal", "json")
 """Formats that ``--format`` offers; report.json and report.html are always written."""
 
 
+def own_rules() -> tuple[type[Rule], ...]:
+    """The rules of the room ``rules/``."""
+    own: tuple[type[Rule], ...] = importlib.import_module("auditor.rules").CATALOGUE
+    return own
+
+
 def rules() -> tuple[type[Rule], ...]:
     """Every rule class, ours first, in the order of the catalogue.
 
     Raises :class:`AuditProblem` when a pack brings a code that is already taken.
     """
-    own: tuple[type[Rule], ...] = importlib.import_module("auditor.rules").CATALOGUE
-    found = [*own]
+    found = [*own_rules()]
     for entry in entry_points(group="auditor.rules"):
         found.extend(entry.load())
     taken: dict[str, type[Rule]] = {}

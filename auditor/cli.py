@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,7 +101,7 @@ def judging_options(command: Any) -> Any:
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Steps before the first pass; never judged."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results. [default: audits/<target>-<time>/]")
+@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/<target>-<time>/]")
 @click.option(
     "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
 )
@@ -135,8 +134,8 @@ def run(**options: Any) -> None:
 
 
 @main.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results. [default: the recording's own folder]")
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--out", type=click.Path(), help="Folder for the results. [default: the recording's own folder]")
 @judging_options
 def analyze(**options: Any) -> None:
     """Judge an existing recording again: no GPU, no program, no torch.
@@ -149,7 +148,7 @@ def analyze(**options: Any) -> None:
 
 
 @main.command()
-@click.argument("report", type=click.Path(path_type=Path))
+@click.argument("report", type=click.Path())
 @click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
@@ -195,24 +194,15 @@ def rules(as_json: bool) -> None:
 @click.option("--debug", is_flag=True, hidden=True)
 def explain(code: str, as_json: bool, debug: bool) -> None:
     """Show the manual page of the rule CODE."""
-    from auditor import catalogue
-    from auditor.explain import page
+    from auditor import manual
 
-    rule = catalogue.rule(code)
+    facts = manual.facts(code)
     if as_json:
         import json
 
-        knobs = {name: {"default": default, "help": text} for name, (default, text) in rule.knobs().items()}
-        facts = {
-            "code": rule.code,
-            "name": rule.name(),
-            "title": rule.title(),
-            "severity": rule.severity.value,
-            "since": rule.since,
-        }
-        click.echo(json.dumps({**facts, "knobs": knobs, "page": page(rule)}, indent=2))
+        click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(page(rule), nl=False)
+    click.echo(facts["page"], nl=False)
 
 
 def exit_code(report: Report, fail_on: str) -> int:

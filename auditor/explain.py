@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from auditor.manual import PAGES
 from auditor.rule import Rule
 
 SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "When to ignore", "Sources")
@@ -41,15 +44,36 @@ def manual(rules: tuple[type[Rule], ...]) -> str:
     )
 
 
-def main() -> None:
-    """``python -m auditor.explain [--write]``: print the manual, or write it to ``rules/README.md``."""
-    from auditor.catalogue import rules
+def facts(rule: type[Rule]) -> dict[str, Any]:
+    """What ``audit rules --json`` and ``audit explain --json`` say of a rule."""
+    knobs = {name: {"default": default, "help": text} for name, (default, text) in rule.knobs().items()}
+    return {
+        "code": rule.code,
+        "name": rule.name(),
+        "title": rule.title(),
+        "severity": rule.severity.value,
+        "since": rule.since,
+        "knobs": knobs,
+        "page": page(rule),
+    }
 
-    text = manual(rules())
-    if "--write" in sys.argv[1:]:
-        (Path(__file__).resolve().parent.parent / "rules" / "README.md").write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+
+def written(rules: tuple[type[Rule], ...]) -> dict[str, str]:
+    """The generated files of the room ``rules/`` by name: the manual for readers, and the same for the command line."""
+    pages = {rule.code: facts(rule) for rule in rules}
+    return {"README.md": manual(rules), PAGES: json.dumps(pages, indent=1, ensure_ascii=False) + "\n"}
+
+
+def main() -> None:
+    """``python -m auditor.explain [--write]``: print the manual, or write it into the room ``rules/``."""
+    from auditor.catalogue import own_rules
+
+    files = written(own_rules())
+    if "--write" not in sys.argv[1:]:
+        sys.stdout.write(files["README.md"])
+        return
+    for name, text in files.items():
+        (Path(__file__).resolve().parent.parent / "rules" / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

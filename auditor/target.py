@@ -79,7 +79,7 @@ def _require_file(path: str) -> None:
 
 def _suggest(name: str, candidates: list[str]) -> str:
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-    return f"did you mean {os.path.normpath(close[0]) if os.sep in close[0] else close[0]!r}?" if close else ""
+    return f"did you mean {os.path.normpath(close[0])!r}?" if close else ""
 
 
 def load(address: Address, args: tuple[str, ...]) -> tuple[Any, types.ModuleType]:

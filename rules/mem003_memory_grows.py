@@ -85,6 +85,7 @@ class MemoryGrowsEveryStep(Rule):
                 lost_bytes=round(rate),
                 basis="measured",
                 seen_on=machine.device,
+                severity=Severity.NOTE if names else None,  # one defect, one warning: GRAPH001 names the line
                 facts=trend.facts,
                 hints={"where": where},
             )

@@ -13,8 +13,8 @@ from auditor.recording import MANIFEST, Recording, UnreadableRecording
 
 def analyze(
     *,
-    paths: tuple[Path, ...],
-    out: Path | None,
+    paths: tuple[str, ...],
+    out: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
@@ -29,9 +29,9 @@ def analyze(
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     codes = []
     for path in paths:
-        recording = _open(path)
+        recording = _open(Path(path))
         report = results.judge(recording, rules, settings)
-        folder = out or _home(recording)
+        folder = Path(out) if out else _home(recording)
         results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
         codes.append(exit_code(report, fail_on or settings.fail_on))
     return max(codes)

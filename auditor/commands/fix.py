@@ -14,7 +14,7 @@ from auditor.model import Edit, Report
 
 def fix(
     *,
-    report: Path,
+    report: str,
     apply: bool,
     select: tuple[str, ...],
     unsafe: bool,
@@ -22,7 +22,7 @@ def fix(
 ) -> int:
     """Print or apply; returns the exit code."""
     root = Path.cwd()
-    edits = list(_edits(_load(report), select, unsafe=unsafe))
+    edits = list(_edits(_load(Path(report)), select, unsafe=unsafe))
     planned = patch.plan(edits, lambda file: _read(root, file))
     for edit, reason in planned.refused:
         click.echo(f"audit: {edit.site}: {reason}", err=True)

@@ -31,7 +31,7 @@ def run(
     target: str,
     steps: int,
     warmup: int,
-    out: Path | None,
+    out: str | None,
     device: Literal["auto", "cuda", "cpu"],
     timeout: float | None,
     select: tuple[str, ...],
@@ -46,7 +46,7 @@ def run(
     address = _parse(target)
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
-    folder, ours = _folder(out, address.label)
+    folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
     try:
         with _progress(quiet=quiet) as (progress, echo):

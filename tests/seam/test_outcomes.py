@@ -176,7 +176,7 @@ IMPOSSIBLE = {
     "mytrainer:coroutine": "coroutine",
     "mytrainer": "is not a target",
     "mytrainer:": "is not a target",
-    "mytrainr.py": "did you mean mytrainer.py?",
+    "mytrainr.py": "did you mean 'mytrainer.py'?",
     "mytrainer:short": "ended after 4 steps",
     "broken_import:step": "ZeroDivisionError",
     "no_steps.py": "without a single optimizer.step()",
@@ -201,6 +201,18 @@ def test_what_cannot_be_audited_gets_one_clear_sentence(impossible, folder, targ
     assert IMPOSSIBLE[target] in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
+    for name in ("rules", "reports"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
+    (folder / "clashing.py").write_text(
+        "import rules, reports\nassert (rules.MINE, reports.MINE) == ('rules', 'reports')\nfrom mytrainer import step\n"
+    )
+    done = audit("run", "clashing:step", "--steps", "6", "--warmup", "1", "--out", str(folder / "out-clash"), "--quiet", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder / "out-clash" / "report.html")
 
 
 def test_impossible_audits_leave_nothing_behind(impossible, folder):

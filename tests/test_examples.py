@@ -1,0 +1,70 @@
+"""The examples, audited as a user would: broken ones name every planted fault at its line and nothing else, clean ones are silent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+CASES = {str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text()) for path in sorted(EXAMPLES.rglob("expected.toml"))}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory, audit):
+    out = tmp_path_factory.mktemp("examples")
+
+    def one(name):
+        folder = out / name.replace("/", "-")
+        done = audit("run", CASES[name]["target"], "--steps", "20", "--out", str(folder), cwd=EXAMPLES / name, timeout=400)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads((folder / "report.json").read_text())
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(CASES, pool.map(one, CASES), strict=True))
+
+
+def line_of(name: str, text: str) -> tuple[str, int]:
+    """File and number of the only line of an example that contains a text."""
+    hits = [
+        (path.name, number)
+        for path in (EXAMPLES / name).glob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if text in line
+    ]
+    assert len(hits) == 1, f"{text!r} stands on {len(hits)} lines"
+    return hits[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_expected_is_found_at_its_line_and_nothing_else(reports, name):
+    case, report = CASES[name], reports[name]
+    seen = {"cpu", report["run"]["device"]}
+    wanted = {(e["code"], *line_of(name, e["line_contains"])) for e in case.get("expected", ()) if e["needs"] in seen}
+    found = {(f["code"], f["site"]["file"], f["site"]["line"]) for f in report["findings"] if f["site"] and f["code"] not in case.get("allowed", ())}
+    assert wanted <= found
+    loud = {
+        (f["code"], f["site"] and f["site"]["file"], f["site"] and f["site"]["line"])
+        for f in report["findings"]
+        if f["severity"] != "note" and f["code"] not in case.get("allowed", ())
+    }
+    assert loud <= wanted, "found more than was planted"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].get("clean")])
+def test_clean_examples_are_silent(reports, name):
+    assert reports[name]["findings"] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_rule_failed_and_no_probe_failed(reports, name):
+    assert {v["status"] for v in reports[name]["verdicts"]} <= {"found", "clean", "skipped"}
+    assert reports[name]["warnings"] == []
