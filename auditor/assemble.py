@@ -55,12 +55,12 @@ def step_rows(recording: Recording) -> list[Row]:
 
 def _run(manifest: Row, steps: list[Row], recording: Recording) -> Run:
     return Run(
-        target=str(manifest["target"]),
-        steps=int(manifest["steps"]),
-        warmup=int(manifest["warmup"]),
-        world_size=int(manifest.get("world_size", 1)),
-        device=str(manifest["device"]),
-        outcome=cast("Outcome", manifest["outcome"]),
+        target=manifest.get("target", ""),
+        steps=manifest.get("steps", 0),
+        warmup=manifest.get("warmup", 0),
+        world_size=manifest.get("world_size", 1),
+        device=manifest.get("device", "cpu"),
+        outcome=cast("Outcome", manifest.get("outcome", "killed")),
         error=_error(manifest.get("error"), recording),
         step_us=_times([row["us"] for row in steps if row["pass"] == "quiet"]),
         peak_bytes=PeakBytes(
@@ -69,20 +69,20 @@ def _run(manifest: Row, steps: list[Row], recording: Recording) -> Run:
         ),
         torch=str(manifest.get("environment", {}).get("torch", "")),
         python=str(manifest.get("environment", {}).get("python", "")),
-        recorded_at=str(manifest["recorded_at"]),
+        recorded_at=manifest.get("recorded_at", ""),
     )
 
 
 def _error(error: Row | None, recording: Recording) -> TargetError | None:
     if not error:
         return None
-    site = recording.site_at(error["file"], error["line"], error.get("function", "")) if error.get("file") else None
+    site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
     return TargetError(
-        str(error["type"]),
-        str(error["message"]),
-        str(error.get("traceback", "")),
+        error.get("type", ""),
+        error.get("message", ""),
+        error.get("traceback", ""),
         error.get("step"),
-        str(error.get("pass_name", "")),
+        error.get("pass_name") or "",
         site,
     )
 
@@ -161,7 +161,7 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
         yield f"garbage collection took {share:.1%} of the quiet pass"
-    if manifest["device"] == "cuda":
+    if manifest.get("device") == "cuda":
         yield "step times are those between device events at the step's boundaries; no synchronisation was added inside a pass"
     else:
         yield "no GPU took part: a read that would make the host wait for a GPU is named, and not priced"

@@ -15,10 +15,23 @@ ORIGIN_STEPS = 3
 MEMORY_STEPS = 3
 """Steps of the memory pass (CUDA): allocation history with stacks."""
 
+REPLAY = "replay"
+"""Folder of a replay's own recording, inside the one that it explains."""
+
+REPLAY_PARTS = ("births", "nonfinite")
+"""What a replay of a step that ended with non-finite gradients or parameters looks for."""
+
+WATCHED_STEPS = 16
+"""Steps before the bad one that a replay watches at most (of gradient accumulation): each takes about ten times as long."""
+
 
 @dataclass(frozen=True)
 class Plan:
-    """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the parts that rules need."""
+    """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the parts that rules need.
+
+    With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
+    operators are watched from step ``replay_from`` on.
+    """
 
     target: str
     args: tuple[str, ...]
@@ -31,6 +44,19 @@ class Plan:
     quiet_steps: int | None = None
     loud_steps: int | None = None
     trace_steps: int = TRACE_STEPS
+    replay_step: int | None = None
+    replay_from: int = 0
+
+    @property
+    def watched(self) -> range:
+        """Steps of a replay that run under the watch of single operators."""
+        return range(0) if self.replay_step is None else range(self.replay_from, self.replay_step + 1)
+
+    def replay(self, bad: int, last_good: int) -> Plan:
+        """The plan that explains step ``bad`` of this one; after ``last_good`` all was still finite (-1: never looked)."""
+        first = max(0, min(bad - 1, max(last_good + 1, bad - WATCHED_STEPS)))
+        folder = f"{self.folder}/{REPLAY}"
+        return replace(self, folder=folder, parts=REPLAY_PARTS, trace_steps=0, replay_step=bad, replay_from=first)
 
     def fitted(self, available: int) -> Plan:
         """The same plan for a target that ends after ``available`` steps: a short warm-up, the rest shared out."""

@@ -10,12 +10,13 @@ import hashlib
 import os
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, TypedDict
 
 import msgspec
 
-from auditor.model import Site
+from auditor.model import Outcome, Site
 
 SCHEMA = "audit-recording/1"
 MANIFEST = "manifest.json"
@@ -24,7 +25,65 @@ SOURCES = "sources"
 ROW_LIMIT = 4_000_000
 """Rows read from one part at most (a recording may come from a stranger)."""
 
+BYTE_LIMIT = 64 * 2**20
+"""Bytes of a manifest, or of one row, at most."""
+
 Row = dict[str, Any]
+
+
+class _Pass(TypedDict):
+    name: str
+    steps: int
+
+
+class _Error(TypedDict, total=False):
+    type: str
+    message: str
+    traceback: str
+    step: int | None
+    pass_name: str | None
+    file: str | None
+    line: int
+    function: str
+
+
+class _Manifest(TypedDict, total=False):
+    target: str
+    argv: list[str]
+    cwd: str
+    kind: str
+    target_files: list[str]
+    steps: int
+    warmup: int
+    world_size: int
+    device: str
+    passes: list[_Pass]
+    parts: list[str]
+    outcome: Outcome | Literal["not run"]
+    error: _Error | None
+    environment: dict[str, str]
+    sources: dict[str, str]
+    recorded_at: str
+    warnings: list[str]
+
+
+class _Counters(TypedDict, total=False):
+    gc_us: float
+    rss: int
+    allocated: int
+    reserved: int
+    peak_allocated: int
+
+
+_Timed = TypedDict("_Timed", {"pass": str, "step": int, "us": float})
+_Site = TypedDict("_Site", {"id": int, "file": str, "line": int, "function": str})
+
+_SHAPES: dict[str, tuple[Any, ...]] = {"steps": (_Timed, _Counters), "device_times": (_Timed,), SITES: (_Site,)}
+"""Fields of the rows that more than one rule leans on; a row of another shape is passed over. The other parts are checked by
+the rules that read them: a rule that cannot is *failed*."""
+
+
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableRecording(Exception):
@@ -98,14 +157,19 @@ def read_manifest(folder: Path) -> Row:
     """
     path = folder / MANIFEST
     try:
-        manifest = msgspec.json.decode(path.read_bytes())
+        with path.open("rb") as file:
+            manifest = msgspec.json.decode(file.read(BYTE_LIMIT))
     except FileNotFoundError:
         raise UnreadableRecording(f"{folder} holds no recording: {MANIFEST} is missing") from None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *_NO_JSON) as error:
         raise UnreadableRecording(f"{path} cannot be read: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         found = manifest.get("schema") if isinstance(manifest, dict) else None
-        raise UnreadableRecording(f"{path} has schema {found!r}; this version reads {SCHEMA!r}")
+        raise UnreadableRecording(f"{path} has schema {str(found)[:80]!r}; this version reads {SCHEMA!r}")
+    try:
+        msgspec.convert(manifest, _Manifest)
+    except msgspec.ValidationError as error:
+        raise UnreadableRecording(f"{path} does not keep to {SCHEMA}: {error}") from None
     return manifest
 
 
@@ -128,15 +192,16 @@ class Recording:
         return list(self._decoded(path))
 
     def _decoded(self, path: Path) -> Iterator[Row]:
-        decode = msgspec.json.Decoder(dict[str, Any]).decode
+        decode, shapes = msgspec.json.Decoder(dict[str, Any]).decode, _SHAPES.get(path.stem, ())
         with path.open("rb") as file:
-            for number, line in enumerate(file):
-                if number >= ROW_LIMIT:
-                    return
+            for line in islice(iter(lambda: file.readline(BYTE_LIMIT), b""), ROW_LIMIT):
                 try:
-                    yield decode(line)
-                except msgspec.DecodeError:
+                    row = decode(line)
+                    for shape in shapes:
+                        msgspec.convert(row, shape)
+                except _NO_JSON:
                     continue
+                yield row
 
     @property
     def cwd(self) -> str:
@@ -176,7 +241,11 @@ class Recording:
         if not isinstance(name, str) or "/" in name or "\\" in name or name.startswith("."):
             return None
         path = self.folder / SOURCES / name
-        return path.read_bytes() if path.is_file() else None
+        try:  # a link must not lead out: what is read here is shown in reports
+            inside = path.resolve().parent == self.folder.resolve() / SOURCES
+            return path.read_bytes() if inside and path.is_file() else None
+        except (OSError, ValueError):
+            return None
 
     def source(self, file: str) -> list[str]:
         """Lines of a user file as recorded, without line ends; empty if it was not kept."""

@@ -62,6 +62,7 @@ def parse(text: str) -> Address:
             f"{text!r} is not a target: after the colon must stand the name of a callable", "for example: mytrainer:step"
         )
     if head.endswith(".py") or os.sep in head:
+        head = head if head.endswith(".py") or not os.path.isfile(head + ".py") else head + ".py"
         _require_file(head)
         return Address(text, path=head, attribute=attribute)
     return Address(text, module=head, attribute=attribute)

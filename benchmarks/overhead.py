@@ -9,6 +9,7 @@ mean; the median over the rounds is printed. Goals: quiet <= 1.05, loud <= plain
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import sys
 import tempfile
@@ -16,6 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 import torch
 from torch import nn

@@ -2,16 +2,19 @@
 
     OMP_NUM_THREADS=1 python benchmarks/readout.py
 
-Goal: ours at most a tenth. Both start from a stopped profiler; CPU seconds of this thread, median of five profiles each.
+Goal: ours at most a tenth. Both start from a stopped profiler; CPU seconds of this thread, median of three profiles each.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -24,7 +27,7 @@ from overhead import transformer
 from auditor.capture.trace import compress
 from auditor.evidence.trace import read_file
 
-STEPS = 40
+STEPS = 10
 
 
 def profiled() -> profile:
@@ -59,7 +62,7 @@ def theirs(profiler: profile) -> tuple[float, int]:
 def main() -> None:
     torch.set_num_threads(1)
     ours(profiled())
-    results = {"ours": [ours(profiled()) for _ in range(5)], "prof.events()": [theirs(profiled()) for _ in range(5)]}
+    results = {"ours": [ours(profiled()) for _ in range(3)], "prof.events()": [theirs(profiled()) for _ in range(3)]}
     for name, runs in results.items():
         seconds, events = statistics.median(s for s, _ in runs), runs[0][1]
         print(f"{name:15} {seconds:.3f} s of CPU for {events} events")

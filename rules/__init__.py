@@ -11,6 +11,7 @@ from .graph002_retain_never_needed import RetainedGraphNeverNeeded
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
+from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .sync001_scalar_read import ScalarReadEveryStep
@@ -34,6 +35,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
+    NonfiniteValueBorn,
     AnomalyModeLeftOn,
     GradientsFilledWithZeros,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import DeviceMemory, Machine, Snapshot
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+from auditor.rule import NotLooked, Rule, knob
 
 MIB = 2**20
 
@@ -78,9 +78,10 @@ class BlockPinsSegment(Rule):
         )
         if not fragmented and not snapshot.at_oom:
             return
-        for pin in snapshot.pins()[: self.lines]:
-            if pin.free_bytes < self.pinned_mib * MIB:
-                continue
+        pins = [pin for pin in snapshot.pins()[: self.lines] if pin.free_bytes >= self.pinned_mib * MIB]
+        if not pins and snapshot.untold_bytes >= self.pinned_mib * MIB:
+            raise NotLooked("the blocks that keep the segments were allocated before the allocation history was recorded")
+        for pin in pins:
             yield Finding(
                 pin.site,
                 f"{pin.blocks} live blocks ({pin.live_bytes / MIB:.1f} MiB) allocated here keep {len(pin.segments)} segments "

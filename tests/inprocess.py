@@ -30,13 +30,26 @@ def record(
     steps: int = 12,
     trace_steps: int = 0,
 ) -> Recording:
-    """Make a step (after the probes were installed, as in a real run), run all passes, return the recording."""
+    """Make a step (after the probes were installed, as in a real run), run all passes, return the recording.
+
+    A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
+    """
+    plan = Plan("test:step", (), steps, 2, "auto", str(folder), parts, trace_steps=trace_steps)
+    recording = _run(plan, make, tuple(roots))
+    bad = next(iter(recording.rows("nonfinite")), None)
+    if bad is not None:
+        _run(plan.replay(bad["global_step"], bad["last_good"]), make, tuple(roots))
+    return recording
+
+
+def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, ...]) -> Recording:
+    folder = Path(plan.folder)
     writer = RecordingWriter(folder)
     frames = Frames(writer, tuple(str(root) for root in roots))
     warnings: list[str] = []
-    context = Context(writer, frames, device="cuda" if torch.cuda.is_available() else "cpu", warn=warnings.append)
-    plan = Plan("test:step", (), steps, 2, "auto", str(folder), parts, trace_steps=trace_steps)
-    session = Session(plan, context, select(parts, context), lambda name, done, total: None)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched)
+    session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
     try:
         step = context.target = make()
@@ -51,7 +64,7 @@ def record(
         "schema": SCHEMA,
         "target": "test:step",
         "cwd": os.getcwd(),
-        "steps": steps,
+        "steps": plan.steps,
         "warmup": 2,
         "device": context.device,
         "passes": [{"name": p.name, "steps": p.done} for p in session.passes],

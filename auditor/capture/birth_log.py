@@ -10,8 +10,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
 
+Line = tuple[str, int]
+"""File and line."""
+
 PRUNE_AT = 4096
-"""Storages under watch from which those that are gone are forgotten."""
+"""Storages under watch from which those that are gone are looked for; twice as many as were left the next time."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +26,25 @@ class Birth:
     """
 
     order: int
+    step: int
     op: str
     phase: Phase
     value: str
     dtype: str
     at: int | None
-    place: tuple[str, int] | None
-    """File and line of ``at``."""
+    place: Line | None
+    """Where ``at`` is."""
     node: str = ""
     module: str = ""
     fill: bool = False
+    constants: tuple[str, ...] = ()
+    """Non-finite numbers among its arguments."""
     inputs: tuple[dict[str, Any], ...] = field(default=(), compare=False)
 
     def row(self) -> dict[str, Any]:
         """As the part ``births`` holds it."""
         return {
+            "step": self.step,
             "at": self.at,
             "op": self.op,
             "phase": self.phase,
@@ -46,6 +53,7 @@ class Birth:
             "node": self.node,
             "module": self.module,
             "fill": self.fill,
+            "constants": list(self.constants),
             "inputs": list(self.inputs),
         }
 
@@ -57,6 +65,7 @@ class BirthLog:
         self.births: list[Birth] = []
         self._holding: dict[int, tuple[Birth, StorageWeakRef]] = {}
         self._uninitialized: dict[int, StorageWeakRef] = {}
+        self._prune_at = PRUNE_AT
 
     def of(self, tensor: torch.Tensor) -> Birth | None:
         """The birth of what is non-finite in this tensor, if it was seen."""
@@ -112,10 +121,11 @@ class BirthLog:
         return next(same, birth)
 
     def _prune(self) -> None:
-        if len(self._holding) + len(self._uninitialized) < PRUNE_AT:
+        if len(self._holding) + len(self._uninitialized) < self._prune_at:
             return
         self._holding = {key: entry for key, entry in self._holding.items() if not entry[1].expired()}
         self._uninitialized = {key: weak for key, weak in self._uninitialized.items() if not weak.expired()}
+        self._prune_at = max(PRUNE_AT, 2 * (len(self._holding) + len(self._uninitialized)))
 
 
 def _key(tensor: torch.Tensor) -> int | None:

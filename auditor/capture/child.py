@@ -113,7 +113,7 @@ class Recorder:
         if self.plan.device == "cuda":
             device_of("cuda")  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
-        self.context = Context(self.writer, self._frames, device="cpu", warn=self._warn)
+        self.context = Context(self.writer, self._frames, device="cpu", warn=self._warn, watched=self.plan.watched)
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
         self.session.install()

@@ -32,6 +32,8 @@ class Clock:
         self._gc_begin = 0
         self._events: list[tuple[Row, Any, Any]] = []
         self._event: Any = None
+        self._stream: Any = None
+        self._counted = True
         self._statm = _open_statm()
         self._process = psutil.Process()
 
@@ -62,8 +64,8 @@ class Clock:
         """A step begins now."""
         self._gc_ns = self._gc_n = 0
         if self._cuda:
-            self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            self._event.record()
+            self._stream = torch.cuda.current_stream()
+            self._event = _mark(self._stream)
         self._begin_ns = time.perf_counter_ns()
 
     def end(self) -> None:
@@ -79,26 +81,38 @@ class Clock:
             "gc_n": self._gc_n,
         }
         if self._cuda:
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            event.record()
-            self._events.append((row, self._event, event))
-            row.update(_device_counters())
+            now = torch.cuda.current_stream()  # a step may leave another device current: events of two cannot be compared
+            self._events.append((row, self._event, _mark(now if now.device == self._stream.device else self._stream)))
+            row.update(self._counters())
         row["rss"] = self._rss()
         self._context.writer.add("steps", row)
 
     def settle(self) -> None:
-        """End of a pass: read the device's events (one synchronisation) and write what they say."""
-        if not self._events:
-            return
-        events, self._events = self._events, []
-        torch.cuda.synchronize()
-        for row, begin, end in events:
-            times = {"pass": row["pass"], "step": row["step"], "us": begin.elapsed_time(end) * 1e3}
-            self._context.writer.add("device_times", times)
+        """End of a pass: read the device's events (waiting for the last of them) and write what they say."""
+        if not self._write_times(wait=True):
+            self._context.warn("the device did not tell the time of every step: where it is missing, the host's stands for it")
 
     def abandon(self) -> None:
-        """Forget the open events: the device can no longer be asked (an error is on its way)."""
-        self._events.clear()
+        """An error is on its way: write the times that are there; the device may never answer for the rest."""
+        self._write_times(wait=False)
+
+    def _write_times(self, *, wait: bool) -> bool:
+        """Write the times between the open events and forget these; True if all could be read."""
+        events, self._events = self._events, []
+        times = [_between(begin, end, wait=wait) for _, begin, end in events]
+        for (row, _, _), us in zip(events, times, strict=True):
+            if us is not None:
+                self._context.writer.add("device_times", {"pass": row["pass"], "step": row["step"], "us": us})
+        return None not in times
+
+    def _counters(self) -> Row:
+        """Allocator counters; nothing where the allocator in use (a pluggable one) keeps none."""
+        try:
+            return _device_counters() if self._counted else {}
+        except (RuntimeError, KeyError) as error:
+            self._counted = False
+            self._context.warn(f"device memory was not watched: the allocator keeps no counters ({type(error).__name__})")
+            return {}
 
     def _rss(self) -> int:
         if self._statm is None:
@@ -113,6 +127,26 @@ def _open_statm() -> int | None:
     try:
         return os.open("/proc/self/statm", os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError:
+        return None
+
+
+def _mark(stream: Any) -> Any:
+    """An event at the end of what is queued on ``stream`` now; the host does not wait."""
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record(stream)
+    return event
+
+
+def _between(begin: Any, end: Any, *, wait: bool) -> float | None:
+    """Time between two events in us; None if the device cannot tell (an error, or they went into a CUDA graph)."""
+    try:
+        if wait:
+            begin.synchronize()
+            end.synchronize()
+        elif not (begin.query() and end.query()):
+            return None
+        return float(begin.elapsed_time(end)) * 1e3
+    except (RuntimeError, ValueError):
         return None
 
 

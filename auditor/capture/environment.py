@@ -35,7 +35,7 @@ def describe(device: str) -> dict[str, str]:
     }
     if device == "cuda":
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        facts["cuda"] = str(torch.version.cuda)
+        facts["cuda"] = str(torch.version.cuda or f"ROCm {torch.version.hip}")
         facts["device"] = properties.name
         facts["device_memory"] = str(properties.total_memory)
     for name in ALLOCATOR_VARIABLES:

@@ -20,6 +20,10 @@ class Context:
     """``cuda`` or ``cpu``: what the audited step can use."""
     pass_name: str = "warmup"
     step: int = 0
+    global_step: int = 0
+    """Steps of all passes before this one, warm-up included."""
+    watched: range = range(0)
+    """In a replay: the steps whose operators are watched one by one."""
     in_step: bool = False
     """True between the begin and the end of a step; what happens outside is not the step's doing."""
     target: Any = None

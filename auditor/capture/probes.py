@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from auditor.capture.backward import BackwardProbe
+from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
@@ -21,6 +23,8 @@ PROBES: tuple[type[Probe], ...] = (
     HoldersProbe,
     ReadsProbe,
     OriginProbe,
+    BirthProbe,  # leaves its watch before the next one looks
+    FiniteProbe,
 )
 
 ALWAYS = (ModesProbe,)

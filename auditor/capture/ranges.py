@@ -29,8 +29,10 @@ class Range:
 
     @property
     def value(self) -> str:
-        """``nan``, ``inf`` or ``finite``."""
-        return "finite" if self.finite else "nan" if self.nan else "inf"
+        """``nan``, ``inf``, ``-inf`` (if nothing is ``inf``) or ``finite``."""
+        if self.finite or self.high is None:
+            return "finite"
+        return "nan" if self.nan else "inf" if self.high == math.inf else "-inf"
 
 
 def measure(tensor: torch.Tensor) -> Range | None:
@@ -55,7 +57,12 @@ def describe(tensor: torch.Tensor, before: Range, *, written: bool) -> dict[str,
     row: dict[str, Any] = {"dtype": before.dtype, "shape": list(tensor.shape)}
     if before.finite or written:
         known = before.finite
-        return {**row, "min": before.low if known else None, "max": before.high if known else None, "share_nonfinite": 0.0 if known else None}
+        return {
+            **row,
+            "min": before.low if known else None,
+            "max": before.high if known else None,
+            "share_nonfinite": 0.0 if known else None,
+        }
     real = _real(tensor)
     assert real is not None
     finite = torch.isfinite(real)

@@ -44,6 +44,8 @@ class Session:
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
         self._queue = [Pass("warmup", plan.warmup), Pass("quiet", plan.quiet_steps or plan.steps)]
+        if plan.replay_step is not None:
+            self._queue = [Pass("replay", plan.replay_step + 1)]
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
@@ -80,6 +82,7 @@ class Session:
             self._next_pass()
         context = self._context
         context.step = self._pass.done
+        context.global_step = sum(each.done for each in self.passes)
         for probe in self._running:
             self._guard(probe, probe.step_begin)
         if self._trace is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +24,17 @@ class MemoryHistory:
         self._context = context
         self._folder = folder
         self._on = False
+        self._ours = False
 
     def start(self) -> None:
-        """Begin to record allocations with Python stacks."""
-        torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES, stacks="python")
-        self._on = True
+        """Begin to record allocations with Python stacks. A history that the user records goes on as it is."""
+        try:
+            self._ours = not torch._C._cuda_isHistoryEnabled()
+            if self._ours:
+                torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES, stacks="python")
+            self._on = True
+        except RuntimeError as error:  # cudaMallocAsync and pluggable allocators have none
+            self._context.warn(f"no memory snapshot was taken: {str(error).partition(chr(10))[0]}")
 
     def stop(self) -> None:
         """Write the snapshot and stop recording. May be called twice."""
@@ -37,13 +44,19 @@ class MemoryHistory:
         try:
             dump(self._folder / SNAPSHOT)
         finally:
-            torch.cuda.memory._record_memory_history(enabled=None)
+            if self._ours:
+                torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def dump(path: Path) -> None:
-    """Write the allocator's state; plain containers only, so that it can be read without trusting it."""
-    with path.open("wb") as file:
-        pickle.dump(torch.cuda.memory._snapshot(), file)
+    """Write the allocator's state, whole or not at all; plain containers only, so that it can be read without trusting it."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        with temporary.open("wb") as file:
+            pickle.dump(torch.cuda.memory._snapshot(), file)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def watch_oom(folder: Path) -> Callable[[], None]:
@@ -56,10 +69,12 @@ def watch_oom(folder: Path) -> Callable[[], None]:
     def observe(device: int, alloc: int, device_alloc: int, device_free: int) -> None:
         if armed[0]:
             armed[0] = False  # the first one tells; retries would overwrite it
-            dump(folder / OOM_SNAPSHOT)
+            with contextlib.suppress(Exception):  # what an observer raises takes the place of the OutOfMemoryError
+                dump(folder / OOM_SNAPSHOT)
 
     torch.cuda.init()  # type: ignore[no-untyped-call]  # before that there is no allocator to attach to
-    attach(observe)
+    with contextlib.suppress(RuntimeError):  # cudaMallocAsync and pluggable allocators take no observers
+        attach(observe)
 
     def disarm() -> None:
         armed[0] = False  # observers cannot be detached: this one does nothing any more
@@ -71,4 +86,8 @@ def is_oom(error: BaseException) -> bool:
     """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``, ``MemoryError``."""
     kinds: list[Any] = [MemoryError]
     kinds.extend(kind for kind in (getattr(torch, "OutOfMemoryError", None), torch.cuda.OutOfMemoryError) if kind is not None)
-    return isinstance(error, tuple(kinds)) or "can't allocate memory" in str(error)
+    return isinstance(error, tuple(kinds)) or any(words in str(error) for words in _OOM_WORDS)
+
+
+_OOM_WORDS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""Said by the CPU's allocator, and where CUDA or cuBLAS themselves ask for memory: plain RuntimeErrors."""

@@ -43,9 +43,12 @@ def _open(path: Path) -> Recording:
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
             try:
-                return Recording(folder)
+                recording = Recording(folder)
             except UnreadableRecording as error:
                 raise AuditProblem(str(error)) from None
+            if recording.manifest.get("outcome") == "not run":
+                raise AuditProblem(f"{folder} recorded no step: its target could not be run")
+            return recording
     raise AuditProblem(f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import re
 import sys
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -58,7 +61,8 @@ def _export_trace(report: Report, recording: Recording, folder: Path) -> None:
     run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-")
     time_ns = trace.stat().st_mtime_ns
     if not list((folder / run).glob("*.pt.trace.json.gz")):
-        catalogue.reports("tensorboard").export(trace, folder, run, "host_0", time_ns)
+        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a run that was killed may leave half a trace
+            catalogue.reports("tensorboard").export(trace, folder, run, "host_0", time_ns)
 
 
 def show(report: Report, path: Path, *, quiet: bool) -> None:

@@ -9,6 +9,7 @@ from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
+from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.source import Source
@@ -25,6 +26,7 @@ __all__ = [
     "HostMemory",
     "Machine",
     "Modes",
+    "Nonfinite",
     "Reads",
     "Snapshot",
     "Source",

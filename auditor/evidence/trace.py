@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def read_file(path: Path) -> TraceFacts | None:
     """The same of a trace file by itself."""
     try:
         events = msgspec.json.decode(_inflate(path), type=_File, strict=False).events
-    except (msgspec.DecodeError, OSError, EOFError, UnicodeDecodeError):
+    except (msgspec.DecodeError, OSError, EOFError, UnicodeDecodeError, RecursionError, zlib.error):
         return None
     steps = len({event.name for event in events if event.cat == "user_annotation" and event.name.startswith(STEP_MARK)})
     totals = [event.args.total_allocated or 0 for event in events if event.args is not None and event.args.device_type == 0]

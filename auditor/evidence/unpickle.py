@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 SIZE_LIMIT = 2 * 1024**3
 """Bytes of an unpacked pickle at most. Snapshots of long histories are hundreds of MB."""
+MEMORY_AT_LEAST, MEMORY_PER_BYTE = 512 * 2**20, 24
+"""Bytes of memory that reading may take: a snapshot's containers take about ten times its size, a hostile file the machine's."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -30,7 +34,9 @@ class _PlainUnpickler(pickle.Unpickler):
 def load_plain(path: Path, limit: int = SIZE_LIMIT) -> Any:
     """The plain data in a pickle file, which may be gzipped. Raises :class:`RefusedPickle`."""
     try:
-        return _PlainUnpickler(io.BytesIO(_unpacked(path, limit))).load()
+        content = _unpacked(path, limit)
+        with _memory_capped(MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(content)):
+            return _PlainUnpickler(io.BytesIO(content)).load()
     except RefusedPickle as refused:
         raise RefusedPickle(f"{path.name} was not read: {refused}") from None
     except Exception as error:  # a hostile stream may raise almost anything
@@ -45,3 +51,21 @@ def _unpacked(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise RefusedPickle(f"it is larger than {limit} bytes")
     return content
+
+
+@contextlib.contextmanager
+def _memory_capped(more: int) -> Iterator[None]:
+    """The process gets ``more`` bytes at most meanwhile, where the system can do that: ten bytes may ask for a table of 64 GB."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        cap = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() + more
+        resource.setrlimit(resource.RLIMIT_AS, (cap if soft == resource.RLIM_INFINITY else min(soft, cap), hard))
+    except (ImportError, OSError, ValueError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

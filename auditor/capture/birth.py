@@ -1,0 +1,214 @@
+"""Where a non-finite value was born: the last steps of a replay, every operator watched, and the user's line of each birth."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils import _python_dispatch
+
+from auditor.capture.birth_log import Birth, BirthLog, Line, Phase
+from auditor.capture.birth_mode import BirthWatch
+from auditor.capture.finite import Stepped, bad_tensors
+from auditor.capture.origin_modes import leave
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+MOST_ROWS = 5
+"""Births that are told of one step."""
+
+_ENGINE = "_engine_run_backward"
+"""The Python function through which torch enters its autograd engine."""
+
+_OPTIMIZERS = f"{os.sep}optim{os.sep}"
+"""Part of the path of files that update parameters: torch/optim, timm/optim."""
+
+_CALL_LINE = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
+
+_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
+
+
+class Modules:
+    """The modules whose forward runs now, by their qualified names below the outermost one."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._running: list[torch.nn.Module] = []
+
+    @property
+    def current(self) -> str:
+        """Name of the innermost one; its class's for the outermost; empty outside of all."""
+        if not self._running:
+            return ""
+        module = self._running[-1]
+        return self._names.get(id(module)) or type(module).__name__
+
+    def watch(self, patches: Patches) -> None:
+        """Follow every call of a module until the patches are undone."""
+        self._running.clear()
+        patches.on_undo(register_module_forward_pre_hook(self._enter).remove)
+        patches.on_undo(register_module_forward_hook(self._leave, always_call=True).remove)
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        if not self._running:
+            self._names = {id(each): name for name, each in module.named_modules()}
+        self._running.append(module)
+
+    def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        if module in self._running:
+            del self._running[self._running.index(module) :]
+
+
+class Position:
+    """What runs at this moment, and which line of the user's it comes from.
+
+    In the backward that is the forward's line which made the node, unless a function of the user's (a hook, a custom
+    ``autograd.Function``) is what runs there.
+    """
+
+    def __init__(self, context: Context, modules: Modules) -> None:
+        self._context = context
+        self._writer = context.writer
+        self._frames = context.frames
+        self._modules = modules
+
+    def now(self) -> dict[str, Any]:
+        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module``."""
+        node, (frame, optimizing) = _node_now(), self._innermost()
+        at, place = self._forward_of(node) if node is not None and frame is None else self._numbered(frame)
+        phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
+        name = "" if node is None else type(node).__name__
+        step, module = self._context.step, self._modules.current
+        return {"step": step, "at": at, "place": place, "phase": phase, "node": name, "module": module}
+
+    def _innermost(self) -> tuple[FrameType | None, bool]:
+        """The innermost user frame on this side of autograd's engine, and whether an optimizer's code runs inside it."""
+        frame: FrameType | None = sys._getframe(1)
+        optimizing = False
+        while frame is not None and frame.f_code.co_name != _ENGINE:
+            file = frame.f_code.co_filename
+            if self._frames.is_user(file):
+                return frame, optimizing
+            optimizing = optimizing or _OPTIMIZERS in file
+            frame = frame.f_back
+        return None, optimizing
+
+    def _numbered(self, frame: FrameType | None) -> tuple[int | None, Line | None]:
+        if frame is None:
+            return None, None
+        return self._frames.number(frame), (os.path.abspath(frame.f_code.co_filename), frame.f_lineno)
+
+    def _forward_of(self, node: Any) -> tuple[int | None, Line | None]:
+        """Anomaly mode has left the forward's stack, as text, in the node's metadata."""
+        for text in reversed(node.metadata.get("traceback_", ())):
+            match = _CALL_LINE.match(text)
+            if match and self._frames.is_user(match["file"]):
+                file, line = os.path.abspath(match["file"]), int(match["line"])
+                return self._writer.site(file, line, match["function"].strip()), (file, line)
+        return None, None
+
+
+class BirthProbe(Probe):
+    """Writes ``births``: of the first watched step that ends badly, what made its gradients or parameters non-finite.
+
+    ``context.watched`` are the steps to watch. Runs only in a replay: it slows a step several times and reads every tensor
+    on the host. It changes no result.
+    """
+
+    name = "birth"
+    parts = ("births",)
+    passes = frozenset({"replay"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._log = BirthLog()
+        self._modules = Modules()
+        self._stepped = Stepped()
+        self._patches = Patches()
+        self._done = False
+        self._errors = 0
+
+    def install(self) -> None:
+        """Notice which optimizers step."""
+        self._stepped.install()
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._stepped.uninstall()
+
+    def start(self) -> None:
+        """Say that this recording looks for births."""
+        self.context.writer.touch("births")
+
+    def step_begin(self) -> None:
+        """Watch the step if it is one of those."""
+        self._stepped.take()
+        if self.context.step in self.context.watched and not self._done:
+            try:
+                self._watch()
+            except BaseException:
+                self._patches.undo()
+                raise
+
+    def step_end(self) -> None:
+        """Leave the watch, and see what reached a gradient or a parameter."""
+        stepped = self._stepped.take()
+        self._patches.undo()
+        if self.context.step not in self.context.watched or self._done:
+            return
+        bad = bad_tensors(stepped)
+        if bad:
+            self._done = True
+            reached = {birth for each in bad if (birth := self._log.of(each.tensor)) is not None}
+            for birth in self._in_order(reached)[:MOST_ROWS]:
+                self.context.add("births", birth.row())
+
+    def stop(self) -> None:
+        """A step that raised never came to its end."""
+        self.step_end()
+
+    def _in_order(self, reached: set[Birth]) -> list[Birth]:
+        told = {self._log.told(birth) for birth in reached}
+        return sorted(told, key=lambda birth: birth.order)
+
+    def _watch(self) -> None:
+        self._modules.watch(self._patches)
+        self._keep_tracebacks()
+        self._run_compiled_code_eagerly()
+        watch = BirthWatch(self._log, Position(self.context, self._modules), self._fail)
+        watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._patches.on_undo(lambda: _leave_watch(watch))
+
+    def _keep_tracebacks(self) -> None:
+        before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        torch.set_anomaly_enabled(True, before[1] and before[0])
+        self._patches.on_undo(lambda: torch.set_anomaly_enabled(*before))
+
+    def _run_compiled_code_eagerly(self) -> None:
+        """Inside compiled code no operator can be seen; eagerly the same ones can."""
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        if set_stance is not None and "torch._dynamo" in sys.modules:
+            stance = set_stance("force_eager")
+            stance.__enter__()
+            self._patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+    def _fail(self, error: Exception) -> None:
+        self._errors += 1
+        if self._errors == 1:
+            self.context.warn(f"some operators of the replayed step were not watched ({type(error).__name__}: {error})")
+
+
+def _leave_watch(watch: BirthWatch) -> None:
+    watch.live = False
+    leave(
+        watch,
+        _python_dispatch._get_current_dispatch_mode,
+        _python_dispatch._pop_mode,
+        _python_dispatch._push_mode,
+        len(_python_dispatch._get_current_dispatch_mode_stack()),
+    )

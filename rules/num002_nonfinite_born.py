@@ -1,0 +1,135 @@
+"""NUM002: a NaN or an infinity that reached a gradient or a parameter, at the line where it was born."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Nonfinite
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+ELSEWHERE = {
+    "input": "came into the step with its data",
+    "parameter": "was in a parameter before the step began",
+    "state": "was in the optimizer's state before the step began",
+}
+"""What is said of a value that no operator of the step made."""
+
+REMEDIES = {
+    "exp": "Bound what exp is given: subtract the maximum first, stay in logarithms (logsumexp, log_softmax), or clamp it.",
+    "log": "Keep the logarithm's input above 0: log_softmax or logsigmoid instead of log of a probability, or clamp(min=...) "
+    "with a number that its dtype can hold.",
+    "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
+    "div": "Keep the divisor away from 0: an epsilon that its dtype can hold, or clamp(min=...).",
+    "mul": "0 times infinity is NaN: use masked_fill or torch.where instead of multiplying by an infinity.",
+    "softmax": "If every entry of a row is masked, its softmax is NaN: leave such rows out, or mask with a large finite number.",
+    "optimizer": "Lower the learning rate, or clip the gradients: the update itself left the range of the parameters.",
+    "input": "Look for the sample: check isfinite in the dataset or the collate function.",
+    "": "Look at the ranges of the inputs: bound the one that leaves the range of its dtype.",
+}
+"""Remedy by kind."""
+
+
+@dataclass(frozen=True)
+class NonfiniteValueBorn(Rule):
+    """
+    A NaN or an infinity is born and reaches the weights.
+
+    ## What it finds
+    The first step after which a parameter, or a gradient that an optimizer stepped with, is not finite. That step is
+    replayed from the start of the run with every operator watched: the line reported is the one that made a non-finite
+    value of finite ones, in forward, or the forward line behind a node of the backward. What merely inherits it
+    (``inf / inf``) is not blamed, nor is a mask's ``-inf``, nor a value that never reaches a gradient, nor a step that
+    GradScaler skipped.
+
+    ## Why it costs
+    One such value in the weights makes every later step NaN, and every later checkpoint worthless.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        weights = torch.exp(model(torch.ones(2, 4)) + 100)
+        (weights / weights.sum(-1, keepdim=True))[:, 0].mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        weights = torch.softmax(model(torch.ones(2, 4)) + 100, -1)
+        weights[:, 0].mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    Never while the weights matter.
+
+    ## Sources
+    IEEE 754: exp overflows above log of the largest number, 88.7 in float32 and bfloat16, 11.1 in float16.
+    ``torch.autograd.detect_anomaly`` names the node that returned NaN, not the line that made the infinity before it.
+    """
+
+    code = "NUM002"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
+        if nonfinite.step is None:
+            return
+        birth = nonfinite.birth
+        yield Finding(
+            birth.site if birth is not None and birth.made else None,
+            f"{_born(nonfinite)}; {_reached(nonfinite)}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            seen_on=machine.device,
+            facts=nonfinite.facts,
+            hints={"kind": birth.kind if birth is not None else ""},
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[str(finding.hints.get("kind", ""))])
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def _born(nonfinite: Nonfinite) -> str:
+    birth = nonfinite.birth
+    if birth is None:
+        again = "" if nonfinite.replayed else " (not seen again in a replay)"
+        return f"a non-finite value was born by step {nonfinite.step}{again}"
+    value = _called(birth.value)
+    if not birth.made:
+        first = f", first used at {birth.site}" if birth.site is not None else ""
+        return f"{value} {ELSEWHERE[birth.phase]} at step {birth.step}{first}"
+    if birth.fill:
+        return f"{value} was written by {birth.op} at step {birth.step}"
+    cause = birth.cause
+    return f"{birth.operator} made {value} at step {birth.step}{f' ({cause})' if cause else ''}"
+
+
+def _called(value: str) -> str:
+    return "NaN" if value == "nan" else value
+
+
+def _reached(nonfinite: Nonfinite) -> str:
+    birth, more = nonfinite.birth, nonfinite.count - 1
+    when = "then" if birth is not None and birth.step == nonfinite.step else f"after step {nonfinite.step}"
+    tensors = [f"{tensor} was {_called(tensor.value)}" for tensor in nonfinite.tensors[:1]]
+    return f"{when} {tensors[0] if tensors else 'a tensor was not finite'}{f', and {more} more' if more else ''}"

@@ -1,0 +1,212 @@
+"""NUM002 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def _trained(model, loss_of, lr=0.1, optimizer=torch.optim.SGD):
+    torch.manual_seed(0)
+    for layer in model.modules():
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    optimizer = optimizer(model.parameters(), lr=lr)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def sinkhorn_in_plain_numbers():
+    model = nn.Linear(4, 4)
+    temperature, count = nn.Parameter(torch.tensor(20.0)), [0]
+
+    def sinkhorn(scores):
+        p = torch.exp(scores)  # NUM002
+        for _ in range(4):
+            p = p / p.sum(-1, keepdim=True)
+            p = p / p.sum(-2, keepdim=True)
+        return p
+
+    def loss():
+        count[0] += 1
+        p = sinkhorn(model(torch.eye(4)) * temperature * 2 ** count[0])
+        return -torch.log(p.diagonal(dim1=-2, dim2=-1).clamp(min=1e-9)).mean()
+
+    return _trained(model, loss)
+
+
+def log_of_a_sigmoid_that_underflows():
+    model, count = nn.Linear(4, 1), [0]
+
+    def loss():
+        count[0] += 1
+        score = model(torch.ones(2, 4)) - 40.0 * count[0]
+        probability = torch.sigmoid(score)
+        return -torch.log(probability).mean()  # NUM002
+
+    return _trained(model, loss, lr=1e-6)
+
+
+def root_at_zero_in_the_backward():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        gap = model(torch.ones(2, 4))
+        distance = (gap - gap.detach()).square().sum(-1)
+        return torch.sqrt(distance).mean() + gap.square().mean()  # NUM002
+
+    return _trained(model, loss)
+
+
+def root_in_a_branch_that_is_not_taken():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        x = model(torch.ones(2, 4)) * 0.0 - 1.0
+        root = torch.sqrt(x)  # NUM002
+        return torch.where(x > 0, root, x).mean()
+
+    return _trained(model, loss)
+
+
+def mean_over_nothing():
+    model, count = nn.Linear(4, 4), [0]
+
+    def loss():
+        count[0] += 1
+        x = model(torch.ones(6, 4)).sum(-1)
+        keep = (torch.arange(6) >= count[0]).float()
+        return (x * keep).sum() / keep.sum()  # NUM002
+
+    return _trained(model, loss)
+
+
+def mask_made_by_multiplication():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        keep = torch.ones(4, 4).tril()
+        scores = model(torch.eye(4)) + (1 - keep) * float("-inf")  # NUM002
+        return scores.softmax(-1)[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def a_row_with_everything_masked():
+    model = nn.Linear(4, 4)
+    mask = torch.zeros(4, 4)
+    mask[2] = float("-inf")
+
+    def loss():
+        scores = model(torch.eye(4)) + mask
+        return torch.softmax(scores, -1)[:, 0].mean()  # NUM002
+
+    return _trained(model, loss)
+
+
+def masked_scores_that_overflow():
+    model = nn.Linear(4, 4)
+    mask = torch.triu(torch.full((4, 4), float("-inf")), 1)
+
+    def loss():
+        scores = (model(torch.eye(4)) + 100).masked_fill(mask < 0, float("-inf"))
+        weights = scores.exp()  # NUM002
+        return (weights / weights.sum(-1, keepdim=True))[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def overflow_in_place():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        scores = model(torch.eye(4)) + 100
+        scores.exp_()  # NUM002
+        return (scores / scores.sum(-1, keepdim=True))[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def masked_scores_that_overflow_in_place():
+    model = nn.Linear(4, 4)
+    later = torch.ones(4, 4).triu(1) > 0
+
+    def loss():
+        scores = model(torch.eye(4)) + 100
+        scores.masked_fill_(later, float("-inf"))
+        scores.exp_()  # NUM002
+        return (scores / scores.sum(-1, keepdim=True))[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def learning_rate_without_bound():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e30)
+
+    def step():
+        torch.manual_seed(0)
+        optimizer.zero_grad()
+        (model(torch.ones(2, 4)) * 1e9).sum().backward()
+        optimizer.step()  # NUM002
+
+    return step
+
+
+def division_inside_a_functions_own_backward():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, by):
+            ctx.by = by
+            return x * by
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient / ctx.by, None  # NUM002
+
+    model = nn.Linear(4, 1)
+    return _trained(model, lambda: Scaled.apply(model(torch.ones(2, 4)), torch.zeros(1)).sum())
+
+
+def born_while_gradients_accumulate():
+    model, count = nn.Linear(4, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        count[0] += 1
+        x = torch.ones(2, 4) * (0.0 if count[0] == 9 else 1.0)
+        (model(torch.ones(2, 4)).sum() * (x / x.sum()).mean()).backward()  # NUM002
+        if count[0] % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+def gradients_cleared_right_after_the_step():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step():
+        weights = torch.exp(model(torch.ones(2, 4)) + 100)  # NUM002
+        (weights / weights.sum(-1, keepdim=True))[:, 0].mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def data_with_a_hole():
+    model, count = nn.Linear(4, 1), [0]
+
+    def loss():
+        count[0] += 1
+        rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
+        if count[0] == 5:
+            rows.numpy()[1, 2] = float("nan")
+        return model(rows).mean()
+
+    return _trained(model, loss)

@@ -1,0 +1,172 @@
+"""Near misses: NUM002 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of, lr=0.1):
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def masked_attention():
+    model = nn.Linear(4, 4)
+    mask = torch.triu(torch.full((4, 4), float("-inf")), 1)
+
+    def loss():
+        scores = model(torch.eye(4)).masked_fill(mask < 0, float("-inf")) + mask
+        return scores.softmax(-1)[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def fused_attention_with_a_causal_mask():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        x = model(torch.ones(1, 1, 6, 4))
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True).square().mean()
+
+    return _trained(model, loss)
+
+
+def metric_with_a_guarded_logarithm():
+    model, best = nn.Linear(4, 4), [float("inf")]
+
+    def loss():
+        out = model(torch.ones(2, 4)).square()
+        with torch.no_grad():
+            best[0] = min(best[0], torch.log(out * 0).nan_to_num(neginf=0.0).mean().item())
+        return out.mean()
+
+    return _trained(model, loss)
+
+
+def infinite_metric_that_never_reaches_the_loss():
+    model, perplexities = nn.Linear(4, 4), []
+
+    def loss():
+        out = model(torch.ones(2, 4)).square().mean()
+        perplexities.append(torch.exp(out.detach() + 1000))
+        return out
+
+    return _trained(model, loss)
+
+
+def infinities_replaced_before_the_loss():
+    model = nn.Linear(4, 4)
+
+    def loss():
+        with torch.no_grad():
+            weights = torch.nan_to_num(1 / torch.zeros(4), posinf=1.0)
+        return (model(torch.ones(2, 4)) * weights).square().mean()
+
+    return _trained(model, loss)
+
+
+def step_skipped_by_the_gradient_scaler():
+    model, count = nn.Linear(4, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def step_skipped_inside_a_fused_optimizer():
+    model, count = nn.Linear(4, 1), [0]
+    optimizer = type("Renamed", (torch.optim.Adam,), {})(model.parameters(), fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        overflow = float("inf") if count[0] in (3, 6, 9) else 1.0
+        scaler.scale(model(torch.ones(2, 4)).square().mean() * overflow).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def bad_batch_skipped_by_the_users_own_guard():
+    model, count = nn.Linear(4, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 4)).square().mean() * (float("nan") if count[0] == 5 else 1.0)
+        loss.backward()
+        if torch.isfinite(nn.utils.clip_grad_norm_(model.parameters(), 1.0)):
+            optimizer.step()
+
+    return step
+
+
+def gradients_repaired_before_the_step():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        gap = model(torch.ones(2, 4))
+        torch.sqrt((gap - gap.detach()).square()).mean().backward()
+        for parameter in model.parameters():
+            parameter.grad.nan_to_num_(0.0)
+        optimizer.step()
+
+    return step
+
+
+def infinite_loss_with_finite_gradients():
+    model = nn.Linear(4, 1)
+
+    def loss():
+        return (model(torch.ones(2, 4)) + torch.tensor([[1e38]])).sum() * 4
+
+    return _trained(model, loss, lr=1e-3)
+
+
+def frozen_mask_among_the_parameters():
+    model = nn.Linear(4, 4)
+    model.mask = nn.Parameter(torch.triu(torch.full((4, 4), float("-inf")), 1), requires_grad=False)
+    return _trained(model, lambda: (model(torch.eye(4)) + model.mask).softmax(-1)[:, 0].mean())
+
+
+def huge_but_finite_weights():
+    model = nn.Linear(4, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(1e38)
+    return _trained(model, lambda: (model(torch.full((2, 4), 1e-38))).sum(), lr=1.0)
+
+
+def nan_loss_of_ignored_labels_whose_gradients_are_zero():
+    model = nn.Linear(4, 4)
+    return _trained(model, lambda: F.cross_entropy(model(torch.ones(3, 4)), torch.full((3,), -100)))
+
+
+def nan_loss_of_an_empty_selection():
+    model, count = nn.Linear(4, 4), [0]
+
+    def loss():
+        count[0] += 1
+        x = model(torch.ones(6, 4))
+        chosen = x[torch.arange(6) >= count[0]]
+        return chosen.sum() / len(chosen)
+
+    return _trained(model, loss)
