@@ -76,7 +76,14 @@ class _Counters(TypedDict, total=False):
 
 
 _Timed = TypedDict("_Timed", {"pass": str, "step": int, "us": float})
-_Site = TypedDict("_Site", {"id": int, "file": str, "line": int, "function": str})
+
+
+class _Site(TypedDict):
+    id: int
+    file: str
+    line: int
+    function: str
+
 
 _SHAPES: dict[str, tuple[Any, ...]] = {"steps": (_Timed, _Counters), "device_times": (_Timed,), SITES: (_Site,)}
 """Fields of the rows that more than one rule leans on; a row of another shape is passed over. The other parts are checked by

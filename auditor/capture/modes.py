@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +25,12 @@ _set_anomaly, _anomaly_on, _anomaly_checks_nan = (
     torch.is_anomaly_check_nan_enabled,
 )
 """Torch's own, whatever stands in their place in the pass ``anomaly_off``."""
+
+
+def _compiler_traces() -> bool:
+    """True while torch.compile traces: AOTAutograd then runs a backward of its own, under anomaly mode."""
+    context = getattr(sys.modules.get("torch._guards"), "TracingContext", None)
+    return context is not None and hasattr(context, "try_get") and context.try_get() is not None
 
 
 class ModesProbe(Probe):
@@ -109,7 +116,7 @@ class ModesProbe(Probe):
 
     def backward_begins(self, call: Backward) -> None:
         """Count it if anomaly mode is on."""
-        if _anomaly_on() and self.context.in_step and not call.nested:
+        if _anomaly_on() and self.context.in_step and not call.nested and not _compiler_traces():
             self.anomaly_seen = True
             self._anomaly[self._site] += 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.optim.optimizer as optimizers
 from torch import overrides
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules import module as modules
 from torch.utils import _python_dispatch
 
 from auditor.capture.origin_marks import DERIVED, Origins, activate
@@ -47,7 +47,7 @@ class OriginProbe(Probe):
     def _watch(self) -> None:
         self.origins = Origins()
         self._patches.on_undo(activate(self.origins))
-        self._patches.on_undo(register_module_forward_pre_hook(self._module_called).remove)
+        self._watch_modules()
         self._watch_optimizers()
         self._run_compiled_code_eagerly()
         births = Births(self.origins, Stack(self.context.frames), self.fail)
@@ -56,6 +56,23 @@ class OriginProbe(Probe):
         propagation = Propagation(self.origins, self.fail)
         propagation.__enter__()  # type: ignore[no-untyped-call]
         self._patches.on_undo(lambda: self._leave_propagation(propagation))
+
+    def _watch_modules(self) -> None:
+        """Hook every module. A compiled one warns of global hooks: it must not see ours, a warning may be the user's error."""
+        handle = modules.register_module_forward_pre_hook(self._module_called)
+        self._patches.on_undo(handle.remove)
+        any_hook = getattr(modules, "_has_any_global_hook", None)
+        if any_hook is None:
+            return
+
+        def any_hook_of_the_users() -> bool:
+            ours = modules._global_forward_pre_hooks.pop(handle.id)
+            try:
+                return bool(any_hook())
+            finally:
+                modules._global_forward_pre_hooks[handle.id] = ours
+
+        self._patches.attribute(modules, "_has_any_global_hook", any_hook_of_the_users)
 
     def _watch_optimizers(self) -> None:
         register = getattr(optimizers, "register_optimizer_step_pre_hook", None)

@@ -47,6 +47,10 @@ class Origins:
         """True if the value was computed from parameters, or from what was moved to the training device."""
         return tensor.requires_grad or isinstance(tensor, torch.nn.Parameter) or self.state(tensor) is DERIVED
 
+    def derived_or_computed(self, tensor: torch.Tensor) -> bool:
+        """The same inside operators: an argument that is the host's stays so (``x.masked_fill(mask, torch.tensor(0.0))``)."""
+        return self.derived(tensor) or (self.computing and self.state(tensor) is not HOST)
+
     def mark(self, tensor: torch.Tensor, state: State) -> None:
         """Set the mark; tensors without a storage of their own (meta, sparse) are left out."""
         key = _storage_key(tensor)

@@ -68,6 +68,10 @@ CPU_CHECKS: Final[dict[str, Counts]] = {
 }
 """Composite operators that read to check their arguments, on the CPU only (ATen/native/Onehot.cpp, Sorting.cpp)."""
 
+CPU_READS: Final = ("std.correction", "var.correction", "linalg_lu_solve")
+"""Operators whose CPU kernel reads and whose CUDA kernel does not: the mean, to reduce all of a tensor
+(ATen/native/ReduceOps.cpp, std_var_all_cpu); pivots, to check them (BatchLinearAlgebraKernel.cpp)."""
+
 
 def override(log: ReadLog, patches: Patches) -> bool:
     """Override the reading operators at the backend's key; False where this torch cannot (before 2.9)."""
@@ -97,6 +101,9 @@ def _override_cpu_checks(log: ReadLog, library: torch.library.Library, get_kerne
         if kernel is not None:
             overridden = _unless(log, kernel, _reading(log, kernel, "item", _always), checks_only)
             _implement(library, name, "CompositeImplicitAutograd", overridden)
+    for name in CPU_READS:
+        kernel = _kernel(get_kernel, name, "CPU")
+        _implement(library, name, "CPU", None if kernel is None else _unless(log, kernel, kernel, _always))
 
 
 def _kernel(get_kernel: Callable[..., Any], name: str, key: str) -> Kernel | None:

@@ -114,7 +114,7 @@ class ReadLog:
         count.grad += _has_grad(subjects, place.frame, start)
         origins = origin_marks.active()
         if origins is not None:
-            count.derived = (count.derived or 0) + (origins.computing or any(map(origins.derived, subjects)))
+            count.derived = (count.derived or 0) + any(map(origins.derived_or_computed, subjects))
 
     def _count(self, place: Place, kind: str, tensor: torch.Tensor) -> Count:
         frame, via, loader = place

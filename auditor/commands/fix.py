@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -22,7 +23,10 @@ def fix(
 ) -> int:
     """Print or apply; returns the exit code."""
     root = Path.cwd()
-    edits = list(_edits(_load(Path(report)), select, unsafe=unsafe))
+    edits = _edits(_load(Path(report)), select, unsafe=unsafe)
+    for edit in edits:
+        if not _writes_plain_values(edit):
+            raise AuditProblem(f"{report}: {edit.site}: `{edit.value}` is not what a rule would write", "the report was changed")
     planned = patch.plan(edits, lambda file: _read(root, file))
     for edit, reason in planned.refused:
         click.echo(f"audit: {edit.site}: {reason}", err=True)
@@ -61,6 +65,28 @@ def _edits(report: Report, select: tuple[str, ...], *, unsafe: bool) -> list[Edi
     return [edit for f in chosen if f.remedy is not None for edit in f.remedy.edits if edit.safe or unsafe]
 
 
+def _writes_plain_values(edit: Edit) -> bool:
+    """True if what comes into the source is a name, a number or a flag, or a call with such: a report may be a stranger's."""
+    if edit.action not in ("set_keyword", "rename_call"):
+        return True
+    try:
+        node: ast.AST = ast.parse(edit.value.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the patch refuses it, and says why
+        return True
+    if edit.action == "rename_call" and isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and all(map(_plain, (*node.args, *(item.value for item in node.keywords))))
+    return _plain(node)
+
+
+def _plain(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes)))
+
+
 def _read(root: Path, file: str) -> bytes | None:
     path = root / file
-    return path.read_bytes() if path.is_file() else None
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except (OSError, ValueError):  # a name that cannot be one, in a report of a stranger's
+        return None

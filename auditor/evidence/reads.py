@@ -169,7 +169,8 @@ class Reads(Table):
         return tuple(self._place(list(reads)) for _, reads in groupby(counted, key=_by_line))
 
     def _place(self, reads: list[Read]) -> Place:
-        acts = {read.act for read in reads}
+        own = [read for read in reads if not library_of(read.expression.via)]  # what the line itself does comes first
+        acts = {read.act for read in own or reads}
         lead = next(act for act in LEADS if act in acts)
         return Place(reads[0].site, lead, tuple(reads), self.steps, self.device)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import gzip
 import io
 import pickle
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-SIZE_LIMIT = 2 * 1024**3
+SIZE_LIMIT = 2**30
 """Bytes of an unpacked pickle at most. Snapshots of long histories are hundreds of MB."""
-MEMORY_AT_LEAST, MEMORY_PER_BYTE = 512 * 2**20, 24
-"""Bytes of memory that reading may take: a snapshot's containers take about ten times its size, a hostile file the machine's."""
+MEMORY_AT_LEAST, MEMORY_PER_BYTE, MEMORY_LIMIT = 2**29, 16, 2**32
+"""Bytes of memory that reading may take: real snapshots take less than ten times their size, a hostile file the machine's."""
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -35,7 +36,8 @@ def load_plain(path: Path, limit: int = SIZE_LIMIT) -> Any:
     """The plain data in a pickle file, which may be gzipped. Raises :class:`RefusedPickle`."""
     try:
         content = _unpacked(path, limit)
-        with _memory_capped(MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(content)):
+        more = min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(content))
+        with _memory_capped(more), _no_collections():  # nothing in it can be garbage yet
             return _PlainUnpickler(io.BytesIO(content)).load()
     except RefusedPickle as refused:
         raise RefusedPickle(f"{path.name} was not read: {refused}") from None
@@ -51,6 +53,18 @@ def _unpacked(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise RefusedPickle(f"it is larger than {limit} bytes")
     return content
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Millions of new containers would be walked again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -422,6 +422,10 @@ def quiet_quantile(lab):
     torch.quantile(lab.x, 0.9)
     torch.nanquantile(lab.x, torch.tensor([0.1, 0.9]))
 
+def quiet_deviation_of_all(lab):
+    lab.x.std()
+    torch.var(lab.net(lab.x), unbiased=False)
+
 def quiet_repeat_interleave(lab):
     torch.repeat_interleave(lab.x, 2, dim=0)
     torch.repeat_interleave(lab.x[:, 0], torch.ones(8, dtype=torch.long, device=lab.device), output_size=8)

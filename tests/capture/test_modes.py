@@ -69,6 +69,17 @@ def test_off_is_silent(tmp_path: Path) -> None:
         assert anomaly(drive) == [] and not drive.probes[0].anomaly_seen
 
 
+def test_the_compilers_own_is_not_the_users(tmp_path: Path) -> None:
+    source = """
+net = torch.compile(torch.nn.Linear(3, 3), backend="aot_eager")
+def step():
+    net(torch.ones(2, 3)).sum().backward()
+"""
+    with Drive(tmp_path, ModesProbe) as drive:
+        drive.run("warmup", program(tmp_path, source).step, steps=2)
+        assert anomaly(drive) == [] and not drive.probes[0].anomaly_seen
+
+
 def test_switched_on_before_the_recorder_has_no_line(tmp_path: Path) -> None:
     user = program(tmp_path, "set_detect_anomaly(True)\n")
     with Drive(tmp_path, ModesProbe) as drive:

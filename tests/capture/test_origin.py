@@ -165,6 +165,14 @@ CASES = {
     out.sum().item()             # derived
 """,
     ),
+    "arguments that are the host's": (
+        "net = nn.Linear(4, 4)\n",
+        """
+    out = net(torch.randn(2, 4).to(device)).detach()
+    out.masked_fill(out > 0, torch.tensor(0.0))              # host
+    out.masked_fill(out > 0, out.mean())                     # derived
+""",
+    ),
     "a buffer": (
         "norm = nn.BatchNorm1d(4)\n",
         """
@@ -325,6 +333,19 @@ def step():
     during = len(module.ran)
     module.net(module.x)
     assert during == 1 and len(module.ran) == 2
+
+
+def test_a_compiled_module_does_not_warn_of_our_hook(tmp_path: Path) -> None:
+    source = """
+import warnings
+net = torch.compile(nn.Linear(4, 1), backend="eager")
+def step():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net(torch.ones(2, 4)).sum().item()      # derived
+"""
+    module, derived, _ = both(tmp_path, source)
+    assert derived == {line_of(module, "derived")}
 
 
 # ---- nothing left behind, nothing broken

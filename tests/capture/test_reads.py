@@ -101,7 +101,7 @@ def torch_as_it_is() -> dict[str, object]:
     state: dict[str, object] = {name: vars(torch.Tensor).get(name) for name in METHODS}
     state["_str"] = torch._tensor_str._str
     state["where"], state["unique"] = torch.where, torch.unique
-    for name in (*OPERATORS, "one_hot", "quantile"):
+    for name in (*OPERATORS, "one_hot", "quantile", "std.correction"):
         state[name] = torch._C._dispatch_dump(f"aten::{name}")
     return state
 

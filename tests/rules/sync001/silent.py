@@ -78,3 +78,23 @@ def running_total_on_the_device():
         total.add_(loss.detach())
 
     return step
+
+
+def advantages_normalised_by_their_deviation():
+    model = nn.Linear(8, 1)
+
+    def step():
+        out = model(torch.ones(4, 8))
+        ((out - out.mean()) / (out.std() + 1e-6)).square().mean().backward()
+
+    return step
+
+
+def masked_fill_with_a_host_scalar():
+    model, low = nn.Linear(8, 8), torch.tensor(-1e9)
+
+    def step():
+        out = model(torch.ones(4, 8))
+        out.masked_fill(out > 0, low).softmax(1).mean().backward()
+
+    return step

@@ -72,3 +72,16 @@ def copied_and_read_on_one_line():
         seen.append(loss.detach().cpu().item())  # SYNC003
 
     return step
+
+
+def copy_of_what_a_library_checked():
+    model = nn.Linear(8, 3)
+    kept = []
+
+    def step():
+        dist = torch.distributions.Categorical(logits=model(torch.ones(4, 8)))
+        action = torch.zeros(4, dtype=torch.long)
+        dist.log_prob(action).sum().backward()
+        kept[:] = [dist.log_prob(action).detach().cpu()]  # SYNC003
+
+    return step
