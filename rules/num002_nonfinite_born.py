@@ -119,7 +119,8 @@ def _born(nonfinite: Nonfinite) -> str:
         first = f", first used at {birth.site}" if birth.site is not None else ""
         return f"{value} {ELSEWHERE[birth.phase]} at step {birth.step}{first}"
     if birth.fill:
-        return f"{value} was written by {birth.op} at step {birth.step}"
+        how = "left in memory" if "empty" in birth.op else "written"
+        return f"{value} was {how} by {birth.op} at step {birth.step}"
     cause = birth.cause
     return f"{birth.operator} made {value} at step {birth.step}{f' ({cause})' if cause else ''}"
 

@@ -21,8 +21,8 @@ PRUNE_AT = 4096
 class Birth:
     """An operator whose output was not finite although its inputs were, or a value that came into the step non-finite.
 
-    A *fill* was written on purpose (``masked_fill(-inf)``, a mask of zeros and ``-inf``): it is nobody's fault as long as
-    it only masks.
+    A *fill* was written on purpose (``masked_fill(-inf)``, a mask of zeros and ``-inf``) or never written at all
+    (``empty``): it is nobody's fault as long as nothing is made of it.
     """
 
     order: int
@@ -64,7 +64,6 @@ class BirthLog:
     def __init__(self) -> None:
         self.births: list[Birth] = []
         self._holding: dict[int, tuple[Birth, StorageWeakRef]] = {}
-        self._uninitialized: dict[int, StorageWeakRef] = {}
         self._prune_at = PRUNE_AT
 
     def of(self, tensor: torch.Tensor) -> Birth | None:
@@ -89,21 +88,6 @@ class BirthLog:
         if key in self._holding and tensor.nbytes >= tensor.untyped_storage().nbytes():
             del self._holding[key]
 
-    def raw(self, tensor: torch.Tensor) -> None:
-        """Memory fresh from the allocator: whatever it holds means nothing until it is written."""
-        key = _key(tensor)
-        if key is not None:
-            self._uninitialized[key] = StorageWeakRef(tensor.untyped_storage())
-            self._prune()
-
-    def written(self, tensor: torch.Tensor) -> None:
-        """The memory holds values from now on."""
-        self._uninitialized.pop(_key(tensor) or -1, None)
-
-    def is_raw(self, tensor: torch.Tensor) -> bool:
-        """True if nothing was written there yet."""
-        return _key(tensor) in self._uninitialized
-
     def add(self, **facts: Any) -> Birth:
         """A new birth, the latest."""
         birth = Birth(order=len(self.births), **facts)
@@ -121,11 +105,9 @@ class BirthLog:
         return next(same, birth)
 
     def _prune(self) -> None:
-        if len(self._holding) + len(self._uninitialized) < self._prune_at:
-            return
-        self._holding = {key: entry for key, entry in self._holding.items() if not entry[1].expired()}
-        self._uninitialized = {key: weak for key, weak in self._uninitialized.items() if not weak.expired()}
-        self._prune_at = max(PRUNE_AT, 2 * (len(self._holding) + len(self._uninitialized)))
+        if len(self._holding) >= self._prune_at:
+            self._holding = {key: entry for key, entry in self._holding.items() if not entry[1].expired()}
+            self._prune_at = max(PRUNE_AT, 2 * len(self._holding))
 
 
 def _key(tensor: torch.Tensor) -> int | None:

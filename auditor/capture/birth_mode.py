@@ -15,17 +15,30 @@ from auditor.capture.birth_log import Birth, BirthLog, Phase
 from auditor.capture.origin_modes import tensors
 from auditor.capture.ranges import Range, describe, measure
 
-MOST_BIRTHS = 1000
+MOST_BIRTHS = 20_000
 """Births that are remembered; once a NaN is loose nearly everything inherits it, so there are few."""
 
 MOST_INPUTS = 4
 """Inputs whose ranges are told."""
 
 UNWRITTEN = ("empty", "new_empty")
-"""How the names of operators begin that hand out memory without writing it."""
+"""How the names of operators begin that hand out memory as they find it."""
 
 OVERWRITES = frozenset(
-    {"fill", "zero", "copy", "normal", "uniform", "exponential", "random", "bernoulli", "geometric", "log_normal", "cauchy"}
+    {
+        "fill",
+        "zero",
+        "copy",
+        "foreach_copy",
+        "normal",
+        "uniform",
+        "exponential",
+        "random",
+        "bernoulli",
+        "geometric",
+        "log_normal",
+        "cauchy",
+    }
 )
 """Operators that write a tensor without reading what it held."""
 
@@ -131,7 +144,7 @@ class BirthWatch(TorchDispatchMode):
         unread = {id(tensor) for tensor in written} if operator.overwrites else set()
         inputs = []
         for tensor in () if operator.unwritten else tensors(arguments):
-            known = None if id(tensor) in unread or self._log.is_raw(tensor) else measure(tensor)
+            known = None if id(tensor) in unread else measure(tensor)
             if known is not None:
                 inputs.append((tensor, known))
         holes = [~torch.isfinite(tensor) for tensor, known in inputs if operator.pointwise and not known.finite]
@@ -140,10 +153,6 @@ class BirthWatch(TorchDispatchMode):
     def _after(self, call: Call, result: Any) -> None:
         outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.written)}
         for output in outputs.values():
-            if call.operator.unwritten:
-                self._log.raw(output)
-                continue
-            self._log.written(output)
             known = measure(output)
             if known is None:
                 continue
@@ -163,6 +172,8 @@ class BirthWatch(TorchDispatchMode):
             # 0 * inf is no constant that anybody wrote: its NaN was made.
             fill = not known.nan or any(math.isnan(number) for number in call.constants)
             return inherited[0] if inherited else self._born(call, known, fill=fill)
+        if call.operator.unwritten:
+            return self._born(call, known, fill=True)
         if not inherited or (known.nan and not any(range_.nan for _, range_ in call.bad)) or _afresh(call, output):
             return self._born(call, known)
         return inherited[0]

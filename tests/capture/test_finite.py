@@ -25,6 +25,7 @@ from tests.inprocess import record
 def look_after_every_step(monkeypatch):
     monkeypatch.setattr(finite, "QUIET_EVERY", 1)
 
+
 RULE = catalogue.rule("NUM002")
 PARTS = engine.parts_of((RULE,))
 
@@ -209,7 +210,10 @@ def births(tmp_path: Path, source: str, *, steps: int = 1):
         program = load(tmp_path, source)
         drive.context.watched = range(max(0, steps - 2), steps)
         before = hooks()
-        drive.run("replay", program.step, steps)
+        try:
+            drive.run("replay", program.step, steps)
+        finally:
+            torch.use_deterministic_algorithms(False)
         assert hooks() == before
         return drive.rows("births"), program
 
@@ -321,15 +325,41 @@ def step():
     buffer = torch.empty(64)
     for i in range(64):
         buffer[i] = float(i)
-    torch.add(torch.ones(64), 1, out=torch.empty(64)).add_(1)
-    torch.use_deterministic_algorithms(False)
-    buffer.mul_(weight.sum() / weight.sum())  # here
+    taken = torch.empty(6)
+    taken[torch.arange(3)] = torch.arange(3.0)
+    taken[torch.arange(3, 6)] = torch.arange(3.0)
+    buffer += taken.sum()
+    share = torch.empty(3)
+    torch.div(weight.detach(), weight.detach(), out=share)  # here
+    buffer.mul_(share.sum())
     (weight.sum() * buffer.sum()).backward()
     optimizer.step()
+    torch.use_deterministic_algorithms(False)
 """,
     )
     assert {row["at_line"] for row in rows} == {line_of(program, "here")}
     assert rows[0]["op"] == "div"
+
+
+def test_memory_that_is_read_before_it_is_written_is_where_it_was_taken(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def step():
+    torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
+    total = torch.empty(3)  # here
+    torch.use_deterministic_algorithms(False)
+    total += 1
+    (weight * total).sum().backward()
+    optimizer.step()
+""",
+    )
+    (row,) = rows
+    assert (row["op"], row["fill"], row["at_line"]) == ("empty", True, line_of(program, "here"))
 
 
 def test_a_constant_is_a_fill_and_zero_times_infinity_is_not(tmp_path):

@@ -293,6 +293,64 @@ def test_snapshot_that_is_missing_hostile_or_of_another_shape_is_not_looked(proj
             Snapshot.build(recording)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is capped on Linux only")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02]r" + (0x0FFFFFFF).to_bytes(4, "little") + b".",  # a memo of four billion bytes
+        b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b"x.",
+        gzip.compress(b"\x80\x02" + b"]" * 20_000_000 + b"."),  # 20 KB that become 1.3 GB
+    ],
+)
+def test_small_pickle_cannot_take_the_machines_memory(tmp_path, content):
+    import gc
+    import resource
+
+    (tmp_path / "snapshot.pickle").write_bytes(content)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(RefusedPickle, match="MemoryError"):
+        load_plain(tmp_path / "snapshot.pickle")
+    assert resource.getrlimit(resource.RLIMIT_AS) == before and gc.isenabled()
+
+
+def snapshot_of(recording, data, name="snapshot.pickle"):
+    (recording.folder / name).write_bytes(pickle.dumps(data))
+    return Snapshot.build(recording)
+
+
+def test_bare_list_of_segments_is_a_snapshot_too(project):
+    block = {"size": 10, "state": "active_allocated"}
+    snapshot = snapshot_of(project(device="cuda"), [{"total_size": 12, "blocks": [block, {"size": 2, "state": "inactive"}]}])
+    assert (snapshot.reserved, snapshot.segments[0].free_bytes) == (12, 2)
+
+
+def test_error_that_torch_got_over_by_itself_is_not_what_is_judged(project):
+    for outcome, expected in (("completed", False), ("oom", True)):
+        recording = project(device="cuda", outcome=outcome)
+        snapshot_of(recording, [], "oom_snapshot.pickle")
+        assert snapshot_of(recording, []).at_oom is expected
+
+
+def test_blocks_from_before_the_history_are_told_apart_from_none(project):
+    recording = project(device="cuda")
+    blocks = [{"size": 10, "state": "active_allocated", "frames": []}, {"size": 90, "state": "inactive"}]
+    snapshot = snapshot_of(recording, [{"total_size": 100, "blocks": blocks}])
+    assert (snapshot.pins(), snapshot.untold_bytes) == ([], 90)
+    expandable = snapshot_of(recording, [{"total_size": 100, "blocks": blocks, "is_expandable": True}])
+    assert expandable.untold_bytes == 0
+
+
+def test_snapshot_that_repeats_itself_is_refused_at_once(project):
+    recording, text = project(device="cuda"), "x"
+    for _ in range(60):
+        text = [text, text]
+    live = {"size": 1, "state": "active_allocated", "frames": [{"filename": text, "line": 1, "name": "f"}]}
+    many = {"total_size": 1, "blocks": [{"size": 1, "state": "inactive"}] * 50_000}
+    for data in ([{"total_size": 1, "blocks": [live]}], [many] * 50_000, [{"total_size": float("inf"), "blocks": []}]):
+        with pytest.raises(NotLooked):
+            snapshot_of(recording, data)
+
+
 # -- trends ----------------------------------------------------------------------------------------------------------
 
 series = st.lists(st.integers(-(10**9), 10**9), min_size=8, max_size=60)

@@ -1,0 +1,123 @@
+"""Step times with CUDA, on events that are made up: which are compared, what a broken device or allocator does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auditor.capture.clock import Clock
+from auditor.capture.frames import Frames
+from auditor.capture.probe import Context
+from auditor.recording import RecordingWriter
+
+
+class Stream:
+    def __init__(self, device=0):
+        self.device = torch.device("cuda", device)
+
+
+class Device:
+    """Events take their time from ``now`` (ms); ``state`` is ok, busy or broken."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.state, self.stream, self.waited = 0.0, "ok", Stream(), 0
+        device = self
+
+        class Event:
+            def __init__(self, enable_timing=False):
+                assert enable_timing
+
+            def record(self, stream):
+                self.at, self.on = device.now, stream.device
+
+            def query(self):
+                if device.state == "broken":
+                    raise RuntimeError("CUDA error")
+                return device.state == "ok"
+
+            def synchronize(self):
+                device.waited += 1
+                if device.state == "broken":
+                    raise RuntimeError("CUDA error")
+
+            def elapsed_time(self, end):
+                if self.on != end.on:
+                    raise ValueError("events of two devices")
+                return end.at - self.at
+
+        stats = {"current": 1, "peak": 2}
+        counters = {"allocated_bytes": {"all": stats}, "reserved_bytes": {"all": stats}, "num_alloc_retries": 0, "num_ooms": 0}
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: self.stream)
+        monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda: counters)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: pytest.fail("waits for all streams"))
+
+
+@pytest.fixture
+def device(monkeypatch):
+    return Device(monkeypatch)
+
+
+@pytest.fixture
+def clock(tmp_path, device):
+    writer, warnings = RecordingWriter(tmp_path), []
+    made = Clock(Context(writer, Frames(writer, ()), device="cuda", pass_name="quiet", warn=warnings.append))
+    made.written, made.warnings = writer._rows, warnings
+    yield made
+    made.uninstall()
+
+
+def step(clock, device, ms=2.0, leave=None):
+    clock.begin()
+    device.now += ms
+    if leave is not None:
+        device.stream = leave
+    clock.end()
+
+
+def test_times_are_read_at_the_end_of_the_pass_and_nothing_waits_before(clock, device):
+    step(clock, device)
+    step(clock, device, 3.0)
+    assert device.waited == 0 and "device_times" not in clock.written
+    clock.settle()
+    assert [row["us"] for row in clock.written["device_times"]] == [2000.0, 3000.0]
+    assert clock.written["steps"][0]["peak_allocated"] == 2 and clock.warnings == []
+    clock.settle()
+    assert len(clock.written["device_times"]) == 2
+
+
+def test_step_that_leaves_another_device_current_is_timed_on_its_first(clock, device):
+    step(clock, device, leave=Stream(1))
+    clock.settle()
+    assert [row["us"] for row in clock.written["device_times"]] == [2000.0]
+
+
+@pytest.mark.parametrize(("state", "known"), [("ok", 1), ("busy", 0), ("broken", 0)])
+def test_an_error_keeps_what_the_device_has_finished_and_waits_for_nothing(clock, device, state, known):
+    step(clock, device)
+    device.state = state
+    clock.abandon()
+    assert device.waited == 0
+    assert len(clock.written.get("device_times", ())) == known
+
+
+def test_a_broken_device_is_said_and_not_raised(clock, device):
+    step(clock, device)
+    device.state = "broken"
+    clock.settle()
+    assert "device_times" not in clock.written and len(clock.warnings) == 1
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats"), KeyError("x")])
+def test_allocator_without_counters(clock, device, monkeypatch, problem):
+    asked = []
+
+    def refuse():
+        asked.append(1)
+        raise problem
+
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", refuse)
+    step(clock, device)
+    step(clock, device)
+    assert asked == [1] and len(clock.warnings) == 1
+    assert "allocated" not in clock.written["steps"][1] and clock.written["steps"][1]["rss"] > 0
