@@ -8,10 +8,10 @@ export OMP_NUM_THREADS ?= 1
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
-	@cd examples/energy_flow/broken && ../../../$(BIN)/audit run trainer:step --steps 50 --out ../../../audits/demo-$$(date +%Y%m%d-%H%M%S)
+	@cd examples/energy_flow/broken && ../../../$(BIN)/audit run trainer:step --steps 50 --out $(CURDIR)/audits/demo-$$(date +%Y%m%d-%H%M%S)
 
 test: .venv/ready-dev lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

@@ -15,7 +15,9 @@ else:
     import tomli as tomllib
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-CASES = {str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text()) for path in sorted(EXAMPLES.rglob("expected.toml"))}
+CASES = {
+    str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text()) for path in sorted(EXAMPLES.rglob("expected.toml"))
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,11 @@ def test_what_is_expected_is_found_at_its_line_and_nothing_else(reports, name):
     case, report = CASES[name], reports[name]
     seen = {"cpu", report["run"]["device"]}
     wanted = {(e["code"], *line_of(name, e["line_contains"])) for e in case.get("expected", ()) if e["needs"] in seen}
-    found = {(f["code"], f["site"]["file"], f["site"]["line"]) for f in report["findings"] if f["site"] and f["code"] not in case.get("allowed", ())}
+    found = {
+        (f["code"], f["site"]["file"], f["site"]["line"])
+        for f in report["findings"]
+        if f["site"] and f["code"] not in case.get("allowed", ())
+    }
     assert wanted <= found
     loud = {
         (f["code"], f["site"] and f["site"]["file"], f["site"] and f["site"]["line"])

@@ -34,8 +34,8 @@ class Origins:
 
     def __init__(self) -> None:
         self._marks: dict[int, tuple[State, StorageWeakRef]] = {}
-        self.computing = False
-        """True while an operator with a derived input runs: what it reads of its own intermediate values is derived."""
+        self.computing: list[torch.Tensor] | None = None
+        """Arguments of the operator that runs, if one of them is derived: what it computes from them inside is, too."""
 
     def state(self, tensor: torch.Tensor) -> State | None:
         """The mark of the tensor's storage, or None."""
@@ -48,8 +48,10 @@ class Origins:
         return tensor.requires_grad or isinstance(tensor, torch.nn.Parameter) or self.state(tensor) is DERIVED
 
     def derived_or_computed(self, tensor: torch.Tensor) -> bool:
-        """The same inside operators: an argument that is the host's stays so (``x.masked_fill(mask, torch.tensor(0.0))``)."""
-        return self.derived(tensor) or (self.computing and self.state(tensor) is not HOST)
+        """The same inside operators. Of an argument its own mark counts: ``x.masked_fill(mask, torch.tensor(0.0))``."""
+        if self.derived(tensor):
+            return True
+        return self.computing is not None and _storage_key(tensor) not in map(_storage_key, self.computing)
 
     def mark(self, tensor: torch.Tensor, state: State) -> None:
         """Set the mark; tensors without a storage of their own (meta, sparse) are left out."""

@@ -97,7 +97,7 @@ class Propagation(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, origins: Origins, on_error: OnError) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._origins = origins
         self._on_error = on_error
         self._process = os.getpid()
@@ -109,7 +109,7 @@ class Propagation(TorchDispatchMode):
             return func(*args, **kwargs)
         origins, before = self._origins, self._origins.computing
         inputs, derived = self._look((*args, *kwargs.values()))
-        origins.computing = derived and getattr(func, "namespace", "") == "aten"
+        origins.computing = inputs if derived and getattr(func, "namespace", "") == "aten" else None
         try:
             result = func(*args, **kwargs)
         finally:

@@ -33,7 +33,9 @@ def test_the_three_forms(project, text, module, path, attribute, label):
     assert (address.module, address.path, address.attribute, address.label) == (module, path, attribute, label)
 
 
-@pytest.mark.parametrize("text", ["", ":", "a:", ":b", "a:1b", "a b", "deep/trian.py", "deep/trian.py:step", "nowhere/x.py", "deep/train.pyc"])
+@pytest.mark.parametrize(
+    "text", ["", ":", "a:", ":b", "a:1b", "a b", "deep/trian.py", "deep/trian.py:step", "nowhere/x.py", "deep/train.pyc"]
+)
 def test_anything_else_is_refused(project, text):
     with pytest.raises(TargetProblem):
         target.parse(text)

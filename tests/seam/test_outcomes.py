@@ -210,7 +210,9 @@ def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
     (folder / "clashing.py").write_text(
         "import rules, reports\nassert (rules.MINE, reports.MINE) == ('rules', 'reports')\nfrom mytrainer import step\n"
     )
-    done = audit("run", "clashing:step", "--steps", "6", "--warmup", "1", "--out", str(folder / "out-clash"), "--quiet", cwd=folder)
+    done = audit(
+        "run", "clashing:step", "--steps", "6", "--warmup", "1", "--out", str(folder / "out-clash"), "--quiet", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(folder / "out-clash" / "report.html")
 
