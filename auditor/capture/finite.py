@@ -24,6 +24,9 @@ to look at the parameters. Of any other (by signs, as Rprop and Lion) the gradie
 QUIET_EVERY = 5
 """Steps from look to look in passes that give times: a look costs 5 % of a launch-bound step. A replay finds the step in between."""
 
+_PUT_OFF = torch.ones(())
+"""In the place of GradScaler's flag: leave the gradients out."""
+
 NAMED = 5
 """Bad tensors that the row describes; the rest are counted."""
 
@@ -56,6 +59,13 @@ class Stepped:
         """Those optimizers, each with GradScaler's flag where the optimizer itself skips its update (fused ones)."""
         found, self._found = list(self._found.values()), {}
         return found
+
+    def put_off(self) -> None:
+        """A step is over that is not looked at: of these only the parameters can be judged later.
+
+        Their gradients may belong by then to a step that GradScaler skipped.
+        """
+        self._found = {number: (optimizer, _PUT_OFF) for number, (optimizer, _) in self._found.items()}
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,7 @@ class FiniteProbe(Probe):
         if self._due():
             self._look()
         else:
-            self._stepped.take()
+            self._stepped.put_off()
 
     def _look(self) -> None:
         stepped = self._stepped.take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +29,8 @@ class StepFinder:
 
     One optimizer: after each of its steps (gradient accumulation is therefore one step). Several (GANs): after the one
     that steps least often, the last in the cycle among equals, learned from the first iterations. An optimizer step that
-    GradScaler skipped counts all the same.
+    GradScaler skipped counts all the same. An optimizer that steps from a gradient's hook does so inside the backward: the
+    iteration then ends when that has returned (a profiler that starts or stops inside the engine crashes the process).
     """
 
     def __init__(self, on_step: Callable[[], None]) -> None:
@@ -39,6 +41,8 @@ class StepFinder:
         self._boundary: int | None = None
         self._others = 0
         self._stepped = False
+        self._due = False
+        self._waits = False
         self._made = 0
         self.optimizer_steps = 0
 
@@ -80,18 +84,39 @@ class StepFinder:
         skipped, self._stepped = not self._stepped, False
         # With several optimizers the one that was skipped is not known: only the simple case counts as a step.
         if skipped and scaler.is_enabled() and len(self._counts) <= 1:
-            self._on_step()
+            self._reached()
 
     def _saw(self, optimizer: int) -> None:
         if self._boundary is None:
             self._learn(optimizer)
         elif optimizer == self._boundary:
             self._others = 0
-            self._on_step()
+            self._reached()
         else:
             self._others += 1
             if self._others > LOST_AFTER:
                 self._boundary, self._others = optimizer, 0
+
+    def _reached(self) -> None:
+        import torch
+
+        if torch._C._current_graph_task_id() == -1:
+            self._on_step()
+            return
+        self._due = True
+        if not self._waits:
+            self._waits = True
+            self._patches.attribute(torch.autograd, "backward", self._waiting(torch.autograd.backward))
+
+    def _waiting(self, backward: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(backward)
+        def then_step(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            if self._due:
+                self._due = False
+                self._on_step()
+
+        return then_step
 
     def _learn(self, optimizer: int) -> None:
         self._counts[optimizer] += 1
@@ -104,7 +129,7 @@ class StepFinder:
         rarest = [known for known in self._order if same_pace or self._counts[known] == min(counts)]
         self._boundary = rarest[-1]
         if optimizer == self._boundary:
-            self._on_step()
+            self._reached()
 
     def _learned(self, repeats: int) -> bool:
         if self._made <= 1:

@@ -116,6 +116,44 @@ def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatc
     assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == ("quiet", 5, 7, 2)
 
 
+@pytest.mark.parametrize("every", [3, 4, 7])
+def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_same(tmp_path, monkeypatch, every):
+    monkeypatch.setattr(finite, "QUIET_EVERY", 5)
+    parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+
+    def step():
+        count[0] += 1
+        (parameter.sum() * (float("nan") if count[0] == 8 else 1.0)).backward()
+        if count[0] % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recording = record(tmp_path / "r", lambda: step, PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    assert row["pass"] in ("quiet", "loud")
+    assert row["what"] == "parameter"
+    assert row["last_good"] < 8 + every
+
+
+def test_a_gradient_left_over_by_a_skipped_step_is_not_that_of_an_earlier_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(finite, "QUIET_EVERY", 5)
+    parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
+    optimizer = torch.optim.Rprop([parameter], lr=1e-3)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        skipped = count[0] in (3, 8, 13)
+        (parameter.sum() * (float("inf") if skipped else 1.0)).backward()
+        if not skipped:
+            optimizer.step()
+
+    recording = record(tmp_path / "r", lambda: step, PARTS, roots=[], steps=10)
+    assert recording.has("nonfinite")
+    assert recording.rows("nonfinite") == []
+
+
 def test_without_an_optimizer_nothing_was_looked_at(tmp_path):
     parameter = torch.nn.Parameter(torch.ones(3))
     recording = record(tmp_path / "r", lambda: lambda: parameter.sum().backward(), PARTS, roots=[])

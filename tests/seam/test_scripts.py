@@ -72,6 +72,21 @@ CRITIC = """
         open("critic_rounds.txt", "w").write(str(rounds))
 """
 
+IN_BACKWARD = """
+    import torch
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4))
+    optimizers = {p: torch.optim.SGD([p], lr=0.1, foreach=False) for p in model.parameters()}
+
+    def step_at_once(p):
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(step_at_once)
+    for i in range(10_000):
+        model(torch.ones(2, 8)).sum().backward()
+"""
+
 SWALLOWS = """
     import torch
     model = torch.nn.Linear(8, 4)
@@ -120,6 +135,7 @@ SCRIPTS = {
     "accumulate": ACCUMULATE,
     "gan": GAN,
     "critic": CRITIC,
+    "in_backward": IN_BACKWARD,
     "swallows": SWALLOWS,
     "workers": WORKERS,
     "short": SHORT,
@@ -179,6 +195,12 @@ def test_five_critic_steps_and_a_generator_step_are_one(runs):
     rounds = int((folder / "critic_rounds.txt").read_text())
     steps = sum(1 for _ in (results["critic"][2] / "recording" / "steps.jsonl").open())
     assert steps <= rounds <= steps + 5
+
+
+def test_optimizers_that_step_inside_the_backward_end_a_step_after_it(runs):
+    _, _, out = runs[1]["in_backward"]
+    rows = [json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["n"]) for row in rows if row["pass"] == "loud"] == [(step, 1) for step in range(12)]
 
 
 def test_a_short_script_is_run_again_with_passes_that_fit(runs):
