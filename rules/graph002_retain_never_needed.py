@@ -82,5 +82,11 @@ class RetainedGraphNeverNeeded(Rule):
         call = str(finding.hints.get("call", ""))
         if finding.site is None or not call:
             return Remedy(text)
-        reason = "no backward walked a kept graph in any audited step"
-        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),))
+        written = finding.site.text.replace(" ", "")
+        decided = "retain_graph=" not in written or "retain_graph=True" in written
+        reason = (
+            "no backward walked a kept graph in any audited step"
+            if decided
+            else "an expression decides: a step not audited may need it"
+        )
+        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=decided, reason=reason),))

@@ -23,6 +23,7 @@ LABELS = {
     "loud": "loud pass (causes)",
     "memory": "memory pass",
     "origin": "following values",
+    "replay": "replaying the bad step",
 }
 
 

@@ -585,3 +585,12 @@ def test_zero_filled_gradients():
     assert found(range(20), set_to_none=True) == []
     assert GradientsFilledWithZeros().remedy(found(range(20), text="optimizer.zero_grad(False)")[0]).edits == ()
     assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source())) == []
+
+
+def test_graph002_a_switch_of_the_users_is_not_dropped_safely() -> None:
+    from auditor.model import Finding, Site
+    from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded as Rule
+
+    for text, safe in (("loss.backward(retain_graph=True)", True), ("loss.backward(retain_graph = keep)", False)):
+        remedy = Rule().remedy(Finding(Site("a.py", 1, "f", text), "kept", hints={"call": "backward"}))
+        assert remedy is not None and remedy.safe is safe
