@@ -8,6 +8,8 @@ that this very line must be reported. Names ending in ``__cuda`` need a GPU: whe
 from __future__ import annotations
 
 import ast
+import contextlib
+import ctypes
 import gc
 import importlib.util
 import sys
@@ -59,6 +61,13 @@ def unload(path: Path) -> None:
     """Forget a case's module: what it holds must not be there when the next one is recorded."""
     sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
     gc.collect()
+    give_back()
+
+
+def give_back() -> None:
+    """Return freed heap to the system: a case that grows must grow the resident set, not fill what earlier cases left."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
@@ -143,6 +152,8 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         module = load(path)
         return module.make() if hasattr(module, "make") else module.step
 
+    gc.collect()
+    give_back()
     try:
         findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path])
     finally:
