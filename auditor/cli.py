@@ -122,7 +122,7 @@ def run(**options: Any) -> None:
 
     \b
       audit run trainer:step --steps 50
-      audit run src/train.py:Trainer.step
+      audit run src/train.py:trainer.step
       audit run train.py -- --batch_size=8 --max_iters=200
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, 3 the target failed (there is a
