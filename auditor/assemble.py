@@ -146,6 +146,7 @@ PASSES = {
     "warmup": "warm-up: left out of every number",
     "quiet": "quiet pass: a clock and nothing that changes the step; every time that is called measured comes from here",
     "anomaly_off": "quiet pass with anomaly mode held off: the difference is anomaly mode's price",
+    "trace": "trace pass: torch.profiler alone, for the operators' shares and the timeline",
     "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "replay": "replay: the run repeated up to the step that went non-finite, its operators watched one by one",

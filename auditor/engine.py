@@ -67,6 +67,8 @@ class Tables:
     def _why_missing(self, parts: list[str]) -> str:
         outcome = self._recording.manifest.get("outcome")
         ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
+        if not ended and parts == ["nonfinite"]:
+            return "no optimizer stepped while the auditor looked, so there were no parameters to look at"
         return f"the recording holds no {' and no '.join(parts)}{ended}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 TRACE_STEPS = 5
-"""Steps of the loud pass that also run under torch.profiler: a trace takes 1-2 MB per step before compression."""
+"""Steps of the trace pass, under torch.profiler and nothing else: a trace takes 1-2 MB per step before compression."""
 
 ORIGIN_STEPS = 3
 """Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step itself."""
@@ -61,9 +61,11 @@ class Plan:
     def fitted(self, available: int) -> Plan:
         """The same plan for a target that ends after ``available`` steps: a short warm-up, the rest shared out."""
         warmup = min(self.warmup, max(1, available // 10))
-        rest = max(2, available - warmup - ORIGIN_STEPS)
+        traced = min(self.trace_steps, available // 10)
+        rest = max(2, available - warmup - traced - ORIGIN_STEPS)
         half = min(self.steps, max(1, rest // 2))
-        return replace(self, warmup=warmup, quiet_steps=half, loud_steps=min(self.steps, max(1, rest - half)))
+        loud = min(self.steps, max(1, rest - half))
+        return replace(self, warmup=warmup, quiet_steps=half, loud_steps=loud, trace_steps=traced)
 
     def to_json(self) -> str:
         """The plan as one line of JSON."""

@@ -1,9 +1,9 @@
-"""What watching costs: quiet and loud pass against the bare loop and a plain torch.profiler, in turn, in one run.
+"""What watching costs: quiet, trace and loud pass against the bare loop and a plain torch.profiler, in turn, in one run.
 
     OMP_NUM_THREADS=1 python benchmarks/overhead.py [rounds]
 
 CPU time of this thread per step; each block of an instrumented kind stands between two bare blocks and is divided by their
-mean; the median over the rounds is printed. Goals: quiet <= 1.05, loud <= plain profiler with the same flags + 0.1.
+mean; the median over the rounds is printed. Goals: quiet <= 1.05, trace and loud <= plain profiler with the same flags + 0.1.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def block(
 
 
 @contextmanager
-def one_pass(name: str, step: Callable[[], object], trace_steps: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+def one_pass(name: str, step: Callable[[], object]) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
     """A session that is in the middle of one pass: what to call before and after each step."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
         context = Context(writer, Frames(writer, (str(Path(__file__)),)), device="cpu", target=step)
-        plan = Plan("bench:step", (), BLOCK + 1, 0, "cpu", folder, PARTS, trace_steps=trace_steps)
+        plan = Plan("bench:step", (), BLOCK + 1, 0, "cpu", folder, PARTS)
         session = Session(plan, context, select(PARTS, context), lambda *_: None)
         session._queue = [Pass(name, BLOCK + 2)]
         session.install()
@@ -94,7 +94,7 @@ def one_pass(name: str, step: Callable[[], object], trace_steps: int) -> Iterato
 
 @contextmanager
 def plain_profiler() -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
-    """torch.profiler with the flags that the loud pass uses."""
+    """torch.profiler with the flags that the trace pass uses."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True):
         yield (lambda: None), (lambda: None)
 
@@ -106,10 +106,10 @@ def main(rounds: int) -> None:
         step()
     kinds: dict[str, Callable[[], object]] = {
         "bare again": _null,
-        "quiet pass": lambda: one_pass("quiet", step, 0),
-        "loud pass, probes only": lambda: one_pass("loud", step, 0),
+        "quiet pass": lambda: one_pass("quiet", step),
+        "loud pass": lambda: one_pass("loud", step),
         "plain torch.profiler": plain_profiler,
-        "loud pass with trace": lambda: one_pass("loud", step, BLOCK + 2),
+        "trace pass": lambda: one_pass("trace", step),
     }
     ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
     bares = []

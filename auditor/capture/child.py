@@ -180,7 +180,7 @@ class Recorder:
 
         self.kind = "script"
         module, code = targets.main_module(self.address.path, self.plan.args)
-        stopper = Stopper(self._wind_up)
+        stopper = Stopper(self._warn, self._wind_up)
         finder = StepFinder(lambda: self._script_step(module, stopper))
 
         def on_torch() -> None:

@@ -42,7 +42,7 @@ class ModesProbe(Probe):
 
     name = "modes"
     parts = ("modes", "profilers")
-    passes = frozenset({"warmup", "quiet", "loud", "anomaly_off"})
+    passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -99,8 +99,6 @@ class Session:
         for probe in self._running:
             self._guard(probe, probe.step_end)
         self._pass.done += 1
-        if self._trace is not None and self._trace.finished:
-            self._stop_trace()
         self._context.writer.flush()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
@@ -128,7 +126,7 @@ class Session:
         self._running = [p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures]
         for probe in self._running:
             self._guard(probe, probe.start)
-        if self._pass.name == "loud":
+        if self._pass.name == "trace":
             self._start_trace()
         if self._pass.name == "memory":
             self._history = MemoryHistory(self._context, Path(self._plan.folder))
@@ -152,6 +150,8 @@ class Session:
         if name == "quiet":
             if self._modes is not None and self._modes.anomaly_seen:
                 self._queue.append(Pass("anomaly_off", self._pass.done))
+            if self._may_trace():
+                self._queue.append(Pass("trace", self._plan.trace_steps))
             if any("loud" in probe.passes for probe in self._probes):
                 self._queue.append(Pass("loud", steps))
         elif name == "loud":
@@ -162,16 +162,19 @@ class Session:
 
     # -- the trace -----------------------------------------------------------------------------------------------
 
-    def _start_trace(self) -> None:
+    def _may_trace(self) -> bool:
         if self._plan.trace_steps <= 0:
-            return
+            return False
         if self._modes is not None and self._modes.user_profiler_seen:
             self._context.warn(
                 "the step runs torch.profiler itself: our own trace was left out (two profilers cannot run at once), and "
                 "the step times include the cost of yours"
             )
-            return
-        self._trace = Trace(self._context, Path(self._plan.folder), min(self._plan.trace_steps, self._pass.steps))
+            return False
+        return True
+
+    def _start_trace(self) -> None:
+        self._trace = Trace(self._context, Path(self._plan.folder))
         if self._modes is not None:
             self._modes.on_user_profiler = self._yield_to_user_profiler
         self._guard_named("trace", self._in_own_profiler(self._trace.start))

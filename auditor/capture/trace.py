@@ -1,4 +1,4 @@
-"""The profiler's trace of the first loud steps, in Kineto's Chrome format, each step annotated."""
+"""The profiler's trace of a few steps, in Kineto's Chrome format, each step annotated."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class Trace:
     exported file back is more than ten times cheaper (benchmarks/readout.py).
     """
 
-    def __init__(self, context: Context, folder: Path, steps: int) -> None:
+    def __init__(self, context: Context, folder: Path) -> None:
         self._context = context
         self._folder = folder
-        self._left = steps
         self._profile: profile | None = None
         self._annotation: Any = None
 
@@ -55,12 +54,6 @@ class Trace:
         if self._annotation is not None:
             self._annotation.__exit__(None, None, None)
             self._annotation = None
-            self._left -= 1
-
-    @property
-    def finished(self) -> bool:
-        """True when the steps asked for were traced: the session stops it between steps."""
-        return self._profile is not None and self._left <= 0
 
     def stop(self) -> None:
         """Stop profiling and write what was traced. May be called twice, and with a step still open."""

@@ -20,6 +20,7 @@ LABELS = {
     "warmup": "warming up",
     "quiet": "quiet pass (times)",
     "anomaly_off": "pricing anomaly mode",
+    "trace": "profiling",
     "loud": "loud pass (causes)",
     "memory": "memory pass",
     "origin": "following values",

@@ -1,4 +1,4 @@
-"""What the profiler's trace of the loud steps says: operators by self time, and the peak of host tensor memory."""
+"""What the profiler's trace says: operators by self time, and the peak of host tensor memory."""
 
 from __future__ import annotations
 

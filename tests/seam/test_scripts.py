@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
@@ -163,6 +164,26 @@ def test_every_script_ends_cleanly(runs, name):
     assert done.returncode == 0, done.stderr
     assert report["run"]["outcome"] == "completed"
     assert report["run"]["step_us"]["n"] >= (8 if name == "short" else 12)
+
+
+def test_a_script_that_drops_every_stop_is_ended_with_a_word(runs):
+    said = {name: [w for w in report["warnings"] if "dropped the stop" in w] for name, (_, report, _) in runs[1].items()}
+    assert len(said.pop("swallows")) == 1
+    assert not any(said.values())
+
+
+def test_the_trace_has_steps_of_its_own(runs):
+    _, _, out = runs[1]["plain"]
+    passes = {each["name"]: each["steps"] for each in json.loads((out / "recording" / "manifest.json").read_text())["passes"]}
+    assert list(passes) == ["warmup", "quiet", "trace", "loud", "origin"]
+    assert (passes["trace"], passes["loud"]) == (5, 12)
+    trace = gzip.decompress((out / "recording" / "trace.json.gz").read_bytes()).decode()
+    assert [f"ProfilerStep#{n}" in trace for n in range(6)] == [True] * 5 + [False]
+
+
+def test_what_the_profiler_prints_because_of_us_is_not_shown(runs):
+    for done, _, out in runs[1].values():
+        assert "profiling started" not in done.stderr + (out / "recording" / "output.txt").read_text()
 
 
 def test_arguments_reach_the_script_and_finally_runs(runs):
