@@ -153,7 +153,9 @@ class Stopper:
         self._raised += 1
         if self._raised > self.LIMIT:
             try:
-                self._warn(f"the script dropped the stop {self.LIMIT} times (a bare 'except:'?), so its process was ended at once")
+                self._warn(
+                    f"the script dropped the stop {self.LIMIT} times (a bare 'except:'?), so its process was ended at once"
+                )
                 self._give_up()
                 sys.stdout.flush()
             finally:
