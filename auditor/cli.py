@@ -97,13 +97,18 @@ def judging_options(command: Any) -> Any:
 
 @main.command()
 @click.argument("target")
-@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Steps of each pass.")
+@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Steps of each pass (a rehearsal: 12).")
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Steps before the first pass; never judged."
 )
 @click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/<target>-<time>/]")
 @click.option(
-    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
+    "--device",
+    type=click.Choice(["auto", "cuda", "cpu", "rehearse"]),
+    default="auto",
+    show_default=True,
+    help="What the step may use. Without a GPU auto runs it on the CPU, then rehearses its GPU path on a simulated device "
+    "(same values, no times); rehearse does only that.",
 )
 @click.option(
     "--timeout",
@@ -129,7 +134,11 @@ def run(**options: Any) -> None:
     report all the same), 130 interrupted.
     """
     from auditor.commands import run as command
+    from auditor.plan import REHEARSED_STEPS
 
+    given = click.get_current_context().get_parameter_source("steps")
+    if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
+        options["steps"] = REHEARSED_STEPS
     sys.exit(command.run(**options))
 
 

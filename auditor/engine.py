@@ -12,10 +12,18 @@ from typing import Any
 
 from auditor.evidence.table import Table
 from auditor.model import Finding, Verdict, finding_key
-from auditor.recording import Recording
+from auditor.plan import REHEARSAL
+from auditor.recording import Recording, UnreadableRecording
 from auditor.rule import NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+
+ABSENT = {
+    "nonfinite": "no optimizer stepped while the auditor looked, so there were no parameters to look at",
+    "copies": "copies to a GPU are only followed in a rehearsal, and this recording has none",
+}
+"""What it means that a part is missing from a run that was completed."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,9 @@ class Tables:
     def _why_missing(self, parts: list[str]) -> str:
         outcome = self._recording.manifest.get("outcome")
         ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
-        if not ended and parts == ["nonfinite"]:
-            return "no optimizer stepped while the auditor looked, so there were no parameters to look at"
+        told = [ABSENT[part] for part in parts if part in ABSENT]
+        if told and not ended:
+            return told[0]
         return f"the recording holds no {' and no '.join(parts)}{ended}"
 
 
@@ -79,14 +88,18 @@ def judge(
     knobs: Mapping[str, Mapping[str, Any]] | None = None,
     per_file_ignores: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Judgement:
-    """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others."""
-    tables = Tables(recording)
+    """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others.
+
+    Where the recording holds a rehearsal of the GPU path, that decides the rules which a CPU cannot.
+    """
+    tables, shadow = Tables(recording), rehearsal_of(recording)
+    rehearsed = Tables(shadow) if shadow is not None else None
     silence = Silence(recording, per_file_ignores or {})
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     chosen = tuple(rules)
     for rule in chosen:
-        verdict, found = _ask(rule, tables, (knobs or {}).get(rule.code, {}))
+        verdict, found = _ask(rule, tables, rehearsed, (knobs or {}).get(rule.code, {}))
         loud = [finding for finding in found if not silence.covers(finding)]
         if found and not loud:
             verdict = replace(verdict, status="clean", reason="silenced in the source")
@@ -96,7 +109,23 @@ def judge(
     return Judgement(tuple(verdicts), tuple(_distinct(sorted(findings, key=_rank))), unused)
 
 
-def _ask(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tuple[Verdict, list[Finding]]:
+def rehearsal_of(recording: Recording) -> Recording | None:
+    """The rehearsal inside a recording, if there is one that can be read."""
+    try:
+        return Recording(recording.folder / REHEARSAL)
+    except UnreadableRecording:
+        return None
+
+
+def _ask(rule: type[Rule], tables: Tables, rehearsed: Tables | None, knobs: Mapping[str, Any]) -> tuple[Verdict, list[Finding]]:
+    if rehearsed is not None and rule.rehearsed:
+        verdict, found = _ask_one(rule, rehearsed, knobs)
+        if verdict.status != "skipped":
+            return verdict, found
+    return _ask_one(rule, tables, knobs)
+
+
+def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tuple[Verdict, list[Finding]]:
     name = rule.name()
     try:
         asked = rule(**knobs)

@@ -21,8 +21,23 @@ REPLAY = "replay"
 REPLAY_PARTS = ("births", "nonfinite")
 """What a replay of a step that ended with non-finite gradients or parameters looks for."""
 
+REHEARSAL = "rehearsal"
+"""Folder of the rehearsal's own recording, inside the one of the CPU passes."""
+
+REHEARSED_STEPS = 12
+"""Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each takes several times as long."""
+
+REHEARSED_WARMUP = 2
+"""Steps before them: optimizer states and lazily built modules are made in the first."""
+
+LEAST_REHEARSED = 6
+"""A rehearsal that ends before so many judged steps says nothing."""
+
 WATCHED_STEPS = 16
 """Steps before the bad one that a replay watches at most (of gradient accumulation): each takes about ten times as long."""
+
+
+Device = Literal["auto", "cuda", "cpu", "rehearse"]
 
 
 @dataclass(frozen=True)
@@ -30,14 +45,14 @@ class Plan:
     """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the parts that rules need.
 
     With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
-    operators are watched from step ``replay_from`` on.
+    operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
     """
 
     target: str
     args: tuple[str, ...]
     steps: int
     warmup: int
-    device: Literal["auto", "cuda", "cpu"]
+    device: Device
     folder: str
     parts: tuple[str, ...]
     progress_fd: int | None = None
@@ -46,6 +61,7 @@ class Plan:
     trace_steps: int = TRACE_STEPS
     replay_step: int | None = None
     replay_from: int = 0
+    rehearsed: tuple[str, ...] = ()
 
     @property
     def watched(self) -> range:
@@ -58,9 +74,20 @@ class Plan:
         folder = f"{self.folder}/{REPLAY}"
         return replace(self, folder=folder, parts=REPLAY_PARTS, trace_steps=0, replay_step=bad, replay_from=first)
 
+    def rehearsal(self) -> Plan:
+        """The plan of the same target's GPU path on the shadow device, beside this one."""
+        return replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=self.rehearsed).on_shadow(REHEARSED_STEPS)
+
+    def on_shadow(self, steps: int) -> Plan:
+        """The same plan with the shadow device: one pass for causes, no times, no trace."""
+        warmup = min(self.warmup, REHEARSED_WARMUP)
+        return replace(self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, quiet_steps=0, loud_steps=None)
+
     def fitted(self, available: int) -> Plan:
         """The same plan for a target that ends after ``available`` steps: a short warm-up, the rest shared out."""
         warmup = min(self.warmup, max(1, available // 10))
+        if self.device == "rehearse":
+            return replace(self, warmup=warmup, steps=max(1, min(self.steps, available - warmup - 1)))
         traced = min(self.trace_steps, available // 10)
         rest = max(2, available - warmup - traced - ORIGIN_STEPS)
         half = min(self.steps, max(1, rest // 2))
@@ -75,5 +102,6 @@ class Plan:
     def from_json(text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
         data = json.loads(text)
-        data["args"], data["parts"] = tuple(data["args"]), tuple(data["parts"])
+        for name in ("args", "parts", "rehearsed"):
+            data[name] = tuple(data[name])
         return Plan(**data)

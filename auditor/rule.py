@@ -26,6 +26,8 @@ class Rule:
     code: ClassVar[str]
     severity: ClassVar[Severity]
     since: ClassVar[str]
+    rehearsed: ClassVar[bool] = False
+    """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]

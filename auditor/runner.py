@@ -7,7 +7,6 @@ then is on disk, and the manifest is completed from outside.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -40,20 +39,13 @@ PROFILER_NOISE = b"Memory block of unknown size was allocated before the profili
 Progress = Callable[[str, int, int], None]
 
 
-def record(plan: Plan, *, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    """Run the plan in a child process and return the sealed recording.
+def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """Run the plan in a child process, until ``deadline`` (``time.monotonic``), and return the sealed recording.
 
     A target that ends before all passes were run (a short script, a generator) is run once more with passes that fit.
     Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
     """
-    deadline = None if timeout is None else time.monotonic() + timeout
-    recording = _record_fitting(plan, deadline, progress, echo)
-    _replay_nonfinite(plan, recording, deadline, progress)
-    return recording
-
-
-def _record_fitting(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    recording = _record_once(plan, deadline, progress, echo)
+    recording = record_once(plan, deadline, progress, echo)
     if not recording.manifest.get("exhausted"):
         return recording
     total = sum(_counted(recording.folder).values())
@@ -63,72 +55,19 @@ def _record_fitting(plan: Plan, deadline: float | None, progress: Progress, echo
             "give it more data or more iterations",
         )
     _clear(recording.folder)
-    recording = _record_once(plan.fitted(total), deadline, progress, echo)
-    _add_warning(recording, f"the target ends after {total} steps, so the passes were shortened to fit")
+    recording = record_once(plan.fitted(total), deadline, progress, echo)
+    add_warning(recording, f"the target ends after {total} steps, so the passes were shortened to fit")
     return recording
 
 
 MINIMUM_STEPS = 6
 
 
-def _record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+def record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """One child process, one recording, as the plan says."""
     child = Child(plan, progress, echo)
     ended = child.wait(deadline)
     return _seal(plan, ended, child)
-
-
-# -- the replay --------------------------------------------------------------------------------------------------------
-
-
-def _replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> None:
-    """Run the target once more, up to the step that left non-finite values behind, and watch how they are born.
-
-    The replay is a recording of its own inside this one. One that goes bad before its watched steps (a GPU's quiet pass is
-    not looked at) is done again for that earlier step.
-    """
-    bad = next(iter(recording.rows("nonfinite")), None)
-    if bad is None or recording.manifest["outcome"] == "interrupted":
-        return
-    for _ in range(2):
-        step = bad["global_step"]
-        if deadline is not None and deadline - time.monotonic() < _seconds_to(recording, step):
-            _add_warning(recording, f"step {step} was not replayed: the time given is used up")
-            return
-        wanted = plan.replay(step, bad["last_good"])
-        again = _replay_once(wanted, recording, deadline, progress)
-        bad = next(iter(again.rows("nonfinite")), None) if again is not None else None
-        if bad is None:
-            _add_warning(recording, f"the replay of step {step} {_why_in_vain(again)}")
-            return
-        if bad["global_step"] >= wanted.replay_from:
-            return
-
-
-def _replay_once(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> Recording | None:
-    shutil.rmtree(plan.folder, ignore_errors=True)
-    try:
-        again = _record_once(plan, deadline, progress, lambda text: None)
-    except AuditProblem:
-        return None
-    manifest = recording.manifest  # a birth may lie in a file that no site of the main recording names
-    sources = store_sources(recording.folder, manifest["cwd"], iter(_files(again.folder, again.manifest)))
-    manifest["sources"] = {**sources, **manifest["sources"]}
-    write_manifest(recording.folder, manifest)
-    return again
-
-
-def _why_in_vain(again: Recording | None) -> str:
-    if again is None:
-        return "could not be run"
-    ended = again.manifest["outcome"]
-    return f"was cut off ({ended})" if ended in ("timeout", "interrupted") else "did not reproduce it (the target is not seeded?)"
-
-
-def _seconds_to(recording: Recording, step: int) -> float:
-    """How long the run took to the end of a step, the start of the process left out."""
-    rows = recording.rows("steps")
-    last = rows[min(step, len(rows) - 1)] if rows else {}
-    return float(last.get("start_us", 0.0) + last.get("us", 0.0)) / 1e6
 
 
 class Child:
@@ -249,7 +188,7 @@ def _seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     manifest["passes"] = [{"name": name, "steps": steps} for name, steps in _counted(folder).items()]
     _settle_outcome(manifest, ended, folder)
     (folder / "output.txt").write_bytes(child.output)
-    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(_files(folder, manifest)))
+    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files_of(folder, manifest)))
     (folder / STACKS_FILE).unlink(missing_ok=True)
     write_manifest(folder, manifest)
     return Recording(folder)
@@ -300,7 +239,8 @@ def _counted(folder: Path) -> dict[str, int]:
     return counts
 
 
-def _files(folder: Path, manifest: Row) -> list[str]:
+def files_of(folder: Path, manifest: Row) -> list[str]:
+    """The user's files that a recording names."""
     files: dict[str, None] = dict.fromkeys(manifest.get("target_files", ()))
     recording = Recording(folder)
     files.update(dict.fromkeys(row["file"] for row in recording.rows(SITES)))
@@ -318,7 +258,8 @@ def _clear(folder: Path) -> None:
         entry.unlink()
 
 
-def _add_warning(recording: Recording, text: str) -> None:
+def add_warning(recording: Recording, text: str) -> None:
+    """Add a sentence to the recording's warnings, on disk too."""
     manifest: dict[str, Any] = recording.manifest
     manifest["warnings"] = [*manifest.get("warnings", []), text]
     write_manifest(recording.folder, manifest)

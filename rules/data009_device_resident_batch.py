@@ -70,6 +70,7 @@ class LoaderYieldsDeviceTensors(Rule):
     code = "DATA009"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
 
     share: float = knob(0.5, "Share of the loud steps on which a batch must come on the device.")
 

@@ -65,6 +65,7 @@ class ReservedMemoryNeverNeeded(Rule):
     code = "MEM004"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
 
     share: float = knob(0.25, "Share of the reserved memory unneeded at the peak.")
     least_mib: float = knob(256.0, "Unneeded MiB below which nothing is reported, unless the allocator ran short.")

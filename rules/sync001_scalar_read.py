@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Reads
+from auditor.evidence.reads import Place
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+
+from .reading import ReadingRule
 
 
 @dataclass(frozen=True)
-class ScalarReadEveryStep(Rule):
+class ScalarReadEveryStep(ReadingRule):
     """
     A tensor becomes a Python number in the step.
 
@@ -64,28 +66,13 @@ class ScalarReadEveryStep(Rule):
     code = "SYNC001"
     severity = Severity.WARNING
     since = "0.1"
-
-    share: float = knob(0.5, "Share of the loud steps from which a read is a warning.")
-    rare: float = knob(0.1, "Share of the loud steps below which a read is not reported.")
-    interval: int = knob(10, "A read at a constant distance of this many steps or more is rate-limited and not reported.")
-    enough: int = knob(10, "With fewer loud steps only a read on every step is reported.")
+    rehearsed = True
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place in reads.places("scalar"):
-            weight = place.rhythm.weight(usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough)
-            if weight is None:
-                continue
-            yield Finding(
-                place.site,
-                f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}",
-                steps=len(place.rhythm.seen),
-                per_step=place.per_step,
-                lost_us_per_step=place.held_us,
-                basis="none" if place.held_us is None else "estimated",
-                seen_on=reads.device,
-                severity=Severity.NOTE if weight == "sometimes" or place.library else None,
-                facts=place.facts,
-            )
+        return self.report(reads, reads.places("scalar"), self._sentence)
+
+    def _sentence(self, place: Place) -> str:
+        return f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

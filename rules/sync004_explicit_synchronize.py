@@ -60,6 +60,7 @@ class ExplicitSynchronize(Rule):
     code = "SYNC004"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
 
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
@@ -77,7 +78,7 @@ class ExplicitSynchronize(Rule):
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
                 basis="estimated" if machine.cuda else "none",
                 seen_on=machine.device,
-                severity=None if machine.cuda else Severity.NOTE,
+                severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
                 hints={"alone": source.stands_alone(site.site, "synchronize")},
             )

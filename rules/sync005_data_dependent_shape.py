@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Reads
+from auditor.evidence.reads import Place
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+
+from .reading import ReadingRule
 
 
 @dataclass(frozen=True)
-class DataDependentShape(Rule):
+class DataDependentShape(ReadingRule):
     """
     A result's size depends on values on the device.
 
@@ -60,28 +62,13 @@ class DataDependentShape(Rule):
     code = "SYNC005"
     severity = Severity.WARNING
     since = "0.1"
-
-    share: float = knob(0.5, "Share of the loud steps from which it is a warning.")
-    rare: float = knob(0.1, "Share of the loud steps below which it is not reported.")
-    interval: int = knob(10, "At a constant distance of this many steps or more it is rate-limited and not reported.")
-    enough: int = knob(10, "With fewer loud steps only a line that does it on every step is reported.")
+    rehearsed = True
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
-        for place in reads.places("shape"):
-            weight = place.rhythm.weight(usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough)
-            if weight is None:
-                continue
-            yield Finding(
-                place.site,
-                f"the size of `{place.text}` depends on values{place.through}: it {place.waits} on {place.rhythm}",
-                steps=len(place.rhythm.seen),
-                per_step=place.per_step,
-                lost_us_per_step=place.held_us,
-                basis="none" if place.held_us is None else "estimated",
-                seen_on=reads.device,
-                severity=Severity.NOTE if weight == "sometimes" or place.library else None,
-                facts=place.facts,
-            )
+        return self.report(reads, reads.places("shape"), self._sentence)
+
+    def _sentence(self, place: Place) -> str:
+        return f"the size of `{place.text}` depends on values{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

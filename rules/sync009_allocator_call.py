@@ -27,6 +27,7 @@ QUERIES = {
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
+UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which prices nothing"}
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
@@ -78,6 +79,7 @@ class AllocatorCallEveryStep(Rule):
     code = "SYNC009"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")
@@ -89,7 +91,7 @@ class AllocatorCallEveryStep(Rule):
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
             priced = machine.cuda or site.name in COLLECTIONS
-            price = f"{site.us_per_step:.0f} us per step" if priced else "free on a CPU, it would cost on a GPU"
+            price = f"{site.us_per_step:.0f} us per step" if priced else UNPRICED[machine.device]
             yield Finding(
                 site.site,
                 f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
@@ -98,7 +100,7 @@ class AllocatorCallEveryStep(Rule):
                 lost_us_per_step=site.us_per_step if priced else None,
                 basis="measured" if priced else "none",
                 seen_on=machine.device,
-                severity=Severity.NOTE if site.name in QUERIES or not priced else None,
+                severity=Severity.NOTE if site.name in QUERIES or not (priced or machine.gpu_path) else None,
                 facts=site.facts,
                 hints={"call": site.name, "alone": source.stands_alone(site.site, site.name.rpartition(".")[2])},
             )

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from auditor import engine
-from auditor.capture.environment import describe
+from auditor.capture.environment import describe, device_of
 from auditor.capture.frames import Frames
 from auditor.capture.probe import Context
 from auditor.capture.probes import select
 from auditor.capture.session import Session
 from auditor.model import Finding, Verdict
-from auditor.plan import Plan
+from auditor.plan import Device, Plan
 from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, store_sources, write_manifest
 from auditor.rule import Rule
 
@@ -29,12 +29,13 @@ def record(
     roots: Iterable[Path],
     steps: int = 12,
     trace_steps: int = 0,
+    device: Device = "auto",
 ) -> Recording:
     """Make a step (after the probes were installed, as in a real run), run all passes, return the recording.
 
     A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
     """
-    plan = Plan("test:step", (), steps, 2, "auto", str(folder), parts, trace_steps=trace_steps)
+    plan = Plan("test:step", (), steps, 2, device, str(folder), parts, trace_steps=trace_steps)
     recording = _run(plan, make, tuple(roots))
     bad = next(iter(recording.rows("nonfinite")), None)
     if bad is not None:
@@ -47,7 +48,7 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     writer = RecordingWriter(folder)
     frames = Frames(writer, tuple(str(root) for root in roots))
     warnings: list[str] = []
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = device_of(plan.device)
     context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched)
     session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()

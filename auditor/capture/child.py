@@ -113,7 +113,8 @@ class Recorder:
         if self.plan.device == "cuda":
             device_of("cuda")  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
-        self.context = Context(self.writer, self._frames, device="cpu", warn=self._warn, watched=self.plan.watched)
+        at_first = "rehearse" if self.plan.device == "rehearse" else "cpu"  # a real GPU is asked for when the first step begins
+        self.context = Context(self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched)
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
         self.session.install()
@@ -304,7 +305,7 @@ def _set_up_process(plan: Plan) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
-    if plan.device == "cpu":
+    if plan.device in ("cpu", "rehearse"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if hasattr(signal, "SIGUSR1"):
         stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal

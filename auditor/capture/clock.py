@@ -84,6 +84,8 @@ class Clock:
             now = torch.cuda.current_stream()  # a step may leave another device current: events of two cannot be compared
             self._events.append((row, self._event, _mark(now if now.device == self._stream.device else self._stream)))
             row.update(self._counters())
+        elif self._context.counters is not None:
+            row.update(self._context.counters())
         row["rss"] = self._rss()
         self._context.writer.add("steps", row)
 

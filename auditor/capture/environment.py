@@ -14,7 +14,9 @@ ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUDA_LA
 
 
 def device_of(asked: str) -> str:
-    """``cuda`` or ``cpu``. Raises :class:`TargetProblem` when CUDA was asked for and there is none."""
+    """``cuda``, ``cpu`` or ``rehearse``. Raises :class:`TargetProblem` when CUDA was asked for and there is none."""
+    if asked == "rehearse":
+        return asked
     there = torch.cuda.is_available()
     if asked == "cuda" and not there:
         raise TargetProblem(
@@ -33,6 +35,8 @@ def describe(device: str) -> dict[str, str]:
         "cpu_count": str(_usable_cpus()),
         "torch_threads": str(torch.get_num_threads()),
     }
+    if device == "rehearse":
+        facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
     if device == "cuda":
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         facts["cuda"] = str(torch.version.cuda or f"ROCm {torch.version.hip}")

@@ -152,7 +152,7 @@ class LoaderProbe(Probe):
     def _counts(self) -> bool:
         return self.context.in_step and not self._inside and threading.get_ident() == self._thread
 
-    def _patch_next(self, look: Callable[[_Waited, Any], None] | None) -> None:
+    def _patch_next(self, look: Callable[[LoaderFacts, _Waited, Any], None] | None) -> None:
         original = _BaseDataLoaderIter.__next__
 
         @functools.wraps(original)
@@ -173,7 +173,7 @@ class LoaderProbe(Probe):
                 waited.us += (time.perf_counter() - start) * 1e6
                 self._inside = False
             if look is not None:
-                look(waited, batch)
+                look(facts, waited, batch)
             return batch
 
         self._patches.attribute(_BaseDataLoaderIter, "__next__", timed_next)
@@ -199,11 +199,14 @@ class LoaderProbe(Probe):
 
         self._patches.attribute(DataLoader, "__iter__", timed_iter)
 
-    def _look(self, waited: _Waited, batch: Any) -> None:
+    def _look(self, facts: LoaderFacts, waited: _Waited, batch: Any) -> None:
+        mark = self.context.mark_batch
         with contextlib.suppress(Exception):  # a batch can be any object of the user's
             for tensor in tensors_in(batch, TENSORS_SEEN):
                 waited.devices[tensor.device.type] += 1
                 waited.bytes += tensor.nbytes
+                if mark is not None:
+                    mark(tensor, self._number(facts))
         waited.sample_devices |= self._sample_devices
 
     def _look_at_samples(self, samples: Any) -> None:

@@ -17,7 +17,7 @@ class Context:
     writer: RecordingWriter
     frames: Frames
     device: str
-    """``cuda`` or ``cpu``: what the audited step can use."""
+    """``cuda`` or ``cpu``: what the audited step can use; ``rehearse``: the shadow of a CUDA device."""
     pass_name: str = "warmup"
     step: int = 0
     global_step: int = 0
@@ -28,6 +28,10 @@ class Context:
     """True between the begin and the end of a step; what happens outside is not the step's doing."""
     target: Any = None
     """The callable, generator or module that is audited: probes that look for holders start there."""
+    counters: Callable[[], dict[str, int]] | None = None
+    """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
+    mark_batch: Callable[[Any, int], None] | None = None
+    """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal only)."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
 

@@ -31,7 +31,16 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, BackwardProbe, HoldersProbe)
+"""What a rehearsal runs beside the shadow device itself."""
+
+
 def select(parts: tuple[str, ...], context: Context) -> list[Probe]:
     """The probes that write any of ``parts``, made for one recording."""
     wanted = set(parts)
+    if context.device == "rehearse":
+        from auditor.capture.rehearsal import RehearsalProbe
+
+        beside = [probe(context) for probe in ON_SHADOW if probe in ALWAYS or wanted.intersection(probe.parts)]
+        return [RehearsalProbe(context), *beside]
     return [probe(context) for probe in PROBES if probe in ALWAYS or wanted.intersection(probe.parts)]

@@ -65,9 +65,9 @@ class Move:
 class ReadLog:
     """Counts reads that the user's step causes. :meth:`note` never raises."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, on_cuda: bool | None = None) -> None:
         self.context = context
-        self.on_cuda = context.device == "cuda"
+        self.on_cuda = context.device == "cuda" if on_cuda is None else on_cuda
         self.inside = Inside()
         self.stack = Stack(context.frames)
         self.errors = 0
@@ -92,6 +92,14 @@ class ReadLog:
         except Exception as error:  # the user's step goes on whatever we got wrong
             self.fail(error)
 
+    def note_crossing(self, kind: str, *, requires_grad: bool) -> None:
+        """Count a read that the shadow device reports: nothing took any time there."""
+        place = self.place(sys._getframe(1))
+        if place is not None:
+            count = self._count(place, kind, "cuda:0")
+            count.n += 1
+            count.grad += requires_grad
+
     def remember(self, copy: torch.Tensor) -> None:
         """``copy`` just came to the host: reading it in the same statement is no second read."""
         frame = None if self.idle() else self.context.frames.user_frame()[0]
@@ -105,10 +113,10 @@ class ReadLog:
             self.context.warn(f"some reads were not counted: {type(error).__name__}: {error}")
 
     def _note(self, kind: str, subjects: tuple[torch.Tensor, ...], us: float, start: FrameType) -> None:
-        place = self._place(start)
+        place = self.place(start)
         if place is None or not subjects or self._is_copy(subjects[0], place.frame):
             return
-        count = self._count(place, kind, subjects[0])
+        count = self._count(place, kind, str(subjects[0].device))
         count.n += 1
         count.us += us
         count.grad += _has_grad(subjects, place.frame, start)
@@ -116,17 +124,18 @@ class ReadLog:
         if origins is not None:
             count.derived = (count.derived or 0) + any(map(origins.derived_or_computed, subjects))
 
-    def _count(self, place: Place, kind: str, tensor: torch.Tensor) -> Count:
+    def _count(self, place: Place, kind: str, device: str) -> Count:
         frame, via, loader = place
         key = (id(frame.f_code), frame.f_lasti, 0 if via is None else id(via.f_code), kind, loader)
         count = self._counts.get(key)
         if count is None:
             codes = (frame.f_code, None if via is None else via.f_code)
             at = self.context.frames.number(frame, via)
-            count = self._counts[key] = Count(at, kind, "loader" if loader else "", str(tensor.device), codes)
+            count = self._counts[key] = Count(at, kind, "loader" if loader else "", device, codes)
         return count
 
-    def _place(self, start: FrameType) -> Place | None:
+    def place(self, start: FrameType) -> Place | None:
+        """The user's line that causes what is seen at ``start``; None if it is not the step's doing."""
         if os.getpid() != self._process:  # a forked worker of the loader
             return None
         place = self.stack.place(start)

@@ -44,6 +44,8 @@ class Session:
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
         self._queue = [Pass("warmup", plan.warmup), Pass("quiet", plan.quiet_steps or plan.steps)]
+        if plan.device == "rehearse":
+            self._queue = [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
         if plan.replay_step is not None:
             self._queue = [Pass("replay", plan.replay_step + 1)]
         self.passes: list[Pass] = []
@@ -157,7 +159,7 @@ class Session:
         elif name == "loud":
             if self._context.device == "cuda":
                 self._queue.append(Pass("memory", MEMORY_STEPS))
-            elif any("origin" in probe.passes for probe in self._probes):
+            elif self._context.device == "cpu" and any("origin" in probe.passes for probe in self._probes):
                 self._queue.append(Pass("origin", ORIGIN_STEPS))
 
     # -- the trace -----------------------------------------------------------------------------------------------

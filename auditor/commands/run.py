@@ -6,15 +6,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from auditor import catalogue, config, engine, runner, target
+from auditor import catalogue, config, engine, further, runner, target
 from auditor.cli import exit_code
 from auditor.commands import results
 from auditor.errors import AuditProblem
-from auditor.plan import Plan
+from auditor.plan import Device, Plan
 
 LABELS = {
     "warmup": "warming up",
@@ -24,6 +25,7 @@ LABELS = {
     "loud": "loud pass (causes)",
     "memory": "memory pass",
     "origin": "following values",
+    "rehearsal": "rehearsing the GPU path",
     "replay": "replaying the bad step",
 }
 
@@ -34,7 +36,7 @@ def run(
     steps: int,
     warmup: int,
     out: str | None,
-    device: Literal["auto", "cuda", "cpu"],
+    device: Device,
     timeout: float | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -50,9 +52,12 @@ def run(
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
+    plan = replace(plan, rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed))
+    if device == "rehearse":
+        plan = plan.on_shadow(steps)
     try:
         with _progress(quiet=quiet) as (progress, echo):
-            recording = runner.record(plan, timeout=timeout, progress=progress, echo=echo)
+            recording = further.record(plan, timeout, progress, echo)
     except AuditProblem:
         if ours:
             shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,8 @@ from auditor.evidence.table import Table
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
-Device = Literal["cpu", "cuda"]
+Device = Literal["cpu", "cuda", "rehearsal"]
+"""``rehearsal``: the GPU path of the program, run on a shadow device; it has counts and bytes, no times."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,21 @@ class Machine(Table):
 
     @property
     def cuda(self) -> bool:
-        """True if the step could use a CUDA device."""
+        """True if the step could use a CUDA device: only then do its times say anything about one."""
         return self.device == "cuda"
+
+    @property
+    def gpu_path(self) -> bool:
+        """True if the program ran its path for a CUDA device, on a real one or in a rehearsal."""
+        return self.device != "cpu"
 
     def nothing_seen_without_cuda(self, why: str) -> None:
         """Having seen nothing means *clean* only where there was a CUDA device: raises :class:`NotLooked` elsewhere."""
-        if not self.cuda:
+        if not self.gpu_path:
             raise NotLooked(f"no CUDA device in this run: {why}")
 
 
 def device_of(recording: Recording) -> Device:
     """The device of a recording, from its manifest."""
-    return "cuda" if recording.manifest.get("device") == "cuda" else "cpu"
+    names: dict[object, Device] = {"cuda": "cuda", "rehearse": "rehearsal"}
+    return names.get(recording.manifest.get("device"), "cpu")

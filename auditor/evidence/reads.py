@@ -146,15 +146,22 @@ class Reads(Table):
         origin = _origin(recording, source, [row for row in rows if row["pass"] == "origin"])
         return cls(device_of(recording), len(Steps.build(recording).loud), reads, origin)
 
+    def clips(self) -> Iterator[Place]:
+        """Lines that clip gradients by a function which reads their norm."""
+        reads = [read for read in self.rows if read.step < self.steps and read.lib != "loader" and _is_clip(read.expression.via)]
+        for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
+            here = tuple(there)
+            yield Place(here[0].site, here[0].act, here, self.steps, self.device)
+
     def places(self, act: Act) -> Iterator[Place]:
         """Lines that are to be reported as ``act``, in the order of file and line: each line leads with one act only."""
         return (place for place in self._places if place.act == act)
 
     def counts(self, read: Read) -> bool:
         """True if the read is a host sync where the model is on a GPU."""
-        if read.lib == "loader" or _is_machinery(read.expression.via):
+        if read.lib == "loader" or _is_machinery(read.expression.via) or _is_clip(read.expression.via):
             return False
-        if self.device == "cuda":
+        if self.device != "cpu":
             return read.tensor_device.startswith("cuda")
         known = self.origin.get(read.key)
         if known is None:
@@ -186,6 +193,10 @@ def _by_line(read: Read) -> tuple[str, int]:
 
 def _is_machinery(via: str) -> bool:
     return via.startswith(MACHINERY) and not via.startswith(NOT_MACHINERY)
+
+
+def _is_clip(via: str) -> bool:
+    return via.startswith("torch/nn/utils/clip_grad.py")
 
 
 def _outermost(reads: list[Read]) -> list[Read]:

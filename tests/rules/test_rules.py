@@ -2,7 +2,8 @@
 
 A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
 that this very line must be reported. Names ending in ``__cuda`` need a GPU: where there is none, the recording that
-``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since.
+``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since; until there is one,
+the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
     if name.endswith("__cuda") and not CUDA:
         findings, verdicts = replayed(code, path, name, folder)
     else:
+        device = "rehearse" if name.endswith("__rehearsal") else "auto"
         try:
-            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path])
+            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device)
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
@@ -86,6 +88,8 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
 
 def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
     packed = recordings.path_of(code, path.stem, name)
+    if not packed.is_file() and RULES[code].rehearsed:
+        return judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device="rehearse")
     if not packed.is_file():
         pytest.skip("needs a CUDA device, and no recording of it was made yet (tests/gpu/record.py)")
     recording = recordings.unpack(packed, folder)
@@ -143,8 +147,10 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
-    if text.lstrip().startswith("# needs: cuda") and not CUDA:
+    needs = text.partition("\n")[0].removeprefix("# needs: ")
+    if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
         pytest.skip("needs a CUDA device")
+    device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
 
@@ -155,7 +161,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     gc.collect()
     give_back()
     try:
-        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path])
+        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device)
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason

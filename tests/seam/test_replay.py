@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from auditor import catalogue, engine, runner
+from auditor import catalogue, engine, further, runner
 from auditor.plan import Plan
 from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
 
@@ -172,7 +172,7 @@ def test_what_a_replay_does_not_repeat_is_reported_without_a_line(folder, monkey
     monkeypatch.chdir(folder)
     told = []
     plan = Plan("once:step", (), 10, 2, "cpu", str(tmp_path / "r"), ("nonfinite",))
-    recording = runner.record(plan, timeout=None, progress=lambda *done: told.append(done), echo=lambda text: None)
+    recording = further.record(plan, None, lambda *done: told.append(done), lambda text: None)
     assert told[-1] == ("replay", 8, 8)
     assert any("did not reproduce" in text for text in Recording(recording.folder).manifest["warnings"])
     (finding,) = engine.judge(recording, (RULE,)).findings
@@ -216,8 +216,8 @@ def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
 
 def test_no_replay_where_the_time_left_is_too_short(tmp_path, monkeypatch):
     plan, recording = recorded(tmp_path / "r", seconds=100.0)
-    monkeypatch.setattr(runner, "_record_once", lambda *_: pytest.fail("replayed"))
-    runner._replay_nonfinite(plan, recording, time.monotonic() + 40.0, lambda *_: None)
+    monkeypatch.setattr(runner, "record_once", lambda *_: pytest.fail("replayed"))
+    further.replay_nonfinite(plan, recording, time.monotonic() + 40.0, lambda *_: None)
     (warning,) = Recording(recording.folder).manifest["warnings"]
     assert warning == "step 4 was not replayed: the time given is used up"
 
@@ -235,9 +235,9 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
         write_manifest(Path(plan.folder), {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
         return Recording(Path(plan.folder))
 
-    monkeypatch.setattr(runner, "_record_once", replay)
+    monkeypatch.setattr(runner, "record_once", replay)
     recording.manifest["sources"] = {}
-    runner._replay_nonfinite(plan, recording, None, lambda *_: None)
+    further.replay_nonfinite(plan, recording, None, lambda *_: None)
     assert wanted == [range(3, 5), range(2)]
     assert len(Recording(recording.folder / "replay").rows("nonfinite")) == 1
 

@@ -1,0 +1,147 @@
+"""The rehearsal: the target's GPU path on the shadow device, and everything that would cross between host and GPU."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from auditor.capture.probe import Context, Probe
+from auditor.capture.reads_log import PART as READS
+from auditor.capture.reads_log import ReadLog
+from auditor.capture.shadow import Crossing, Listener, Shadow
+
+READ_KINDS = frozenset(
+    [
+        "item",
+        "cpu",
+        "numpy",
+        "tolist",
+        "to_cpu",
+        "print",
+        "nonzero",
+        "masked_select",
+        "mask_index",
+        "mask_put",
+        "unique",
+        "equal",
+        "bincount",
+        "repeat_interleave",
+    ]
+)
+COPIES, USE, LIMITS = "copies", "device_use", "limits"
+LOADER_MARK = "_auditor_loader"
+"""Attribute of a storage: the number of the loader whose batch it belongs to."""
+
+
+@dataclass
+class Copied:
+    """What one place copies to the device: constant facts, and the numbers of the step that runs."""
+
+    row: dict[str, Any]
+    n: int = 0
+    bytes: int = 0
+
+
+class RehearsalProbe(Probe, Listener):
+    """Writes ``reads``, ``copies``, ``device_use`` and ``limits`` of a rehearsal.
+
+    The shadow is there from the import of torch to the end of the process, as a GPU would be; what crosses is written down
+    in the loud pass only.
+    """
+
+    name = "rehearsal"
+    parts = (READS, COPIES)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._shadow = Shadow(self)
+        self._log: ReadLog | None = None
+        self._copies: dict[tuple[Any, ...], Copied] = {}
+        self._used = 0
+        context.mark_batch = _mark_batch
+
+    # -- the shadow ------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Play a GPU from now on."""
+        self._shadow.start()
+
+    def uninstall(self) -> None:
+        """There is no GPU any more."""
+        self._shadow.stop()
+
+    def start(self) -> None:
+        """Write down what crosses."""
+        for part in (READS, COPIES, USE):
+            self.context.writer.touch(part)
+        self._log = ReadLog(self.context, on_cuda=True)
+
+    def step_begin(self) -> None:
+        """Note the thread that the step runs in."""
+        if self._log is not None:
+            self._log.begin()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        if self._log is None:
+            return
+        self._log.write()
+        for copied in self._copies.values():
+            if copied.n:
+                self.context.add(COPIES, {**copied.row, "n": copied.n, "bytes": copied.bytes})
+            copied.n = copied.bytes = 0
+        self.context.add(USE, {"n": self._shadow.operators - self._used})
+        self._used = self._shadow.operators
+
+    def stop(self) -> None:
+        """Write down no more."""
+        self.step_end()
+        self._log = None
+
+    # -- what crosses ------------------------------------------------------------------------------------------------
+
+    def crossing(self, crossing: Crossing) -> None:
+        """Host and device met, somewhere below the user's line."""
+        log = self._log
+        if log is None or log.idle():
+            return
+        try:
+            if crossing.kind in READ_KINDS:
+                log.note_crossing(crossing.kind, requires_grad=crossing.requires_grad)
+            elif crossing.kind == "copy" and crossing.direction == "h2d":
+                self._note_copy(log, crossing)
+        except Exception as error:  # the user's step goes on whatever we got wrong
+            log.fail(error)
+
+    def _note_copy(self, log: ReadLog, crossing: Crossing) -> None:
+        place = log.place(sys._getframe(1))
+        if place is None:
+            return
+        loader = None if crossing.subject is None else getattr(crossing.subject.untyped_storage(), LOADER_MARK, None)
+        row = {
+            "at": self.context.frames.number(place.frame, place.via),
+            "lib": "loader" if place.loader else "",
+            "pinned": crossing.pinned,
+            "blocking": crossing.blocking,
+            "constant": crossing.constant,
+            "loader": loader,
+        }
+        copied = self._copies.setdefault(tuple(row.values()), Copied(row))
+        copied.n += 1
+        copied.bytes += crossing.nbytes
+
+    def limit(self, operator: str, reason: str) -> None:
+        """The program asks for what only a real device can do: the rehearsal ends here."""
+        frame, _ = self.context.frames.user_frame()
+        at = None if frame is None else self.context.frames.number(frame)
+        self.context.writer.add(LIMITS, {"at": at, "operator": operator, "reason": f"{operator}: {reason}"})
+        self.context.writer.flush()
+
+
+def _mark_batch(tensor: torch.Tensor, loader: int) -> None:
+    """Views of the batch share its storage, and so the mark."""
+    setattr(tensor.untyped_storage(), LOADER_MARK, loader)

@@ -1,0 +1,209 @@
+"""Copies from the host to the device in the step: what was copied, from which memory, and whether the host waited."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import ClassVar, Literal
+
+from auditor.evidence.batches import Batches, Loader
+from auditor.evidence.machine import Device, device_of
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.source import Source, Span, name_of
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording, Row
+
+What = Literal["constant", "made on the host", "batch", "tensor"]
+"""A number or list written in Python; the result of a factory function; a tensor of a loader's batch; any other tensor."""
+
+MOVES = frozenset({"to", "cuda"})
+FACTORIES = frozenset(
+    [
+        "arange",
+        "empty",
+        "empty_like",
+        "eye",
+        "full",
+        "full_like",
+        "linspace",
+        "normal",
+        "ones",
+        "ones_like",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "randperm",
+        "zeros",
+        "zeros_like",
+    ]
+)
+CONSTANTS = frozenset({"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"})
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies of one kind by one expression in one step. ``bytes`` is their sum, ``loader`` the number of the batch's loader."""
+
+    site: Site
+    what: What
+    step: int
+    n: int = 1
+    bytes: int = 0
+    pinned: bool = False
+    blocking: bool = True
+    loader: int | None = None
+    via: str = ""
+    call: str = ""
+    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not a call."""
+
+
+@dataclass(frozen=True)
+class CopySite:
+    """A line that copies tensors of one kind to the device."""
+
+    site: Site
+    copies: tuple[Copy, ...]
+    steps: int
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps it copies."""
+        return rhythm({copy.step for copy in self.copies}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Copies in each step, on average."""
+        return sum(copy.n for copy in self.copies) / self.steps if self.steps else 0.0
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Bytes in each step, on average."""
+        return sum(copy.bytes for copy in self.copies) / self.steps if self.steps else 0.0
+
+    @property
+    def amount(self) -> str:
+        """The bytes in words."""
+        return in_words(self.bytes_per_step)
+
+    @property
+    def memory(self) -> str:
+        """The host memory they come from."""
+        return "pinned" if all(copy.pinned for copy in self.copies) else "pageable"
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Last names of the copying calls."""
+        return tuple(sorted({copy.call for copy in self.copies}))
+
+    @property
+    def library(self) -> str:
+        """The library function that copies on the line's behalf; empty if the line itself does."""
+        names = {copy.via for copy in self.copies}
+        return "" if "" in names else ", ".join(sorted(names))
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        facts = [
+            ("copied", f"{self.amount} per step in {self.per_step:.3g} copies"),
+            ("from", f"{self.memory} memory"),
+            ("seen on", str(self.rhythm)),
+        ]
+        if self.library:
+            facts.append(("copied inside", self.library))
+        return tuple(facts)
+
+
+@dataclass(frozen=True)
+class Copies(Table):
+    """All copies from host to device in the loud pass that the step's own code made (not a loader's)."""
+
+    parts: ClassVar[tuple[str, ...]] = ("copies", "loaders", "batches", "steps")
+
+    device: Device = "cpu"
+    steps: int = 0
+    copies: tuple[Copy, ...] = ()
+    loaders: Mapping[int, Loader] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, recording: Recording) -> Copies:
+        """From the loud pass."""
+        source, loaders = Source.build(recording), {each.number: each for each in Batches.build(recording).loaders}
+        rows = [row for row in rows_of(recording, "copies") if row["pass"] == "loud" and not row.get("lib")]
+        copies = tuple(_copy(recording, source, row) for row in rows)
+        return cls(device_of(recording), len(Steps.build(recording).loud), copies, loaders)
+
+    def sites(self, *what: What, blocking: bool | None = None, pinned: bool | None = None) -> Iterator[CopySite]:
+        """Lines that copy such tensors, by file and line."""
+        wanted = [
+            copy
+            for copy in self.copies
+            if copy.what in what
+            and copy.step < self.steps
+            and blocking in (None, copy.blocking)
+            and pinned in (None, copy.pinned)
+        ]
+        for _, there in groupby(sorted(wanted, key=_by_line), key=_by_line):
+            here = tuple(there)
+            yield CopySite(here[0].site, here, self.steps)
+
+
+def in_words(size: float) -> str:
+    """``1.5 MiB``."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def _by_line(copy: Copy) -> tuple[str, int]:
+    return copy.site.file, copy.site.line
+
+
+def _copy(recording: Recording, source: Source, row: Row) -> Copy:
+    where, site = recording.site_row(row["at"]), recording.site(row["at"])
+    node = _node(source, site, where)
+    return Copy(
+        site=site,
+        what=_what(row, node),
+        step=row["step"],
+        n=row["n"],
+        bytes=row["bytes"],
+        pinned=bool(row.get("pinned")),
+        blocking=bool(row.get("blocking")),
+        loader=row.get("loader"),
+        via=where.get("via") or "",
+        call=name_of(node.func) if isinstance(node, ast.Call) else "",
+    )
+
+
+def _what(row: Row, node: ast.expr | None) -> What:
+    if row.get("loader") is not None:
+        return "batch"
+    made = _made_in_place(node)
+    if row.get("constant") or made in CONSTANTS:
+        return "constant"
+    return "made on the host" if made in FACTORIES else "tensor"
+
+
+def _made_in_place(node: ast.expr | None) -> str:
+    """``zeros`` for ``torch.zeros(3).to(device)``: the expression makes the tensor that it moves."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        node = node.func.value
+        if name_of(node.func) in FACTORIES | CONSTANTS:
+            return name_of(node.func)
+    return ""
+
+
+def _node(source: Source, site: Site, where: Row) -> ast.expr | None:
+    if where.get("col") is None or where.get("end_col") is None:
+        return next((call for call in source.calls_at(site) if name_of(call.func) in MOVES), None)
+    first = where.get("first_line") or where["line"]
+    return source.node_at(site.file, Span(first, where.get("end_line") or first, where["col"], where["end_col"]))

@@ -1,0 +1,167 @@
+"""Runs after the main one, each a process and a recording of its own inside it: the replay and the rehearsal.
+
+Neither can disturb the main run's times, nor break it: what goes wrong in them becomes a sentence in its warnings.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+
+from auditor import runner
+from auditor.errors import AuditProblem, TargetProblem
+from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
+from auditor.recording import Recording, store_sources, write_manifest
+from auditor.runner import Progress, add_warning, files_of
+
+
+def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU path, where called for.
+
+    A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. ``timeout`` in s is for
+    all of it. Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        recording = runner.record(plan, deadline, progress, echo)
+    except TargetProblem as problem:
+        if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
+            raise
+        return _rehearse_only(plan, deadline, progress, echo)
+    if plan.device == "auto" and _failed_without_cuda(recording):
+        shutil.rmtree(recording.folder)
+        return _rehearse_only(plan, deadline, progress, echo)
+    replay_nonfinite(plan, recording, deadline, progress)
+    rehearse(plan, recording, deadline, progress)
+    return recording
+
+
+NO_CUDA = re.compile(
+    r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
+    r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
+    r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
+    re.IGNORECASE,
+)
+"""How torch, and programs, say that they cannot go on without CUDA."""
+
+
+def _needs_cuda(text: str) -> bool:
+    return NO_CUDA.search(text) is not None
+
+
+def _failed_without_cuda(recording: Recording) -> bool:
+    error = recording.manifest.get("error") or {}
+    last = "\n".join(str(error.get("traceback", "")).strip().splitlines()[-4:])
+    return recording.manifest["outcome"] == "raised" and _needs_cuda(f"{error.get('message', '')}\n{last}")
+
+
+def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    recording = runner.record(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo)
+    add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
+    return recording
+
+
+# -- the replay --------------------------------------------------------------------------------------------------------
+
+
+def replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> None:
+    """Run the target once more, up to the step that left non-finite values behind, and watch how they are born.
+
+    The replay is a recording of its own inside this one. One that goes bad before its watched steps (a GPU's quiet pass is
+    not looked at) is done again for that earlier step.
+    """
+    bad = next(iter(recording.rows("nonfinite")), None)
+    if bad is None or recording.manifest["outcome"] == "interrupted":
+        return
+    for _ in range(2):
+        step = bad["global_step"]
+        if deadline is not None and deadline - time.monotonic() < _seconds_to(recording, step):
+            add_warning(recording, f"step {step} was not replayed: the time given is used up")
+            return
+        wanted = plan.replay(step, bad["last_good"])
+        again = _replay_once(wanted, recording, deadline, progress)
+        bad = next(iter(again.rows("nonfinite")), None) if again is not None else None
+        if bad is None:
+            add_warning(recording, f"the replay of step {step} {_why_in_vain(again)}")
+            return
+        if bad["global_step"] >= wanted.replay_from:
+            return
+
+
+def _replay_once(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> Recording | None:
+    shutil.rmtree(plan.folder, ignore_errors=True)
+    try:
+        again = runner.record_once(plan, deadline, progress, lambda text: None)
+    except AuditProblem:
+        return None
+    _keep_sources(recording, again)
+    return again
+
+
+def _why_in_vain(again: Recording | None) -> str:
+    if again is None:
+        return "could not be run"
+    ended = again.manifest["outcome"]
+    return f"was cut off ({ended})" if ended in ("timeout", "interrupted") else "did not reproduce it (the target is not seeded?)"
+
+
+def _seconds_to(recording: Recording, step: int) -> float:
+    """How long the run took to the end of a step, the start of the process left out."""
+    rows = recording.rows("steps")
+    last = rows[min(step, len(rows) - 1)] if rows else {}
+    return float(last.get("start_us", 0.0) + last.get("us", 0.0)) / 1e6
+
+
+# -- the rehearsal -----------------------------------------------------------------------------------------------------
+
+
+def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> None:
+    """Run a few steps of the target's GPU path on a shadow CUDA device, where ``--device auto`` found no real one.
+
+    Its recording stays only if it can be judged: enough steps completed, and the target did use the device.
+    """
+    manifest = recording.manifest
+    if plan.device != "auto" or manifest["device"] != "cpu" or manifest["outcome"] != "completed" or not plan.rehearsed:
+        return
+    wanted = plan.rehearsal()
+    last = (recording.rows("steps") or [{}])[-1]
+    if deadline is not None and deadline - time.monotonic() < 2 * float(last.get("start_us", 0.0)) / 1e6:
+        add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
+        return
+    try:
+        rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
+        why = unfit(rehearsed)
+    except AuditProblem as problem:
+        why = problem.message
+    if why:
+        add_warning(recording, f"the GPU path could not be rehearsed: {why}")
+        shutil.rmtree(wanted.folder, ignore_errors=True)
+        return
+    _keep_sources(recording, rehearsed)
+
+
+def unfit(rehearsed: Recording) -> str:
+    """Why a rehearsal cannot be judged; empty if it can."""
+    manifest = rehearsed.manifest
+    steps = sum(row["pass"] == "loud" for row in rehearsed.rows("steps"))
+    ended = next(iter(rehearsed.rows("limits")), None)
+    if ended is not None:
+        where = f" at {rehearsed.site(ended['at'])}" if ended.get("at") is not None else ""
+        return f"{ended['reason']}{where}"
+    if steps < LEAST_REHEARSED:
+        error = manifest.get("error") or {}
+        said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
+        return f"it ended after {steps} step{'s' * (steps != 1)} ({said})"
+    if not any(row["n"] for row in rehearsed.rows("device_use")):
+        return "the target put nothing on the CUDA device that it was offered (its device is fixed to the CPU?)"
+    return ""
+
+
+def _keep_sources(recording: Recording, further: Recording) -> None:
+    """A line found by a further run may lie in a file that no site of the main recording names."""
+    manifest = recording.manifest
+    sources = store_sources(recording.folder, manifest["cwd"], iter(files_of(further.folder, further.manifest)))
+    manifest["sources"] = {**sources, **manifest["sources"]}
+    write_manifest(recording.folder, manifest)

@@ -1,0 +1,37 @@
+"""What the rules about copies to the device have in common: every step, seen on a GPU's path, reported by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from auditor.evidence import Copies
+from auditor.evidence.copies import CopySite
+from auditor.model import Finding, Site
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class CopyRule(Rule):
+    """Base of the rules about copies; no rule itself."""
+
+    rehearsed = True
+
+    share: float = knob(0.5, "Share of the loud steps from which a copy is reported.")
+
+    def usual(self, sites: Iterable[CopySite]) -> Iterator[CopySite]:
+        """Lines that copy on most steps, by themselves: what a library copies on their behalf is not theirs to change."""
+        return (place for place in sites if place.rhythm.usual(self.share) and not place.library)
+
+    def report(self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
+        """A finding about one line."""
+        return Finding(
+            site,
+            message,
+            steps=len(place.rhythm.seen),
+            per_step=place.per_step,
+            seen_on=copies.device,
+            facts=place.facts,
+            **more,
+        )

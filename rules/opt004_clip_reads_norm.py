@@ -1,0 +1,77 @@
+"""OPT004: clipping gradients reads their norm on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from auditor.evidence import Reads
+from auditor.evidence.reads import Place
+from auditor.evidence.source import Source
+from auditor.model import Edit, Finding, Remedy, Severity
+
+from .reading import ReadingRule
+
+
+@dataclass(frozen=True)
+class ClipReadsGradientNorm(ReadingRule):
+    """
+    Gradient clipping reads the norm on the host.
+
+    ## What it finds
+    ``clip_grad_norm_(..., error_if_nonfinite=True)`` on most steps. Without that flag clipping stays on the device and is
+    not reported; a read of the norm that it returns is SYNC001.
+
+    ## Why it costs
+    To raise an error Python must know whether the norm is finite, so the host waits until the whole backward pass has run.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    ```
+    Keep the norms that it returns in a list and look at them every so many steps.
+
+    ## When to ignore
+    The training must stop at the very step that goes bad.
+
+    ## Sources
+    torch/nn/utils/clip_grad.py, ``_get_total_norm``. The thresholds are ours.
+    """
+
+    code = "OPT004"
+    severity = Severity.WARNING
+    since = "0.2"
+    rehearsed = True
+
+    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+        for finding in self.report(reads, reads.clips(), self._sentence):
+            call = "" if finding.site is None else source.call_with_keyword(finding.site, "error_if_nonfinite")
+            yield replace(finding, hints={"call": call})
+
+    def _sentence(self, place: Place) -> str:
+        return f"clipping reads the gradients' norm: this {place.waits} on {place.rhythm}"
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Drop error_if_nonfinite=True and look at the norms that it returns every so many steps."
+        call = str(finding.hints.get("call", ""))
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "a non-finite norm then no longer raises an error"
+        return Remedy(text, (Edit(finding.site, "drop_keyword", call=call, keyword="error_if_nonfinite", reason=reason),))

@@ -1,0 +1,78 @@
+"""SYNC006: a tensor is copied to the device and the host waits until it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Copies
+from auditor.model import Finding, Remedy, Severity
+
+from .copying import CopyRule
+
+
+@dataclass(frozen=True)
+class BlockingCopyEveryStep(CopyRule):
+    """
+    A host tensor is copied to the device and the host waits for it.
+
+    ## What it finds
+    ``x.to(device)``, ``x.cuda()`` or an assignment that copies a host tensor to the device on most steps without
+    ``non_blocking=True``. Batches as a loader gave them are left to DATA003 and DATA004, numbers written in Python to
+    SYNC011, tensors made only to be moved to SYNC010. Seen in a rehearsal of the GPU path.
+
+    ## Why it costs
+    Without ``non_blocking`` torch waits until the copy is complete, pinned memory or not; and since the copy comes after
+    everything that is queued on the stream, the host waits for all of that too.
+
+    ## Example
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 1, device="cuda")
+    table = torch.randn(4096, 8)
+
+    def step():
+        rows = table[torch.randint(0, 4096, (64,))]
+        model(rows.to("cuda")).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 1, device="cuda")
+    table = torch.randn(4096, 8).to("cuda")
+
+    def step():
+        rows = table[torch.randint(0, 4096, (64,), device="cuda")]
+        model(rows).mean().backward()
+    ```
+    Where the values do come from the host: ``x.pin_memory().to("cuda", non_blocking=True)``.
+
+    ## When to ignore
+    The copy comes where the device has nothing queued anyway, or the values are needed by the host just after.
+
+    ## Sources
+    aten/src/ATen/native/cuda/Copy.cu: a copy that may not return early ends in ``memcpy_and_sync``. The threshold is ours.
+    """
+
+    code = "SYNC006"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    def detect(self, copies: Copies) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("tensor", blocking=True)):
+            message = (
+                f"{place.amount} are copied to the device on {place.rhythm} and the host waits until they are there "
+                f"({place.memory} memory, no non_blocking=True)"
+            )
+            yield self.report(copies, place, place.site, message)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the source must then not "
+            "change before the copy is done)."
+        )

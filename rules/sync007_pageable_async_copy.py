@@ -1,0 +1,80 @@
+"""SYNC007: non_blocking=True on a tensor in pageable memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Copies
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import knob
+
+from .copying import CopyRule
+
+
+@dataclass(frozen=True)
+class AsyncCopyFromPageableMemory(CopyRule):
+    """
+    ``non_blocking=True`` copies from memory that is not pinned.
+
+    ## What it finds
+    A copy to the device with ``non_blocking=True`` on most steps whose source is ordinary, pageable memory. Batches of a
+    loader are left to DATA003, which names the loader. Seen in a rehearsal of the GPU path.
+
+    ## Why it costs
+    The device cannot read pageable memory by itself: the driver first copies it into a staging buffer of its own, and the
+    host does that work before the call returns. So the flag promises an overlap that does not happen.
+
+    ## Example
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(512, 1, device="cuda")
+    table = torch.randn(4096, 512)
+
+    def step():
+        rows = table[torch.randint(0, 4096, (64,))]
+        model(rows.to("cuda", non_blocking=True)).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(512, 1, device="cuda")
+    table = torch.randn(4096, 512)
+
+    def step():
+        rows = table[torch.randint(0, 4096, (64,))].pin_memory()
+        model(rows.to("cuda", non_blocking=True)).mean().backward()
+    ```
+    Pinning costs time itself: it is best done by the loader's thread (``DataLoader(pin_memory=True)``) or once, into a
+    buffer that is used again.
+
+    ## When to ignore
+    The tensor is small: up to 64 KB the driver returns before the copy is done.
+
+    ## Sources
+    CUDA runtime API, "API synchronization behavior"; the size from which it is reported is that of Nsight Systems'
+    expert rule *cuda_memcpy_async*, which skips host-to-device copies of up to 64,000 bytes.
+    """
+
+    code = "SYNC007"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
+
+    def detect(self, copies: Copies) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("tensor", "made on the host", blocking=False, pinned=False)):
+            message = (
+                f"non_blocking=True copies {place.amount} from pageable memory on {place.rhythm}: "
+                "it is staged by the host first, and nothing overlaps"
+            )
+            small = place.bytes_per_step <= self.small * place.per_step
+            yield self.report(copies, place, place.site, message, severity=Severity.NOTE if small else None)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is filled each step.")

@@ -1,0 +1,74 @@
+"""SYNC011: numbers written in Python are sent to the device on every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Copies
+from auditor.model import Finding, Remedy, Severity
+
+from .copying import CopyRule
+
+
+@dataclass(frozen=True)
+class ConstantSentEveryStep(CopyRule):
+    """
+    Python numbers are sent to the device in the step.
+
+    ## What it finds
+    ``torch.tensor(values, device="cuda")``, ``torch.tensor(values).to(device)`` or an index written as a list, on most
+    steps. Seen in a rehearsal of the GPU path.
+
+    ## Why it costs
+    The numbers are written to pageable host memory and copied, and the host waits until the copy, and so all that was
+    queued before it, is done.
+
+    ## Example
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 2, device="cuda")
+    x = torch.ones(4, 8, device="cuda")
+
+    def step():
+        weights = torch.tensor([0.3, 0.7], device="cuda")
+        (model(x) * weights).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 2, device="cuda")
+    x = torch.ones(4, 8, device="cuda")
+    weights = torch.tensor([0.3, 0.7], device="cuda")
+
+    def step():
+        (model(x) * weights).mean().backward()
+    ```
+    ``torch.full((), value, device="cuda")`` makes a scalar on the device without a copy.
+
+    ## When to ignore
+    The numbers change on every step and come from the host: then copy them from pinned memory with ``non_blocking=True``.
+
+    ## Sources
+    pytorch#120996: ``torch.tensor(x, device="cuda")`` synchronises, as ``set_sync_debug_mode`` shows. The threshold is ours.
+    """
+
+    code = "SYNC011"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    def detect(self, copies: Copies) -> Iterator[Finding]:
+        for place in self.usual(copies.sites("constant", blocking=True)):
+            message = f"Python numbers ({place.amount}) are sent to the device on {place.rhythm}: the host waits for the copy"
+            yield self.report(copies, place, place.site, message)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Make the tensor once, before the loop; a scalar that changes can be made with torch.full((), value, device=...), "
+            "which copies nothing."
+        )
