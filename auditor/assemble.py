@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from auditor import __version__
-from auditor.engine import Judgement
+from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.explain import page
 from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
@@ -28,15 +28,16 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     steps = step_rows(recording)
     facts = traces.read(recording)
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
+    rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     return Report(
         run=_run(manifest, steps, recording),
         verdicts=judgement.verdicts,
         findings=findings,
-        warnings=(*manifest.get("warnings", ()), *judgement.warnings),
+        warnings=(*manifest.get("warnings", ()), *_said_in(rehearsed), *judgement.warnings),
         tool={"name": "torch-step-audit", "version": __version__},
-        environment={str(k): str(v) for k, v in manifest.get("environment", {}).items()},
-        method=tuple(_method(manifest, steps)),
+        environment=_environment(manifest, rehearsed),
+        method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
         series=tuple(_series(steps)),
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
@@ -140,6 +141,26 @@ def _excerpt(recording: Recording, site: Site) -> Excerpt:
     return Excerpt(site.file, first, tuple(lines[first - 1 : site.line + EXCERPT_LINES]))
 
 
+# -- the rehearsal -----------------------------------------------------------------------------------------------------
+
+
+def _environment(manifest: Row, rehearsed: Recording | None) -> dict[str, str]:
+    facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
+    played = (rehearsed.manifest.get("environment") or {}).get("device") if rehearsed is not None else None
+    return {**facts, "rehearsed on": str(played)} if played else facts
+
+
+def _said_in(rehearsed: Recording | None) -> Iterable[str]:
+    for text in rehearsed.manifest.get("warnings", ()) if rehearsed is not None else ():
+        yield f"in the rehearsal: {text}"
+
+
+def _rehearsed(rehearsed: Recording | None) -> Iterable[str]:
+    if rehearsed is not None:
+        steps = sum(each["steps"] for each in rehearsed.manifest.get("passes", ()) if each["name"] == "loud")
+        yield f"rehearsal: the program's GPU path on a shadow CUDA device, with real values and no times ({steps} steps)"
+
+
 # -- how it was measured -----------------------------------------------------------------------------------------------
 
 PASSES = {
@@ -163,7 +184,9 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
         yield f"garbage collection took {share:.1%} of the quiet pass"
-    if manifest.get("device") == "cuda":
+    if manifest.get("device") == "rehearse":
+        yield "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a GPU, there are no times"
+    elif manifest.get("device") == "cuda":
         yield "step times are those between device events at the step's boundaries; no synchronisation was added inside a pass"
     else:
         yield "no GPU took part: a read that would make the host wait for a GPU is named, and not priced"

@@ -122,6 +122,8 @@ def _ask(rule: type[Rule], tables: Tables, rehearsed: Tables | None, knobs: Mapp
         verdict, found = _ask_one(rule, rehearsed, knobs)
         if verdict.status != "skipped":
             return verdict, found
+        on_cpu = _ask_one(rule, tables, knobs)
+        return on_cpu if on_cpu[0].status != "skipped" else (verdict, [])
     return _ask_one(rule, tables, knobs)
 
 

@@ -52,6 +52,7 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched)
     session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
+    environment = describe(device)
     try:
         step = context.target = make()
         while not session.done:
@@ -71,7 +72,7 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
         "passes": [{"name": p.name, "steps": p.done} for p in session.passes],
         "outcome": "completed",
         "error": None,
-        "environment": describe(context.device),
+        "environment": environment,
         "warnings": warnings,
         "recorded_at": "2026-01-01T00:00:00+00:00",
     }

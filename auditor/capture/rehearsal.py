@@ -11,7 +11,7 @@ import torch
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_log import PART as READS
 from auditor.capture.reads_log import ReadLog
-from auditor.capture.shadow import Crossing, Listener, Shadow
+from auditor.capture.shadow import Crossing, Listener, ShadowDevice
 
 READ_KINDS = frozenset(
     [
@@ -58,7 +58,7 @@ class RehearsalProbe(Probe, Listener):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._shadow = Shadow(self)
+        self._shadow = ShadowDevice(self, compiled="eager")
         self._log: ReadLog | None = None
         self._copies: dict[tuple[Any, ...], Copied] = {}
         self._used = 0

@@ -72,7 +72,7 @@ def give_back() -> None:
 
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
-    """Lines reported for a case (relative to its own first line), and what is louder than a note."""
+    """Lines reported for a case (relative to its own first line), and what is louder than a note (or than nothing, for a rule of notes)."""
     if name.endswith("__cuda") and not CUDA:
         findings, verdicts = replayed(code, path, name, folder)
     else:
@@ -82,7 +82,7 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
-    loud = [f for f in findings if f.severity is not Severity.NOTE]
+    loud = [f for f in findings if f.severity is not Severity.NOTE or RULES[code].severity is Severity.NOTE]
     return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
 
 

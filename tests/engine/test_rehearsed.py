@@ -1,0 +1,87 @@
+"""A rehearsal inside a recording decides the rules that a CPU cannot; the others stay with the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor import engine
+from auditor.evidence import Machine, Steps
+from auditor.model import Finding, Severity, Site
+from auditor.plan import REHEARSAL
+from auditor.recording import SCHEMA, Recording, RecordingWriter, store_sources, write_manifest
+from auditor.rule import NotLooked, Rule
+
+
+@dataclass(frozen=True)
+class NeedsGpuPath(Rule):
+    """Says where it looked."""
+
+    code = "SYNC901"
+    severity = Severity.WARNING
+    since = "0.2"
+    rehearsed = True
+
+    def detect(self, machine: Machine) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("nothing")
+        yield Finding(Site("t.py", 1), "seen", seen_on=machine.device)
+
+
+@dataclass(frozen=True)
+class NeedsTimes(Rule):
+    """Says where it looked."""
+
+    code = "TIME901"
+    severity = Severity.WARNING
+    since = "0.2"
+
+    def detect(self, machine: Machine, steps: Steps) -> Iterator[Finding]:
+        yield Finding(None, "seen", seen_on=machine.device)
+
+
+@dataclass(frozen=True)
+class SkipsInRehearsal(NeedsGpuPath):
+    """Cannot tell in a rehearsal, can tell on a CPU."""
+
+    code = "SYNC902"
+
+    def detect(self, machine: Machine) -> Iterator[Finding]:
+        if machine.gpu_path:
+            raise NotLooked("not here")
+        yield Finding(Site("t.py", 1), "seen", seen_on=machine.device)
+
+
+def recorded(folder: Path, device: str, source: str = "x = 1\n") -> Recording:
+    writer = RecordingWriter(folder)
+    writer.add("steps", {"pass": "quiet", "step": 0, "us": 1.0, "start_us": 0.0})
+    writer.close()
+    (folder / "t.py").write_text(source)
+    sources = store_sources(folder, str(folder), iter([str(folder / "t.py")]))
+    manifest = {"schema": SCHEMA, "cwd": str(folder), "device": device, "outcome": "completed", "sources": sources}
+    write_manifest(folder, manifest)
+    return Recording(folder)
+
+
+def test_the_rehearsal_decides_what_a_cpu_cannot(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    before = engine.judge(main, (NeedsGpuPath, NeedsTimes))
+    assert [v.status for v in before.verdicts] == ["skipped", "found"]
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    after = engine.judge(main, (NeedsGpuPath, NeedsTimes, SkipsInRehearsal))
+    assert [v.status for v in after.verdicts] == ["found", "found", "found"]
+    assert {f.code: f.seen_on for f in after.findings} == {"SYNC901": "rehearsal", "TIME901": "cpu", "SYNC902": "cpu"}
+
+
+def test_a_comment_that_silences_the_rehearsals_finding_is_used(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu", "x = 1  # audit: ignore[SYNC901]\n")
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    judged = engine.judge(main, (NeedsGpuPath,))
+    assert (judged.findings, judged.warnings, judged.verdicts[0].reason) == ((), (), "silenced in the source")
+
+
+def test_a_rehearsal_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    (tmp_path / REHEARSAL / "manifest.json").write_text("{")
+    assert engine.judge(main, (NeedsGpuPath,)).verdicts[0].status == "skipped"

@@ -1,0 +1,40 @@
+"""DATA003 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+def batches_from_pageable_memory__rehearsal():
+    model = nn.Linear(512, 1, device="cuda")
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64))  # DATA003
+
+    def step():
+        (x,) = next(batches)
+        model(x.to("cuda")).mean().backward()
+
+    return step
+
+
+def asynchronous_in_vain__rehearsal():
+    model = nn.Linear(512, 1, device="cuda")
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 512)), batch_size=64, pin_memory=False))  # DATA003
+
+    def step():
+        (x,) = next(batches)
+        model(x.cuda(non_blocking=True)).mean().backward()
+
+    return step
+
+
+def inputs_and_labels_on_one_line__rehearsal():
+    model = nn.Linear(512, 1, device="cuda")
+    data = TensorDataset(torch.ones(4000, 512), torch.ones(4000, 512))
+    batches = iter(DataLoader(data, batch_size=64))  # DATA003
+
+    def step():
+        x, y = next(batches)
+        x, y = x.to("cuda"), y.to("cuda")
+        (model(x) * y).mean().backward()
+
+    return step

@@ -1,0 +1,28 @@
+"""DATA004 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+def pinned_and_blocking__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
+
+    def step():
+        (x,) = next(batches)
+        model(x.to("cuda")).mean().backward()  # DATA004
+
+    return step
+
+
+def a_dict_of_tensors__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+    rows = [{"x": torch.ones(8), "y": torch.ones(1)} for _ in range(400)]
+    batches = iter(DataLoader(rows, batch_size=4, pin_memory=True))
+
+    def step():
+        batch = {name: value.to("cuda") for name, value in next(batches).items()}  # DATA004
+        (model(batch["x"]) - batch["y"]).mean().backward()
+
+    return step

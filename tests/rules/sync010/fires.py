@@ -1,0 +1,34 @@
+"""SYNC010 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def noise_from_the_host__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        noise = torch.randn(64, 8).to("cuda")  # SYNC010
+        model(noise).mean().backward()
+
+    return step
+
+
+def zeros_by_cuda__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        state = torch.zeros(64, 8).cuda()  # SYNC010
+        model(state).mean().backward()
+
+    return step
+
+
+def converted_on_the_way__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        mask = torch.ones(64, 8).bool().float().to("cuda")  # SYNC010
+        model(mask).mean().backward()
+
+    return step

@@ -1,0 +1,41 @@
+"""Near misses: SYNC010 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def made_on_the_device__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        model(torch.randn(64, 8, device="cuda")).mean().backward()
+
+    return step
+
+
+def like_a_device_tensor__rehearsal():
+    model, x = nn.Linear(8, 1, device="cuda"), torch.ones(64, 8, device="cuda")
+
+    def step():
+        model(torch.randn_like(x).to(x.device)).mean().backward()
+
+    return step
+
+
+def made_and_used_on_the_host__rehearsal():
+    model, x = nn.Linear(8, 1, device="cuda"), torch.ones(64, 8, device="cuda")
+
+    def step():
+        order = torch.randperm(8).to("cpu")
+        model(x[:, order.tolist()[0] :].repeat(1, 8)[:, :8]).mean().backward()
+
+    return step
+
+
+def before_the_loop__rehearsal():
+    model, noise = nn.Linear(8, 1, device="cuda"), torch.randn(64, 8).to("cuda")
+
+    def step():
+        model(noise).mean().backward()
+
+    return step

@@ -1,0 +1,53 @@
+"""Near misses: SYNC011 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def made_before_the_loop__rehearsal():
+    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
+    weights = torch.tensor([0.3, 0.7], device="cuda")
+
+    def step():
+        (model(x) * weights).mean().backward()
+
+    return step
+
+
+def filled_on_the_device__rehearsal():
+    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
+
+    def step():
+        (model(x) * torch.full((), 0.5, device="cuda")).mean().backward()
+
+    return step
+
+
+def a_python_number_in_an_expression__rehearsal():
+    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
+
+    def step():
+        (model(x) * 0.5 + 1.0).mean().backward()
+
+    return step
+
+
+def filled_in_place__rehearsal():
+    model, x, mask = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda"), torch.zeros(4, 2, device="cuda")
+
+    def step():
+        mask[0, 0] = 1.0
+        mask.fill_(0.5)
+        (model(x) * mask).mean().backward()
+
+    return step
+
+
+def a_constant_of_the_host__rehearsal():
+    model, x = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda")
+
+    def step():
+        scale = torch.tensor(0.5)  # a number of the host that a kernel takes as its argument
+        (model(x) * scale).mean().backward()
+
+    return step

@@ -1,0 +1,149 @@
+"""``--device auto`` without a GPU rehearses the GPU path; ``--device rehearse`` does only that; what cannot be is said."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
+
+BODY = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    {device}
+    model = nn.Linear(8, 1).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(TensorDataset(torch.ones(4000, 8), torch.ones(4000, 1)), batch_size=8, num_workers={workers}, pin_memory=True)
+    batches = iter(loader)
+
+    def step():
+        x, y = next(batches)
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+        {more}
+"""
+PORTABLE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+
+TARGETS = {
+    "portable": BODY.format(device=PORTABLE, workers=0, more="torch.cuda.synchronize() if device.type == 'cuda' else None"),
+    "gpu_only": BODY.format(device='device = "cuda"', workers=0, more="print(loss.item())"),
+    "asks_for_a_gpu": BODY.format(device='assert torch.cuda.is_available()\n    device = "cuda"', workers=0, more="print(loss.item())"),
+    "cpu_only": BODY.format(device='device = "cpu"', workers=0, more="print(loss.item())"),
+    "workers": BODY.format(device=PORTABLE, workers=2, more="float(loss)"),
+    "compiled": BODY.format(device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"),
+    "breaks_on_a_gpu": BODY.format(device=PORTABLE, workers=0, more='assert device.type == "cpu", "no kernel for this card"'),
+}
+SCRIPT = BODY.format(device=PORTABLE, workers=0, more="print(loss.item())") + "\n    while True:\n        step()\n"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, audit):
+    folder = tmp_path_factory.mktemp("rehearsals")
+
+    def one(name):
+        source, target, more = TARGETS.get(name, SCRIPT), f"{name}:step", ()
+        if name in ("script", "rehearsed_script"):
+            target = f"{name}.py"
+        if name.startswith("rehearsed"):
+            source, more = TARGETS.get(name.removeprefix("rehearsed_"), SCRIPT), ("--device", "rehearse")
+        (folder / f"{name}.py").write_text(textwrap.dedent(source))
+        out = folder / f"out-{name}"
+        done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
+        return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
+
+    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_compiled"]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names, pool.map(one, names), strict=True))
+
+
+def said(report, code):
+    return [(f["site"]["text"], f["seen_on"], f["basis"]) for f in report["findings"] if f["code"] == code]
+
+
+def status(report, code):
+    return next(v["status"] for v in report["verdicts"] if v["code"] == code)
+
+
+def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
+    done, report, out = runs["portable"]
+    assert done.returncode == 0, done.stderr
+    assert report["run"]["device"] == "cpu"
+    assert report["run"]["step_us"]["n"] == 12
+    assert said(report, "SYNC004") == [("torch.cuda.synchronize() if device.type == 'cuda' else None", "rehearsal", "none")]
+    assert {code: status(report, code) for code in ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001")} == dict.fromkeys(
+        ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001"), "clean"
+    )
+    assert report["warnings"] == []
+    assert "H200" in report["environment"]["rehearsed on"]
+    assert (out / "recording" / "rehearsal" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["gpu_only", "asks_for_a_gpu"])
+def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
+    done, report, _ = runs[name]
+    assert done.returncode == 0, done.stderr
+    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["step_us"]) == ("rehearse", "completed", None)
+    assert any("cannot run without CUDA" in warning for warning in report["warnings"])
+    assert said(report, "SYNC001") == [("print(loss.item())", "rehearsal", "none")]
+
+
+def test_a_trainer_that_ignores_the_gpu_keeps_what_the_cpu_showed(runs):
+    done, report, out = runs["cpu_only"]
+    assert done.returncode == 0
+    assert any("put nothing on the CUDA device" in warning for warning in report["warnings"])
+    assert said(report, "SYNC001") == [("print(loss.item())", "cpu", "none")]
+    assert not (out / "recording" / "rehearsal").exists()
+
+
+def test_workers_of_the_loader(runs):
+    _, report, _ = runs["workers"]
+    assert report["warnings"] == []
+    assert said(report, "SYNC001") == [("float(loss)", "rehearsal", "none")]
+
+
+def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
+    done, report, _ = runs["compiled"]
+    assert done.returncode == 0
+    (warning,) = report["warnings"]
+    assert "could not be rehearsed" in warning
+    assert "torch.compile" in warning
+    assert "compiled.py:6" in warning
+    assert said(report, "SYNC001") == [("f(loss.detach()); loss.item()", "cpu", "none")]
+
+
+def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
+    done, report, _ = runs["breaks_on_a_gpu"]
+    assert (done.returncode, report["run"]["outcome"]) == (0, "completed")
+    (warning,) = report["warnings"]
+    assert "no kernel for this card" in warning
+
+
+@pytest.mark.parametrize("name", ["script", "rehearsed_script"])
+def test_scripts_are_rehearsed_too(runs, name):
+    done, report, _ = runs[name]
+    assert done.returncode == 0, done.stderr
+    assert said(report, "SYNC001") == [("print(loss.item())", "rehearsal", "none")]
+
+
+def test_rehearse_alone(runs):
+    done, report, _ = runs["rehearsed_portable"]
+    assert done.returncode == 0, done.stderr
+    assert report["run"]["device"] == "rehearse"
+    assert status(report, "SYNC004") == "found"
+    assert status(report, "DATA007") == "skipped"
+
+
+def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):
+    done, _, _ = runs["rehearsed_compiled"]
+    assert done.returncode == 2
+    assert "torch.compile" in done.stderr
+    assert "Traceback" not in done.stderr
