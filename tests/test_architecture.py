@@ -31,8 +31,10 @@ MAY = {
     "auditor/config.py": {"auditor.errors", "auditor.rule"},
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
     "auditor/runner.py": {"auditor.errors", "auditor.plan", "auditor.recording"},
+    "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {
         "torch",
+        "auditor.allocator",
         "auditor.capture",
         "auditor.errors",
         "auditor.plan",
