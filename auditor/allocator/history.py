@@ -6,15 +6,18 @@ are part of the program; the rest is what a replay is compared with.
 
 from __future__ import annotations
 
+import bisect
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal
 
 from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
 Action = Literal["alloc", "free", "free_begins", "free_ends", "oom", "empty_cache", "flush"]
+Event = Mapping[str, Any]
+"""One row of a snapshot: an event of its trace, a segment, a block."""
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
@@ -63,6 +66,9 @@ class Recorded:
     peak_reserved: int
     segment_allocs: tuple[int, ...]
     retries: int
+    card_below: int | None
+    """More than torch could have held on that card: what it held when the device refused a segment, and that segment.
+    None where nothing was refused. The card let it hold ``peak_reserved`` at least."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,12 @@ class History:
         try:
             trace = data["device_traces"][device]
             segments = [segment for segment in data["segments"] if segment["device"] == device]
-            reader = _Reader(trace, segments)
+            settings = AllocatorSettings.from_snapshot(data.get("allocator_settings"))
+            reader = _Reader(trace, segments, settings)
             return cls(
                 start=tuple(reader.start()),
                 calls=tuple(reader.calls),
-                settings=AllocatorSettings.from_snapshot(data.get("allocator_settings")),
+                settings=settings,
                 recorded=reader.recorded(),
                 expandable=any(bool(segment.get("is_expandable")) for segment in segments) or reader.has_pages,
                 unknown_flushes=reader.unknown_flushes,
@@ -99,7 +106,7 @@ class History:
         except (LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"the snapshot has no readable history of device {device}: {type(error).__name__}") from None
 
-    @cached_property
+    @property
     def starts_late(self) -> bool:
         """Whether blocks were live before the first event: then what came before is known by its outcome only."""
         return any(segment.live for segment in self.start)
@@ -108,36 +115,36 @@ class History:
 class _Reader:
     """Walks a history forwards for the calls, and backwards from the final segments for the start."""
 
-    def __init__(self, trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> None:
-        self._trace, self._segments = trace, segments
+    def __init__(self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings) -> None:
+        self._trace, self._segments, self._settings = trace, segments, settings
         self.unknown_flushes = 0
-        self.retries = 0
         self.has_pages = any(event["action"] in ("segment_map", "segment_unmap") for event in trace)
-        self.calls = list(self._read_calls())
+        self.calls = self._read_calls()
 
-    def _read_calls(self) -> Iterator[Call]:
-        begun: dict[int, int] = {}
+    def _read_calls(self) -> list[Call]:
         found: list[Call] = []
+        begun: set[int] = set()
         for lost, group in groupby(enumerate(self._trace), key=lambda item: item[1]["action"] in LOSSES):
             events = list(group)
             if lost:
                 found.append(self._flush(events))
                 continue
-            for index, event in events:
-                call = _call(event, index)
-                if call is None:
-                    continue
+            for call in filter(None, (_call(event, index) for index, event in events)):
                 if call.action == "free_begins":
-                    begun[call.address] = len(found)
-                elif call.action == "free_ends":
-                    place = begun.pop(call.address, None)
-                    if place is None or place == len(found) - 1:
-                        call = Call("free", call.address, call.size, call.stream, index)
-                        del found[len(found) if place is None else place :]
-                found.append(call)
-        return iter(found)
+                    begun.add(call.address)
+                if call.action != "free_ends":
+                    found.append(call)
+                elif call.address in begun and found[-1].address != call.address:
+                    found.append(call)
+                    begun.discard(call.address)
+                else:  # at once, or begun before the recording
+                    if call.address in begun:
+                        found.pop()
+                        begun.discard(call.address)
+                    found.append(replace(call, action="free"))
+        return found
 
-    def _flush(self, events: Sequence[tuple[int, Mapping[str, Any]]]) -> Call:
+    def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
         """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the device had no room."""
         index, first = events[0]
         following = events[-1][0] + 1
@@ -147,7 +154,6 @@ class _Reader:
         if any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames) or not in_allocation:
             return Call("empty_cache", index=index)
         if frames and frames == (after.get("frames") or []):
-            self.retries += 1
             return Call("flush", index=index)
         self.unknown_flushes += 1
         return Call("empty_cache", index=index)
@@ -166,27 +172,31 @@ class _Reader:
                 held.pop(address, None)
             elif action == "segment_free":
                 held[address] = HeldSegment(address, size, stream, small=size <= SMALL_BUFFER)
-        return _placed(held, live)
+        return _placed(held, live, self._settings)
 
     def recorded(self) -> Recorded:
         """What the real allocator did."""
         final = sum(int(segment["total_size"]) for segment in self._segments)
         changes = [_change(event) for event in self._trace]
         start = reserved = peak = final - sum(changes)
-        for change in changes:
+        refused: list[int] = []
+        flushes = {call.index for call in self.calls if call.action == "flush"}
+        for index, change in enumerate(changes):
+            if index in flushes:
+                refused.append(reserved + next((gain for gain in changes[index:] if gain > 0), 0))
             reserved += change
             peak = max(peak, reserved)
-        gained = tuple(int(event["size"]) for event in self._trace if event["action"] in GAINS)
-        return Recorded(start, final, peak, gained, self.retries)
+        gained = tuple(change for change in changes if change > 0)
+        return Recorded(start, final, peak, gained, len(flushes), min(refused, default=None))
 
 
-def _change(event: Mapping[str, Any]) -> int:
+def _change(event: Event) -> int:
     if event["action"] in GAINS:
         return int(event["size"])
     return -int(event["size"]) if event["action"] in LOSSES else 0
 
 
-def _call(event: Mapping[str, Any], index: int) -> Call | None:
+def _call(event: Event, index: int) -> Call | None:
     actions: dict[str, Action] = {
         "alloc": "alloc",
         "free_requested": "free_begins",
@@ -199,12 +209,12 @@ def _call(event: Mapping[str, Any], index: int) -> Call | None:
     return Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
 
 
-def _held_segment(segment: Mapping[str, Any]) -> HeldSegment:
+def _held_segment(segment: Event) -> HeldSegment:
     small = segment["segment_type"] == "small"
     return HeldSegment(int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small)
 
 
-def _live(segment: Mapping[str, Any]) -> Iterator[Held]:
+def _live(segment: Event) -> Iterator[Held]:
     address = int(segment["address"])
     for block in segment["blocks"]:
         size = int(block["size"])
@@ -213,27 +223,28 @@ def _live(segment: Mapping[str, Any]) -> Iterator[Held]:
         address += size
 
 
-def _placed(held: Mapping[int, HeldSegment], live: Mapping[int, Held]) -> list[HeldSegment]:
+def _placed(held: Mapping[int, HeldSegment], live: Mapping[int, Held], settings: AllocatorSettings) -> list[HeldSegment]:
     """Live blocks in their segments. A block freed since is known by its request only: its size follows from its place."""
     segments = sorted(held.values(), key=lambda segment: segment.address)
-    blocks = iter(sorted(live.values(), key=lambda block: block.address))
-    block = next(blocks, None)
-    for segment in segments:
-        inside: list[Held] = []
-        while block is not None and block.address < segment.address + segment.size:
-            if block.address >= segment.address:
-                inside.append(block)
-            block = next(blocks, None)
-        ends = [*(each.address for each in inside[1:]), segment.address + segment.size]
-        pairs = zip(inside, ends, strict=False)  # a segment without a live block has an end all the same
-        segment.live = [_sized(each, end, small=segment.small) for each, end in pairs]
+    starts = [segment.address for segment in segments]
+    inside: dict[int, list[Held]] = defaultdict(list)
+    for block in sorted(live.values(), key=lambda block: block.address):
+        place = bisect.bisect_right(starts, block.address) - 1
+        if place < 0 or block.address >= starts[place] + segments[place].size:  # in pages that were unmapped since
+            size = block.size or settings.round_size(block.requested)
+            segments.append(HeldSegment(block.address, size, block.stream, size <= SMALL_SIZE, [replace(block, size=size)]))
+        else:
+            inside[place].append(block)
+    for place, blocks in inside.items():
+        segment = segments[place]
+        ends = [*(each.address for each in blocks[1:]), segment.address + segment.size]
+        pairs = zip(blocks, ends, strict=True)
+        segment.live = [each if each.size else _sized(each, end, settings, small=segment.small) for each, end in pairs]
     return segments
 
 
-def _sized(block: Held, end: int, *, small: bool) -> Held:
+def _sized(block: Held, end: int, settings: AllocatorSettings, *, small: bool) -> Held:
     """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that belongs to the block."""
-    if block.size:
-        return block
-    size = min(AllocatorSettings().round_size(block.requested), end - block.address)
+    size = min(settings.round_size(block.requested), end - block.address)
     gap = end - block.address - size
-    return Held(block.address, size + (gap if not small and gap <= SMALL_SIZE else 0), block.requested, block.stream)
+    return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

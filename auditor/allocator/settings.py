@@ -213,18 +213,19 @@ def _divisions(key: str, value: str) -> tuple[int, ...]:
         if not number:
             raise ValueError(f"{key} must be a power of two, not 0")
         return (number,) * INTERVALS
-    table: list[int] = [0] * INTERVALS
-    last = 0
-    for place, (size, parts) in enumerate(_pairs(value[1:-1])):
+    table = [0] * INTERVALS
+    last, named = 0, False
+    for size, parts in _pairs(value[1:-1]):
         number = _division(key, parts)
-        if size == ">":
-            table[last:] = [number] * (INTERVALS - last)
+        if size == ">":  # all sizes above the last one named
+            table[last + 1 :] = [number] * (INTERVALS - last - 1)
             continue
         if not _division(key, size):
             raise ValueError(f"{key} must name its sizes by powers of two, not 0")
         last = min(int(size).bit_length() - 1, INTERVALS - 1)
-        table[: last if place == 0 else 0] = [number] * (last if place == 0 else 0)
-        table[last] = number
+        if not named:
+            table[:last] = [number] * last
+        table[last], named = number, True
     return tuple(table)
 
 
