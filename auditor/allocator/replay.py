@@ -91,7 +91,6 @@ class _Run:
             for block in segment.live:
                 fits = self._allocator.malloc(block.requested, block.stream, now_us=0) if fresh else block.address
                 self._places[block.address] = fits
-        self._allocator.reset_peak()
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
     def step(self, call: Call) -> None:

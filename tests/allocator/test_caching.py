@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
+from auditor.allocator.oom import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -173,6 +174,15 @@ def test_the_message_carries_every_number_that_ours_reads():
     assert (shortage.allowed, shortage.free, shortage.unallocated) == (4 * GIB, 5 * GIB, 0)
 
 
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (1024, "1024 bytes"), (1536, "1.50 KiB"), (MIB, "1024.00 KiB"), (GIB, "1024.00 MiB"), (3 * GIB, "3.00 GiB")],
+)
+def test_sizes_are_written_as_torch_writes_them(size, text):
+    """``format_size`` (CUDACachingAllocator.cpp): a unit is used above, not from, one of it."""
+    assert format_size(size) == text
+
+
 def test_one_live_block_pins_its_segment():
     allocator = card(41 * MIB)
     held = [allocator.malloc(4 * MIB) for _ in range(10)]
@@ -198,15 +208,15 @@ def test_empty_cache_gives_whole_segments_back_and_keeps_the_others():
 
 def test_oversize_blocks_are_not_split_and_not_given_to_small_requests():
     """``get_free_block``: with max_split_size 64 MiB a cached block of 100 MiB serves neither 30 MiB nor, being more than
-    max_non_split_rounding (20 MiB) larger, 70 MiB; it does serve 90 MiB, whole.
+    max_non_split_rounding (20 MiB) larger, 80 MiB; it does serve 81 MiB, whole.
     """
     allocator = card(config="max_split_size_mb:64")
     big = allocator.malloc(100 * MIB)
     allocator.free(big)
     assert allocator.malloc(30 * MIB) != big
-    assert allocator.malloc(70 * MIB) != big
-    assert allocator.malloc(90 * MIB) == big
-    assert layout(allocator) == [("large", [100 * MIB]), ("large", [30 * MIB]), ("large", [70 * MIB])]
+    assert allocator.malloc(80 * MIB) != big
+    assert allocator.malloc(81 * MIB) == big
+    assert layout(allocator) == [("large", [100 * MIB]), ("large", [30 * MIB]), ("large", [80 * MIB])]
     stats = allocator.stats()
     assert (stats["oversize_allocations.current"], stats["oversize_segments.current"]) == (2, 2)
 
@@ -216,7 +226,7 @@ def test_only_enough_oversize_blocks_go_before_a_retry():
     allocator = card(300 * MIB, "max_split_size_mb:64")
     for address in [allocator.malloc(size * MIB) for size in (70, 80, 90)] + [allocator.malloc(30 * MIB)]:
         allocator.free(address)
-    allocator.malloc(160 * MIB)
+    allocator.malloc(170 * MIB)
     assert events(allocator, "segment_free") == [("segment_free", 90 * MIB), ("segment_free", 80 * MIB)]
     assert allocator.stats()["num_alloc_retries"] == 0
 
@@ -272,6 +282,32 @@ def test_pages_inside_an_expandable_segment_go_back_and_are_filled_again():
     assert layout(allocator) == [("large", [30 * MIB, -10 * MIB]), ("large", [30 * MIB, -10 * MIB])]
     assert allocator.malloc(25 * MIB) == second
     assert layout(allocator) == [("large", [30 * MIB, 25 * MIB, -5 * MIB, 30 * MIB, -10 * MIB])]
+
+
+def test_a_block_that_can_grow_counts_as_large_as_it_could_become():
+    """``expandable_size``: of 10 free MiB at the end and 15 free MiB in between, 8 MiB go in between."""
+    allocator = card(config="expandable_segments:True")
+    between, _ = allocator.malloc(15 * MIB), allocator.malloc(15 * MIB)
+    allocator.free(between)
+    assert layout(allocator) == [("large", [-15 * MIB, 15 * MIB, -10 * MIB])]
+    assert allocator.malloc(8 * MIB) == between
+
+
+def test_the_last_page_of_the_device_can_be_mapped():
+    allocator = card(40 * MIB, "expandable_segments:True")
+    allocator.malloc(25 * MIB)
+    assert allocator.device_free == 0
+
+
+def test_an_expandable_segment_without_memory_gives_up_its_addresses():
+    """``release_expandable_segment``: the next one is reserved anew."""
+    allocator = card(config="expandable_segments:True")
+    first, second = allocator.malloc(30 * MIB), allocator.malloc(35 * MIB)
+    allocator.free(second)
+    allocator.empty_cache()
+    allocator.free(first)
+    allocator.empty_cache()
+    assert allocator.malloc(30 * MIB) > second
 
 
 def test_expandable_segments_help_where_sizes_grow():
@@ -356,6 +392,8 @@ def test_frames_and_times_reach_the_snapshot():
         "frames": frames,
     }
     assert snapshot["segments"][0]["frames"] == frames
+    allocator.free(kept, 13)
+    assert allocator.snapshot()["segments"][0]["blocks"][0]["frames"] == []
 
 
 def test_the_history_can_be_a_ring():

@@ -45,9 +45,8 @@ def test_a_long_walk_on_a_card_that_is_nearly_full(config):
         )
         try:
             walk.step(doing, wanted, chance.choice((0, 0, 0, 1)))
-        except OutOfMemory as error:
+        except OutOfMemory:
             failed += 1
-            assert error.shortage.tried > 0 and walk.live
             walk.step("free", number, 0)
         if number % 10 == 0:
             check(walk.allocator)
