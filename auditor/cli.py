@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,23 @@ def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
 
 
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
+
+
+def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a size; write it as 8GiB, 800MB or a number of bytes")
+    number, unit, binary = match.groups()
+    base = 1024 if binary or not value.strip().upper().endswith("B") else 1000
+    size = int(float(number) * base ** (" KMGT".index((unit or " ").upper())))
+    if size < 1:
+        raise click.BadParameter("the limit must be at least one byte")
+    return size
+
+
 def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     pairs = tuple((name, file) for name, _, file in (word.partition("=") for word in value))
     from auditor.catalogue import FORMATS
@@ -109,6 +127,12 @@ def judging_options(command: Any) -> Any:
     show_default=True,
     help="What the step may use. Without a GPU auto runs it on the CPU, then rehearses its GPU path on a simulated device "
     "(same values, no times); rehearse does only that.",
+)
+@click.option(
+    "--memory-limit",
+    callback=_size,
+    metavar="SIZE",
+    help="Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
 )
 @click.option(
     "--timeout",

@@ -30,11 +30,20 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
         if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
             raise
         return _rehearse_only(plan, deadline, progress, echo)
+    if plan.device == "rehearse":
+        return _checked(recording)
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
     replay_nonfinite(plan, recording, deadline, progress)
     rehearse(plan, recording, deadline, progress)
+    return recording
+
+
+def _checked(recording: Recording) -> Recording:
+    limit = limit_of(recording)
+    if limit:
+        raise TargetProblem(f"the GPU path cannot be rehearsed: {limit}", "--device cpu audits the rest")
     return recording
 
 
@@ -58,7 +67,7 @@ def _failed_without_cuda(recording: Recording) -> bool:
 
 
 def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    recording = runner.record(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo)
+    recording = _checked(runner.record(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo))
     add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
     return recording
 
@@ -146,10 +155,11 @@ def unfit(rehearsed: Recording) -> str:
     """Why a rehearsal cannot be judged; empty if it can."""
     manifest = rehearsed.manifest
     steps = sum(row["pass"] == "loud" for row in rehearsed.rows("steps"))
-    ended = next(iter(rehearsed.rows("limits")), None)
-    if ended is not None:
-        where = f" at {rehearsed.site(ended['at'])}" if ended.get("at") is not None else ""
-        return f"{ended['reason']}{where}"
+    limit = limit_of(rehearsed)
+    if limit:
+        return limit
+    if manifest["outcome"] == "oom" and steps:
+        return ""
     if steps < LEAST_REHEARSED:
         error = manifest.get("error") or {}
         said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
@@ -157,6 +167,15 @@ def unfit(rehearsed: Recording) -> str:
     if not any(row["n"] for row in rehearsed.rows("device_use")):
         return "the target put nothing on the CUDA device that it was offered (its device is fixed to the CPU?)"
     return ""
+
+
+def limit_of(rehearsed: Recording) -> str:
+    """What the program asked for that the shadow cannot do, and where; empty if nothing."""
+    ended = next(iter(rehearsed.rows("limits")), None)
+    if ended is None:
+        return ""
+    where = f" at {rehearsed.site(ended['at'])}" if ended.get("at") is not None else ""
+    return f"{ended['reason']}{where}"
 
 
 def _keep_sources(recording: Recording, further: Recording) -> None:

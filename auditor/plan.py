@@ -46,6 +46,7 @@ class Plan:
 
     With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
     operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
+    ``memory_limit`` in bytes of device memory, of a real device or the shadow.
     """
 
     target: str
@@ -62,6 +63,7 @@ class Plan:
     replay_step: int | None = None
     replay_from: int = 0
     rehearsed: tuple[str, ...] = ()
+    memory_limit: int | None = None
 
     @property
     def watched(self) -> range:

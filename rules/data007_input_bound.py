@@ -80,6 +80,7 @@ class StepWaitsForInput(Rule):
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
         batches.need_a_loader()
+        batches.need_times()
         waiting = batches.waiting()
         if waiting is None or waiting.share < self.share or waiting.mean_us < self.least_us:
             return

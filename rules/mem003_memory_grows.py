@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import DeviceMemory, Held, HostMemory, Machine
 from auditor.evidence.trend import Trend
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+from auditor.rule import NotLooked, Rule, knob
 
 MIB = 2**20
 
@@ -70,6 +70,8 @@ class MemoryGrowsEveryStep(Rule):
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
 
     def detect(self, device: DeviceMemory, host: HostMemory, held: Held, machine: Machine) -> Iterator[Finding]:
+        if not device.trend.values and not host.trend.values:
+            raise NotLooked("the memory of no step was measured")
         on_device = self._rate(device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0)
         on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
@@ -83,7 +85,7 @@ class MemoryGrowsEveryStep(Rule):
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),
-                basis="measured",
+                basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE if names else None,  # one defect, one warning: GRAPH001 names the line
                 facts=trend.facts,

@@ -81,7 +81,7 @@ class ReservedMemoryNeverNeeded(Rule):
             f"({memory.unneeded_share:.0%}) were not needed even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
-            basis="measured",
+            basis=machine.bytes_basis,
             seen_on=machine.device,
             facts=memory.facts,
         )

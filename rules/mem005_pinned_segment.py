@@ -88,7 +88,7 @@ class BlockPinsSegment(Rule):
                 f"{pin.blocks} live blocks ({pin.live_bytes / MIB:.1f} MiB) allocated here keep {len(pin.segments)} segments "
                 f"with {pin.free_bytes / MIB:.0f} MiB free",
                 lost_bytes=pin.free_bytes,
-                basis="measured",
+                basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(("segments", str(len(pin.segments))), ("reserved in all", f"{snapshot.reserved / MIB:.0f} MiB")),
             )

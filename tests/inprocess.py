@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from auditor import engine
 from auditor.capture.environment import describe, device_of
 from auditor.capture.frames import Frames

@@ -32,8 +32,10 @@ MAY = {
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
     "auditor/runner.py": {"auditor.errors", "auditor.plan", "auditor.recording"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
+    "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {
         "torch",
+        "auditor.allocator",
         "auditor.capture",
         "auditor.errors",
         "auditor.plan",

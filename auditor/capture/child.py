@@ -115,6 +115,7 @@ class Recorder:
         self._frames = Frames(self.writer, self._own_roots())
         at_first = "rehearse" if self.plan.device == "rehearse" else "cpu"  # a real GPU is asked for when the first step begins
         self.context = Context(self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched)
+        self.context.memory_limit = self.plan.memory_limit
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
         self.session.install()
@@ -142,9 +143,10 @@ class Recorder:
         self.context.device = device_of(self.plan.device)
         self.context.target = target
         if self.context.device == "cuda":
-            from auditor.capture.snapshot import watch_oom
+            from auditor.capture.snapshot import limit_memory, watch_oom
 
             self._disarm_oom = watch_oom(self.folder)
+            limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
         self.save()
         return self.session

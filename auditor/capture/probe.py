@@ -28,6 +28,8 @@ class Context:
     """True between the begin and the end of a step; what happens outside is not the step's doing."""
     target: Any = None
     """The callable, generator or module that is audited: probes that look for holders start there."""
+    memory_limit: int | None = None
+    """Bytes of device memory that the program may use; None: what the card has."""
     counters: Callable[[], dict[str, int]] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     mark_batch: Callable[[Any, int], None] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_log import PART as READS
 from auditor.capture.reads_log import ReadLog
+from auditor.capture.rehearsed_memory import RehearsedMemory
 from auditor.capture.shadow import Crossing, Listener, ShadowDevice
 
 READ_KINDS = frozenset(
@@ -55,14 +57,18 @@ class RehearsalProbe(Probe, Listener):
     name = "rehearsal"
     parts = (READS, COPIES)
     passes = frozenset({"loud"})
+    tracks_memory = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._shadow = ShadowDevice(self, compiled="eager")
+        folder = context.writer.folder
+        self._memory = RehearsedMemory(context.memory_limit or self._shadow.gpu.total_bytes, context.frames, folder)
         self._log: ReadLog | None = None
         self._copies: dict[tuple[Any, ...], Copied] = {}
         self._used = 0
         context.mark_batch = _mark_batch
+        context.counters = self._memory.counters
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 
@@ -99,7 +105,9 @@ class RehearsalProbe(Probe, Listener):
 
     def stop(self) -> None:
         """Write down no more."""
-        self.step_end()
+        if self._log is not None:
+            self.step_end()
+            self._memory.dump()
         self._log = None
 
     # -- what crosses ------------------------------------------------------------------------------------------------
@@ -133,6 +141,20 @@ class RehearsalProbe(Probe, Listener):
         copied = self._copies.setdefault(tuple(row.values()), Copied(row))
         copied.n += 1
         copied.bytes += crossing.nbytes
+
+    def allocated(self, storage_id: int, nbytes: int) -> None:
+        """A storage appeared on the device."""
+        self._memory.allocated(storage_id, nbytes)
+
+    def freed(self, storage_id: int) -> None:
+        """A storage is gone."""
+        self._memory.freed(storage_id)
+
+    def noted(self, operator: str, said: str) -> None:
+        """The program asks for something that is done another way: say so, and where."""
+        frame, _ = self.context.frames.user_frame()
+        where = "" if frame is None else f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        self.context.warn(f"{operator}{where} {said}")
 
     def limit(self, operator: str, reason: str) -> None:
         """The program asks for what only a real device can do: the rehearsal ends here."""

@@ -82,6 +82,13 @@ def watch_oom(folder: Path) -> Callable[[], None]:
     return disarm
 
 
+def limit_memory(limit: int | None) -> None:
+    """Let torch's allocator take at most ``limit`` bytes of the current device; above it raises its own error."""
+    if limit is not None:
+        total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total))
+
+
 def is_oom(error: BaseException) -> bool:
     """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``, ``MemoryError``."""
     kinds: list[Any] = [MemoryError]

@@ -37,6 +37,7 @@ def run(
     warmup: int,
     out: str | None,
     device: Device,
+    memory_limit: int | None,
     timeout: float | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -48,11 +49,14 @@ def run(
 ) -> int:
     """Audit a target; returns the exit code."""
     address = _parse(target)
+    if memory_limit is not None and device == "cpu":
+        raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
-    plan = replace(plan, rehearsed=engine.parts_of(rule for rule in rules if rule.rehearsed))
+    rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
+    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit)
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:

@@ -144,6 +144,11 @@ class Batches(Table):
         if not self.quiet and not self.loud:
             raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
 
+    def need_times(self) -> None:
+        """Raises :class:`NotLooked` if no step was timed: a rehearsal has no times."""
+        if not self.quiet_steps:
+            raise NotLooked("no step was timed")
+
     def waiting(self) -> Waiting | None:
         """How the quiet steps waited; None if there were none."""
         totals: dict[int, float] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from auditor.evidence.table import Table
+from auditor.model import Basis
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
@@ -38,6 +39,11 @@ class Machine(Table):
     def gpu_path(self) -> bool:
         """True if the program ran its path for a CUDA device, on a real one or in a rehearsal."""
         return self.device != "cpu"
+
+    @property
+    def bytes_basis(self) -> Basis:
+        """How bytes on the device were come by: in a rehearsal they are those of a simulated allocator."""
+        return "estimated" if self.device == "rehearsal" else "measured"
 
     def nothing_seen_without_cuda(self, why: str) -> None:
         """Having seen nothing means *clean* only where there was a CUDA device: raises :class:`NotLooked` elsewhere."""

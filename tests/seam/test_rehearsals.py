@@ -36,10 +36,15 @@ PORTABLE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu"
 TARGETS = {
     "portable": BODY.format(device=PORTABLE, workers=0, more="torch.cuda.synchronize() if device.type == 'cuda' else None"),
     "gpu_only": BODY.format(device='device = "cuda"', workers=0, more="print(loss.item())"),
-    "asks_for_a_gpu": BODY.format(device='assert torch.cuda.is_available()\n    device = "cuda"', workers=0, more="print(loss.item())"),
+    "asks_for_a_gpu": BODY.format(
+        device='assert torch.cuda.is_available()\n    device = "cuda"', workers=0, more="print(loss.item())"
+    ),
     "cpu_only": BODY.format(device='device = "cpu"', workers=0, more="print(loss.item())"),
     "workers": BODY.format(device=PORTABLE, workers=2, more="float(loss)"),
-    "compiled": BODY.format(device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"),
+    "compiled": BODY.format(
+        device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"
+    ),
+    "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model); loss.item()"),
     "breaks_on_a_gpu": BODY.format(device=PORTABLE, workers=0, more='assert device.type == "cpu", "no kernel for this card"'),
 }
 SCRIPT = BODY.format(device=PORTABLE, workers=0, more="print(loss.item())") + "\n    while True:\n        step()\n"
@@ -60,7 +65,7 @@ def runs(tmp_path_factory, audit):
         done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
         return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
 
-    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_compiled"]
+    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_parallel"]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names, pool.map(one, names), strict=True))
 
@@ -110,14 +115,22 @@ def test_workers_of_the_loader(runs):
     assert said(report, "SYNC001") == [("float(loss)", "rehearsal", "none")]
 
 
-def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
+def test_a_compiled_function_runs_as_it_is(runs):
     done, report, _ = runs["compiled"]
     assert done.returncode == 0
     (warning,) = report["warnings"]
-    assert "could not be rehearsed" in warning
-    assert "torch.compile" in warning
-    assert "compiled.py:6" in warning
-    assert said(report, "SYNC001") == [("f(loss.detach()); loss.item()", "cpu", "none")]
+    assert warning.startswith("in the rehearsal: torch.compile at compiled.py:7 was not compiled")
+    assert said(report, "SYNC001") == [("f(loss.detach()); loss.item()", "rehearsal", "none")]
+
+
+def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
+    done, report, _ = runs["parallel"]
+    assert done.returncode == 0
+    (warning,) = report["warnings"]
+    assert warning == (
+        "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one thread at parallel.py:19"
+    )
+    assert said(report, "SYNC001") == [("nn.DataParallel(model); loss.item()", "cpu", "none")]
 
 
 def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
@@ -143,7 +156,8 @@ def test_rehearse_alone(runs):
 
 
 def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):
-    done, _, _ = runs["rehearsed_compiled"]
+    done, _, out = runs["rehearsed_parallel"]
     assert done.returncode == 2
-    assert "torch.compile" in done.stderr
+    assert "torch.nn.DataParallel" in done.stderr
+    assert not out.exists()
     assert "Traceback" not in done.stderr

@@ -1,0 +1,169 @@
+"""Blocks of device memory, the chains in which they tile a segment, and the pools of those that are free."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Frames = Sequence[Mapping[str, Any]]
+"""A stack, innermost first, as torch's snapshots hold it: ``{"filename": ..., "line": ..., "name": ...}``."""
+
+State = Literal["inactive", "active_allocated", "active_pending_free"]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The address space of an expandable segment: pages of device memory are mapped into it and out of it."""
+
+    address: int
+    size: int
+    page: int
+
+    def pages(self, start: int, end: int) -> tuple[int, int]:
+        """The range widened to whole pages."""
+        first, last = (start - self.address) // self.page, -(-(end - self.address) // self.page)
+        return self.address + first * self.page, self.address + last * self.page
+
+    def whole_pages(self, start: int, end: int) -> tuple[int, int]:
+        """The whole pages within the range; empty where the first is not below the second."""
+        first, last = -(-(start - self.address) // self.page), (end - self.address) // self.page
+        return self.address + first * self.page, self.address + last * self.page
+
+
+class Block:
+    """A stretch of memory in a segment, linked with its neighbours. ``mapped`` is False for address space without memory."""
+
+    __slots__ = (
+        "address", "age_base", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",
+        "size", "state", "stream", "streams",
+    )  # fmt: skip
+
+    def __init__(self, pool: Pool, stream: int, address: int, size: int, reach: Reach | None = None) -> None:
+        self.pool, self.stream, self.address, self.size, self.reach = pool, stream, address, size, reach
+        self.state: State = "inactive"
+        self.requested = 0
+        self.age_base = 0
+        self.mapped = True
+        self.previous: Block | None = None
+        self.next: Block | None = None
+        self.frames: Frames = ()
+        self.segment_frames: Frames = ()
+        self.streams: set[int] = set()
+
+    @property
+    def end(self) -> int:
+        """The address after its last byte."""
+        return self.address + self.size
+
+    @property
+    def is_free(self) -> bool:
+        """Neither used nor waiting for a stream."""
+        return self.state == "inactive"
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is only a part of its segment."""
+        return self.previous is not None or self.next is not None
+
+    def cut_before(self, size: int) -> Block:
+        """Splits off its first ``size`` bytes as a block of their own, and gives that. The rest stays this block."""
+        first = Block(self.pool, self.stream, self.address, size, self.reach)
+        first.mapped = self.mapped
+        first.previous, first.next = self.previous, self
+        if first.previous is not None:
+            first.previous.next = first
+        first.segment_frames, self.segment_frames = self.segment_frames, ()
+        self.previous = first
+        self.address += size
+        self.size -= size
+        return first
+
+    def absorb(self, other: Block) -> None:
+        """Takes over a neighbour's bytes and place in the chain."""
+        if other is self.previous:
+            self.address = other.address
+            self.previous = other.previous
+            self.segment_frames = other.segment_frames
+            if self.previous is not None:
+                self.previous.next = self
+        else:
+            self.next = other.next
+            if self.next is not None:
+                self.next.previous = self
+        self.size += other.size
+
+
+class Pool:
+    """The free blocks of the small or the large pool, for each stream those of equal size by address (``BlockPool``).
+
+    A list kept sorted by bisection: inserting moves pointers in one block of memory, which takes 10 us for 50,000 of them.
+    """
+
+    def __init__(self, *, small: bool) -> None:
+        self.small = small
+        self.searches = 0
+        """How often a free block was looked for: the clock by which garbage collection tells the age of a block."""
+        self._free: dict[int, list[tuple[int, int, Block]]] = {}
+        self._unmapped: dict[int, list[tuple[int, Block]]] = {}
+
+    def add(self, block: Block) -> None:
+        """Makes a block available to its stream."""
+        block.age_base = self.searches
+        bisect.insort(self._free.setdefault(block.stream, []), (block.size, block.address, block))
+
+    def remove(self, block: Block) -> None:
+        """Takes a block out, before its size or address changes."""
+        free = self._free[block.stream]
+        del free[bisect.bisect_left(free, (block.size, block.address))]
+
+    def best_fit(self, stream: int, size: int) -> Iterator[Block]:
+        """Free blocks of at least that size, the smallest first."""
+        free = self._free.get(stream, [])
+        for place in range(bisect.bisect_left(free, (size, 0)), len(free)):
+            yield free[place][2]
+
+    def largest(self, stream: int) -> Block | None:
+        """The largest free block of a stream."""
+        free = self._free.get(stream)
+        return free[-1][2] if free else None
+
+    def free_blocks(self) -> list[Block]:
+        """All of them, by stream, size and address."""
+        return [block for stream in sorted(self._free) for _, _, block in self._free[stream]]
+
+    def add_unmapped(self, block: Block) -> None:
+        """Keeps a stretch of address space without memory."""
+        bisect.insort(self._unmapped.setdefault(block.stream, []), (block.address, block))
+
+    def remove_unmapped(self, block: Block) -> None:
+        """Forgets such a stretch, before its address changes."""
+        unmapped = self._unmapped[block.stream]
+        del unmapped[bisect.bisect_left(unmapped, (block.address,))]
+
+    def unmapped(self, stream: int) -> list[Block]:
+        """Address space without memory, by address."""
+        return [block for _, block in self._unmapped.get(stream, [])]
+
+    def merge(self, block: Block, neighbour: Block | None) -> int:
+        """Joins a neighbour that is free (or unmapped) as the block is to it; bytes gained, 0 if it cannot be."""
+        if neighbour is None or not neighbour.is_free or neighbour.mapped != block.mapped:
+            return 0
+        if neighbour.mapped:
+            self.remove(neighbour)
+        else:
+            self.remove_unmapped(neighbour)
+        block.absorb(neighbour)
+        return neighbour.size
+
+
+class Request(NamedTuple):
+    """One call of ``malloc``: ``size`` is what ``nbytes`` was rounded to."""
+
+    nbytes: int
+    size: int
+    pool: Pool
+    stream: int
+    frames: Frames
+    now_us: int

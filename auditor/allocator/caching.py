@@ -1,0 +1,303 @@
+"""A caching allocator that behaves as torch's does on a CUDA device, without device and without torch.
+
+The order of the steps is that of ``DeviceCachingAllocator::malloc`` and ``free_block`` in
+c10/cuda/CUDACachingAllocator.cpp (2.9); private pools of CUDA graphs are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from auditor.allocator.blocks import Block, Frames, Pool, Request
+from auditor.allocator.expandable import ExpandableSegments, room
+from auditor.allocator.ledger import Entry, Ledger
+from auditor.allocator.oom import OutOfMemory, Shortage
+from auditor.allocator.reclaim import Reclaim
+from auditor.allocator.settings import SMALL_SIZE, AllocatorSettings
+from auditor.allocator.snapshot import snapshot_of
+
+DEFAULTS = AllocatorSettings()
+
+
+class CachingAllocator:
+    """Memory of one simulated device of ``total_bytes``, of which ``outside_bytes`` are others' (the CUDA context).
+
+    ``fraction`` below 1 is the limit of ``set_per_process_memory_fraction``; only with one does torch, and does this,
+    heed ``garbage_collection_threshold``. Times are in us; where none is given the clock's. ``history_limit`` is the
+    number of events kept for :meth:`snapshot`, all by default. Not safe for threads.
+    """
+
+    def __init__(
+        self,
+        total_bytes: int,
+        *,
+        settings: AllocatorSettings = DEFAULTS,
+        fraction: float = 1.0,
+        device: int = 0,
+        outside_bytes: int = 0,
+        history_limit: int | None = None,
+    ) -> None:
+        fraction = min(fraction, settings.per_process_memory_fraction)
+        self.settings, self.device = settings, device
+        self.allowed = int(fraction * total_bytes) if fraction < 1 else None
+        self._ledger = Ledger(total_bytes, outside_bytes, history_limit)
+        self._small, self._large = Pool(small=True), Pool(small=False)
+        self._expandable = ExpandableSegments(self._ledger, settings)
+        self._reclaim = Reclaim(self._ledger, settings, self._expandable)
+        self._live: dict[int, Block] = {}
+        self._pending: dict[int, Block] = {}
+        self._collects = self.allowed is not None and settings.garbage_collection_threshold > 0
+
+    # -- what a program does
+
+    def malloc(self, nbytes: int, stream: int = 0, frames: Frames = (), now_us: int | None = None) -> int:
+        """The address of ``nbytes`` for use on ``stream``; 0 for no bytes. Raises :class:`OutOfMemory`."""
+        if nbytes <= 0:
+            if nbytes < 0:
+                raise ValueError(f"{nbytes} bytes cannot be allocated")
+            return 0
+        size = self.settings.round_size(nbytes)
+        pool = self._small if size <= SMALL_SIZE else self._large
+        request = Request(nbytes, size, pool, stream, frames, _clock(now_us))
+        block = self._find(request) or self._obtain(request)
+        if block is None:
+            raise self._out_of_memory(request)
+        block = self._carve(block, size)
+        self._activate(block, nbytes, frames)
+        self._ledger.history.append(Entry("alloc", block.address, nbytes, stream, frames, request.now_us))
+        return block.address
+
+    def free(self, address: int, now_us: int | None = None, frames: Frames = (), *, pending: bool = False) -> None:
+        """Gives a block back to the cache: at once, or (``pending``, or used by other streams) once these are done.
+
+        Raises :class:`ValueError` if nothing live is at that address; 0 is freed without effect.
+        """
+        if not address:
+            return
+        block = self._live.pop(address, None)
+        if block is None:
+            raise ValueError(f"no live block is at address {address:#x}")
+        stats, small, now = self._ledger.stats, block.pool.small, _clock(now_us)
+        stats.allocation.take(1, small=small)
+        stats.allocated_bytes.take(block.size, small=small)
+        if self.settings.is_oversize(block.size):
+            stats.oversize_allocations.take(1)
+        frames = frames or block.frames
+        self._ledger.history.append(Entry("free_requested", address, block.requested, block.stream, frames, now))
+        if pending or block.streams:
+            block.state = "active_pending_free"
+            self._pending[address] = block
+        else:
+            self._complete(block, now, frames)
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """Says that another stream uses the block, so that its free waits for :meth:`stream_done`."""
+        block = self._live.get(address)
+        if block is not None and stream != block.stream:
+            block.streams.add(stream)
+
+    def stream_done(self, stream: int, now_us: int | None = None) -> None:
+        """The stream has done all its work: blocks that waited for it, and for no other, return to the cache."""
+        for block in list(self._pending.values()):
+            waited = bool(block.streams)
+            block.streams.discard(stream)
+            if waited and not block.streams:
+                self._complete_pending(block, _clock(now_us))
+
+    def complete_free(self, address: int, now_us: int | None = None) -> None:
+        """The free that was pending at that address is over. Nothing happens where none was (see :meth:`empty_cache`)."""
+        block = self._pending.get(address)
+        if block is not None:
+            self._complete_pending(block, _clock(now_us))
+
+    def empty_cache(self, now_us: int | None = None, frames: Frames = ()) -> None:
+        """Waits for all streams, then gives back to the device what it can take: free segments and free pages."""
+        now = _clock(now_us)
+        self._ledger.stats.num_sync_all_streams += 1
+        for block in list(self._pending.values()):
+            self._complete_pending(block, now)
+        for pool in (self._large, self._small):
+            self._reclaim.cached(pool, frames, now)
+
+    # -- what a program asks
+
+    @property
+    def device_free(self) -> int:
+        """Bytes that the device could still give: the first number of ``torch.cuda.mem_get_info``."""
+        return self._ledger.free
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the device: the second number of ``torch.cuda.mem_get_info``."""
+        return self._ledger.total
+
+    def stats(self) -> dict[str, int]:
+        """As ``torch.cuda.memory_stats`` gives them."""
+        found = self._ledger.stats.flat()
+        found["max_split_size"] = -1 if self.settings.max_split_size is None else self.settings.max_split_size
+        return found
+
+    def reset_peak(self) -> None:
+        """As ``torch.cuda.reset_peak_memory_stats``."""
+        self._ledger.stats.reset_peak()
+
+    def snapshot(self) -> dict[str, Any]:
+        """As ``torch.cuda.memory._snapshot`` gives it: segments, history and settings."""
+        return snapshot_of(self.blocks(), self._ledger.history, self.settings, self.device)
+
+    @property
+    def history(self) -> Iterable[Entry]:
+        """The events so far, the oldest first."""
+        return self._ledger.history
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks of memory, in no order."""
+        yield from self._small.free_blocks()
+        yield from self._large.free_blocks()
+        yield from self._live.values()
+        yield from self._pending.values()
+
+    def adopt(self, address: int, size: int, *, small: bool, live: Iterable[tuple[int, int, int]], stream: int = 0) -> None:
+        """Takes over a segment as a recording found it, with its ``live`` blocks as (address, size, requested bytes).
+
+        Raises :class:`ValueError` where these lie outside it or over one another.
+        """
+        pool = self._small if small else self._large
+        rest: Block | None = Block(pool, stream, address, size)
+        self._ledger.adopt(address, size, small=small)
+        found = []
+        for start, length, requested in sorted(live):
+            if rest is None or start < rest.address or length <= 0 or start + length > rest.end:
+                raise ValueError(f"a block of {length} bytes at {start:#x} has no place in its segment")
+            if start > rest.address:
+                found.append(rest.cut_before(start - rest.address))
+            block, rest = (rest, None) if rest.size == length else (rest.cut_before(length), rest)
+            self._activate(block, requested, ())
+        for free in [*found, *([rest] if rest is not None else [])]:
+            pool.add(free)
+            self._count_split(int(free.is_split), free.size if free.is_split else 0, pool)
+
+    # -- the steps of an allocation
+
+    def _find(self, request: Request) -> Block | None:
+        """The best of the cached blocks, taken out of the pool (``get_free_block``)."""
+        pool = request.pool
+        pool.searches += self._collects
+        fitting = pool.best_fit(request.stream, request.size)
+        best = next(fitting, None)
+        if best is None:
+            return None
+        if best.reach is not None:  # one that could grow counts as large as it could become
+            for larger in fitting:
+                if best.reach is None or room(larger) >= room(best):
+                    break
+                best = larger
+        if not self.settings.fits(best.size, request.size):
+            return None
+        pool.remove(best)
+        return best
+
+    def _obtain(self, request: Request) -> Block | None:
+        """Memory from the device, after giving back what is cached where that must be."""
+        if self._collects and self.allowed is not None:
+            self._reclaim.garbage(self._large, request, self.allowed)
+        block = self._grow(request)
+        if block is None and self._reclaim.oversize(request):
+            block = self._grow(request)
+        if block is None:
+            self.empty_cache(request.now_us, request.frames)
+            self._ledger.stats.num_alloc_retries += 1
+            block = self._grow(request)
+        return block
+
+    def _grow(self, request: Request) -> Block | None:
+        ledger, size = self._ledger, self.settings.segment_size(request.size)
+        if self.allowed is not None and ledger.reserved + size > self.allowed:
+            return None
+        if self.settings.expandable_segments:
+            return self._expandable.grow(request.pool, request.stream, request.size, request.frames, request.now_us)
+        if size > ledger.free:
+            return None
+        block = Block(request.pool, request.stream, ledger.address_range(size), size)
+        block.segment_frames = request.frames
+        entry = Entry("segment_alloc", block.address, size, request.stream, request.frames, request.now_us)
+        ledger.take(entry, small=request.pool.small)
+        ledger.stats.segment.add(1, small=request.pool.small)
+        if self.settings.is_oversize(size):
+            ledger.stats.oversize_segments.add(1)
+        return block
+
+    def _carve(self, block: Block, size: int) -> Block:
+        """Splits off what the request does not need (``alloc_found_block``)."""
+        pool, was_split = block.pool, block.is_split
+        counted = block.reach is None  # torch counts no inactive_split in expandable segments
+        if not self.settings.splits(block.size, size, small=pool.small):
+            if was_split and counted:
+                self._count_split(-1, -block.size, pool)
+            return block
+        block, rest = block.cut_before(size), block
+        pool.add(rest)
+        if counted:
+            self._count_split(0 if was_split else 1, -size if was_split else rest.size, pool)
+        return block
+
+    def _activate(self, block: Block, requested: int, frames: Frames) -> None:
+        block.state, block.requested, block.frames = "active_allocated", requested, frames
+        self._live[block.address] = block
+        stats, small = self._ledger.stats, block.pool.small
+        stats.allocation.add(1, small=small)
+        stats.allocated_bytes.add(block.size, small=small)
+        stats.active.add(1, small=small)
+        stats.active_bytes.add(block.size, small=small)
+        stats.requested_bytes.add(requested, small=small)
+        if self.settings.is_oversize(block.size):
+            stats.oversize_allocations.add(1)
+
+    # -- the steps of a free
+
+    def _complete_pending(self, block: Block, now_us: int) -> None:
+        del self._pending[block.address]
+        block.streams.clear()
+        self._complete(block, now_us, block.frames)
+
+    def _complete(self, block: Block, now_us: int, frames: Frames) -> None:
+        """Joins the block with its free neighbours and caches it (``free_block``)."""
+        pool, stats, size, requested = block.pool, self._ledger.stats, block.size, block.requested
+        self._ledger.history.append(Entry("free_completed", block.address, requested, block.stream, frames, now_us))
+        block.state, block.requested, block.frames = "inactive", 0, ()
+        gains = [gain for gain in (pool.merge(block, block.previous), pool.merge(block, block.next)) if gain]
+        pool.add(block)
+        if block.reach is None:
+            split = block.is_split
+            self._count_split(split - len(gains), (block.size if split else 0) - sum(gains), pool)
+        stats.active.take(1, small=pool.small)
+        stats.active_bytes.take(size, small=pool.small)
+        stats.requested_bytes.take(requested, small=pool.small)
+
+    def _count_split(self, blocks: int, size: int, pool: Pool) -> None:
+        self._ledger.stats.inactive_split.change(blocks, small=pool.small)
+        self._ledger.stats.inactive_split_bytes.change(size, small=pool.small)
+
+    def _out_of_memory(self, request: Request) -> OutOfMemory:
+        ledger = self._ledger
+        ledger.stats.num_ooms += 1
+        ledger.history.append(Entry("oom", ledger.free, request.size, request.stream, request.frames, request.now_us))
+        return OutOfMemory(
+            Shortage(
+                requested=request.nbytes,
+                tried=self.settings.segment_size(request.size),
+                device=self.device,
+                total=ledger.total,
+                free=ledger.free,
+                in_use=ledger.reserved + ledger.outside,
+                allocated=ledger.stats.allocated_bytes.every.current,
+                reserved=ledger.reserved,
+                allowed=self.allowed,
+            )
+        )
+
+
+def _clock(now_us: int | None) -> int:
+    return time.time_ns() // 1000 if now_us is None else now_us

@@ -1,0 +1,250 @@
+"""A recorded memory snapshot, read as a program for the allocator: what was live when it began, then each call.
+
+Torch records what the allocator did, too (``segment_alloc``, ``segment_free``). Of that only the calls of ``empty_cache``
+are part of the program; the rest is what a replay is compared with.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, Literal
+
+from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
+
+Action = Literal["alloc", "free", "free_begins", "free_ends", "oom", "empty_cache", "flush"]
+Event = Mapping[str, Any]
+"""One row of a snapshot: an event of its trace, a segment, a block."""
+GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One step of the program. ``flush`` is a cache given back inside an allocation, after the device was found full.
+
+    A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else one ``free``.
+    ``index`` is its place in the recorded history.
+    """
+
+    action: Action
+    address: int = 0
+    size: int = 0
+    stream: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Held:
+    """A block that was live when the recording began. ``requested`` is what the program had asked for."""
+
+    address: int
+    size: int
+    requested: int
+    stream: int
+
+
+@dataclass
+class HeldSegment:
+    """A segment that the allocator held when the recording began."""
+
+    address: int
+    size: int
+    stream: int
+    small: bool
+    live: list[Held] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the real allocator did while it was recorded: the truth a replay is compared with. Sizes in bytes."""
+
+    start_reserved: int
+    final_reserved: int
+    peak_reserved: int
+    segment_allocs: tuple[int, ...]
+    retries: int
+    card_below: int | None
+    """More than torch could have held on that card: what it held when the device refused a segment, and that segment.
+    None where nothing was refused. The card let it hold ``peak_reserved`` at least."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of one device, from :meth:`from_snapshot`."""
+
+    start: tuple[HeldSegment, ...]
+    calls: tuple[Call, ...]
+    settings: AllocatorSettings
+    recorded: Recorded
+    expandable: bool
+    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no segment can be restored."""
+    unknown_flushes: int
+    """Times that cached memory went back to the device and the recording does not say why; taken for ``empty_cache``."""
+
+    @classmethod
+    def from_snapshot(cls, data: Mapping[str, Any], device: int = 0) -> History:
+        """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain containers.
+
+        Raises :class:`ValueError` where there is no history of that device, or the data has another layout.
+        """
+        try:
+            trace = data["device_traces"][device]
+            segments = [segment for segment in data["segments"] if segment["device"] == device]
+            settings = AllocatorSettings.from_snapshot(data.get("allocator_settings"))
+            reader = _Reader(trace, segments, settings)
+            return cls(
+                start=tuple(reader.start()),
+                calls=tuple(reader.calls),
+                settings=settings,
+                recorded=reader.recorded(),
+                expandable=any(bool(segment.get("is_expandable")) for segment in segments) or reader.has_pages,
+                unknown_flushes=reader.unknown_flushes,
+            )
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"the snapshot has no readable history of device {device}: {type(error).__name__}") from None
+
+    @property
+    def starts_late(self) -> bool:
+        """Whether blocks were live before the first event: then what came before is known by its outcome only."""
+        return any(segment.live for segment in self.start)
+
+
+class _Reader:
+    """Walks a history forwards for the calls, and backwards from the final segments for the start."""
+
+    def __init__(self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings) -> None:
+        self._trace, self._segments, self._settings = trace, segments, settings
+        self.unknown_flushes = 0
+        self.has_pages = any(event["action"] in ("segment_map", "segment_unmap") for event in trace)
+        self.calls = self._read_calls()
+
+    def _read_calls(self) -> list[Call]:
+        found: list[Call] = []
+        begun: set[int] = set()
+        for lost, group in groupby(enumerate(self._trace), key=lambda item: item[1]["action"] in LOSSES):
+            events = list(group)
+            if lost:
+                found.append(self._flush(events))
+                continue
+            for call in filter(None, (_call(event, index) for index, event in events)):
+                if call.action == "free_begins":
+                    begun.add(call.address)
+                if call.action != "free_ends":
+                    found.append(call)
+                elif call.address in begun and found[-1].address != call.address:
+                    found.append(call)
+                    begun.discard(call.address)
+                else:  # at once, or begun before the recording
+                    if call.address in begun:
+                        found.pop()
+                        begun.discard(call.address)
+                    found.append(replace(call, action="free"))
+        return found
+
+    def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
+        """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the device had no room."""
+        index, first = events[0]
+        following = events[-1][0] + 1
+        after = self._trace[following] if following < len(self._trace) else {"action": ""}
+        frames = first.get("frames") or []
+        in_allocation = after["action"] in (*GAINS, "alloc", "oom")
+        if any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames) or not in_allocation:
+            return Call("empty_cache", index=index)
+        if frames and frames == (after.get("frames") or []):
+            return Call("flush", index=index)
+        self.unknown_flushes += 1
+        return Call("empty_cache", index=index)
+
+    def start(self) -> list[HeldSegment]:
+        """Segments and live blocks before the first event: the final ones, with each event undone from the last on."""
+        held = {each.address: each for each in (_held_segment(segment) for segment in self._segments)}
+        live = {block.address: block for segment in self._segments for block in _live(segment)}
+        for event in reversed(self._trace):
+            action, address, size, stream = event["action"], event.get("addr", 0), event["size"], event["stream"]
+            if action == "alloc":
+                live.pop(address, None)
+            elif action == "free_completed":
+                live[address] = Held(address, 0, size, stream)
+            elif action == "segment_alloc":
+                held.pop(address, None)
+            elif action == "segment_free":
+                held[address] = HeldSegment(address, size, stream, small=size <= SMALL_BUFFER)
+        return _placed(held, live, self._settings)
+
+    def recorded(self) -> Recorded:
+        """What the real allocator did."""
+        final = sum(int(segment["total_size"]) for segment in self._segments)
+        changes = [_change(event) for event in self._trace]
+        start = reserved = peak = final - sum(changes)
+        refused: list[int] = []
+        flushes = {call.index for call in self.calls if call.action == "flush"}
+        for index, change in enumerate(changes):
+            if index in flushes:
+                refused.append(reserved + next((gain for gain in changes[index:] if gain > 0), 0))
+            reserved += change
+            peak = max(peak, reserved)
+        gained = tuple(change for change in changes if change > 0)
+        return Recorded(start, final, peak, gained, len(flushes), min(refused, default=None))
+
+
+def _change(event: Event) -> int:
+    if event["action"] in GAINS:
+        return int(event["size"])
+    return -int(event["size"]) if event["action"] in LOSSES else 0
+
+
+def _call(event: Event, index: int) -> Call | None:
+    actions: dict[str, Action] = {
+        "alloc": "alloc",
+        "free_requested": "free_begins",
+        "free_completed": "free_ends",
+        "oom": "oom",
+    }
+    action = actions.get(event["action"])
+    if action is None:
+        return None
+    return Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
+
+
+def _held_segment(segment: Event) -> HeldSegment:
+    small = segment["segment_type"] == "small"
+    return HeldSegment(int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small)
+
+
+def _live(segment: Event) -> Iterator[Held]:
+    address = int(segment["address"])
+    for block in segment["blocks"]:
+        size = int(block["size"])
+        if block["state"] != "inactive":
+            yield Held(address, size, int(block.get("requested_size", size)), int(segment["stream"]))
+        address += size
+
+
+def _placed(held: Mapping[int, HeldSegment], live: Mapping[int, Held], settings: AllocatorSettings) -> list[HeldSegment]:
+    """Live blocks in their segments. A block freed since is known by its request only: its size follows from its place."""
+    segments = sorted(held.values(), key=lambda segment: segment.address)
+    starts = [segment.address for segment in segments]
+    inside: dict[int, list[Held]] = defaultdict(list)
+    for block in sorted(live.values(), key=lambda block: block.address):
+        place = bisect.bisect_right(starts, block.address) - 1
+        if place < 0 or block.address >= starts[place] + segments[place].size:  # in pages that were unmapped since
+            size = block.size or settings.round_size(block.requested)
+            segments.append(HeldSegment(block.address, size, block.stream, size <= SMALL_SIZE, [replace(block, size=size)]))
+        else:
+            inside[place].append(block)
+    for place, blocks in inside.items():
+        segment = segments[place]
+        ends = [*(each.address for each in blocks[1:]), segment.address + segment.size]
+        pairs = zip(blocks, ends, strict=True)
+        segment.live = [each if each.size else _sized(each, end, settings, small=segment.small) for each, end in pairs]
+    return segments
+
+
+def _sized(block: Held, end: int, settings: AllocatorSettings, *, small: bool) -> Held:
+    """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that belongs to the block."""
+    size = min(settings.round_size(block.requested), end - block.address)
+    gap = end - block.address - size
+    return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

@@ -1,0 +1,95 @@
+"""Counts what the allocator holds, under the keys of ``torch.cuda.memory_stats``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+COUNTED = (
+    "allocation",
+    "segment",
+    "active",
+    "inactive_split",
+    "allocated_bytes",
+    "reserved_bytes",
+    "active_bytes",
+    "inactive_split_bytes",
+    "requested_bytes",
+)
+EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+
+
+class Stat:
+    """One quantity: what it is now, its highest value since the last reset, and all that was ever added and taken."""
+
+    __slots__ = ("allocated", "current", "freed", "peak")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def add(self, amount: int) -> None:
+        """Raises it."""
+        self.current += amount
+        self.allocated += amount
+        self.peak = max(self.peak, self.current)
+
+    def take(self, amount: int) -> None:
+        """Lowers it."""
+        self.current -= amount
+        self.freed += amount
+
+
+class PoolStat:
+    """A quantity of the small pool, of the large pool, and of both."""
+
+    __slots__ = ("every", "large", "small")
+
+    def __init__(self) -> None:
+        self.every, self.small, self.large = Stat(), Stat(), Stat()
+
+    def add(self, amount: int, *, small: bool) -> None:
+        """Raises it for the pool and for both."""
+        self.every.add(amount)
+        (self.small if small else self.large).add(amount)
+
+    def take(self, amount: int, *, small: bool) -> None:
+        """Lowers it for the pool and for both."""
+        self.every.take(amount)
+        (self.small if small else self.large).take(amount)
+
+    def change(self, amount: int, *, small: bool) -> None:
+        """Raises or lowers it by the sign of ``amount``."""
+        if amount > 0:
+            self.add(amount, small=small)
+        elif amount < 0:
+            self.take(-amount, small=small)
+
+
+class DeviceStats:
+    """All quantities of one device."""
+
+    def __init__(self) -> None:
+        self.allocation, self.segment, self.active = PoolStat(), PoolStat(), PoolStat()
+        self.inactive_split, self.inactive_split_bytes = PoolStat(), PoolStat()
+        self.allocated_bytes, self.reserved_bytes = PoolStat(), PoolStat()
+        self.active_bytes, self.requested_bytes = PoolStat(), PoolStat()
+        self.oversize_allocations, self.oversize_segments = Stat(), Stat()
+        self.num_alloc_retries = self.num_ooms = self.num_sync_all_streams = 0
+        self.num_device_alloc = self.num_device_free = 0
+
+    def reset_peak(self) -> None:
+        """Sets each peak to the present value."""
+        for _, stat in self._each():
+            stat.peak = stat.current
+
+    def flat(self) -> dict[str, int]:
+        """As ``torch.cuda.memory_stats`` gives them: ``allocated_bytes.all.peak`` and so on, sorted by key."""
+        found = {f"{name}.{kind}": getattr(stat, kind) for name, stat in self._each() for kind in Stat.__slots__}
+        found.update({name: getattr(self, name) for name in EVENTS})
+        return dict(sorted(found.items()))
+
+    def _each(self) -> Iterator[tuple[str, Stat]]:
+        for name in COUNTED:
+            pools: PoolStat = getattr(self, name)
+            yield from ((f"{name}.all", pools.every), (f"{name}.small_pool", pools.small), (f"{name}.large_pool", pools.large))
+        yield "oversize_allocations", self.oversize_allocations
+        yield "oversize_segments", self.oversize_segments

@@ -1,0 +1,193 @@
+"""Recorded histories, replayed: as they were they give what was recorded; otherwise what can be worked out by hand."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditor.allocator import AllocatorSettings, CachingAllocator, History, OutOfMemory, replay
+from tests.allocator.walks import CONFIGS, MIB, Walk, cards, programs
+
+EXPANDABLE = AllocatorSettings.parse("expandable_segments:True")
+DEFAULT = AllocatorSettings.parse("")
+TWO_STREAMS = [("malloc", 3 * MIB, 0), ("record_stream", 0, 1), ("free", 0, 0), ("malloc", 3 * MIB, 0), ("stream_done", 0, 1)]
+
+
+def recorded(config, card, program, **options):
+    walk = Walk(config, card, **options)
+    for step in program:
+        with contextlib.suppress(OutOfMemory):
+            walk.step(*step)
+    return walk.allocator
+
+
+def layout(allocator):
+    return sorted(
+        (segment["segment_type"], segment["stream"], [(block["size"], block["state"]) for block in segment["blocks"]])
+        for segment in allocator.snapshot()["segments"]
+    )
+
+
+def agree(history, replayed, allocator):
+    truth = history.recorded
+    assert replayed.segment_allocs == truth.segment_allocs
+    assert (replayed.start_reserved, replayed.peak_reserved) == (truth.start_reserved, truth.peak_reserved)
+    assert replayed.final_reserved == truth.final_reserved
+    assert replayed.final_allocated == allocator.stats()["allocated_bytes.all.current"]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@settings(max_examples=40, deadline=None)
+@given(program=programs)
+def test_a_history_replayed_as_it_was_gives_what_was_recorded(config, program):
+    allocator = recorded(config, 1 << 50, [*program, *TWO_STREAMS])
+    history = History.from_snapshot(allocator.snapshot())
+    assert not history.starts_late and history.recorded.start_reserved == 0
+    replayed = replay(history, fresh=True)
+    agree(history, replayed, allocator)
+    assert layout(replayed.allocator) == layout(allocator)
+    assert replayed.stopped_at is None and replayed.retries == 0
+
+
+@pytest.mark.parametrize("config", ["", "roundup_power2_divisions:4"])
+@settings(max_examples=40, deadline=None)
+@given(card=cards, program=programs)
+def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
+    allocator = recorded(config, card, program)
+    history, stats = History.from_snapshot(allocator.snapshot()), allocator.stats()
+    replayed = replay(history, total_bytes=card)
+    agree(history, replayed, allocator)
+    assert (replayed.retries, replayed.ooms) == (stats["num_alloc_retries"], stats["num_ooms"])
+    assert replayed.stopped_at is None and replayed.recovered == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(program=st.lists(st.tuples(st.sampled_from(["malloc", "free", "malloc"]), st.integers(1, MIB), st.just(0)), max_size=150))
+def test_a_ring_that_starts_late_is_replayed_from_what_was_held_then(program):
+    allocator = recorded("", 1 << 50, program, history_limit=60)
+    history = History.from_snapshot(allocator.snapshot())
+    replayed = replay(history)
+    agree(history, replayed, allocator)
+    assert layout(replayed.allocator) == layout(allocator)
+
+
+def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
+    allocator = CachingAllocator(1 << 40, history_limit=4)
+    held = [allocator.malloc(12 * MIB, now_us=0) for _ in range(4)]
+    for address in held[:2]:
+        allocator.free(address, 1)
+    history = History.from_snapshot(allocator.snapshot())
+    assert history.starts_late
+    assert [block.requested for segment in history.start for block in segment.live] == [12 * MIB] * 4
+    assert replay(history).start_reserved == 48 * MIB
+    anew = replay(history, EXPANDABLE)
+    assert anew.start_reserved == 60 * MIB, "four of 12 MiB in pages of 20 MiB"
+    assert (anew.peak_allocated, anew.final_allocated) == (48 * MIB, 24 * MIB)
+
+
+def test_a_gap_that_is_no_free_block_belongs_to_the_block_before_it():
+    """19.5 MiB of a segment of 20 MiB: half a MiB is not split off in the large pool, so it was part of the block."""
+    allocator = CachingAllocator(1 << 40, history_limit=2)
+    allocator.free(allocator.malloc(19 * MIB + MIB // 2))
+    (segment,) = History.from_snapshot(allocator.snapshot()).start
+    assert [(block.size, block.requested) for block in segment.live] == [(20 * MIB, 19 * MIB + MIB // 2)]
+
+
+def test_a_late_history_of_expandable_segments_names_its_live_blocks():
+    allocator = CachingAllocator(1 << 40, settings=EXPANDABLE, history_limit=6)
+    held = [allocator.malloc(30 * MIB, now_us=0) for _ in range(3)]
+    for address in held[1:]:
+        allocator.free(address, 1)
+    allocator.empty_cache(2)
+    history = History.from_snapshot(allocator.snapshot())
+    assert history.expandable and history.starts_late
+    replayed = replay(history)
+    assert (replayed.peak_allocated, replayed.final_allocated, replayed.final_reserved) == (90 * MIB, 30 * MIB, 40 * MIB)
+    with pytest.raises(ValueError, match="afresh"):
+        replay(history, fresh=False)
+
+
+def fragmented(card):
+    """A block of 2 MiB keeps a segment of 500 MiB, so that the next 600 MiB do not fit on a card of 1 GiB."""
+    allocator = CachingAllocator(card)
+    frames = [{"filename": "train.py", "line": 1, "name": "step"}]
+    allocator.free(allocator.malloc(500 * MIB, 0, frames, 0), 1, frames)
+    allocator.malloc(2 * MIB, 0, frames, 2)
+    with contextlib.suppress(OutOfMemory):
+        allocator.malloc(600 * MIB, 0, frames, 3)
+    return History.from_snapshot(allocator.snapshot())
+
+
+def test_an_error_by_fragmentation_is_gone_with_expandable_segments():
+    """By hand: 500 MiB are mapped, 2 taken; 600 more end at 602 MiB, which is 31 pages of 20 MiB, 620 MiB."""
+    history = fragmented(1024 * MIB)
+    as_it_was, other = (replay(history, each, total_bytes=1024 * MIB) for each in (DEFAULT, EXPANDABLE))
+    assert (as_it_was.ooms, as_it_was.recovered, as_it_was.peak_reserved) == (1, 0, 500 * MIB)
+    assert (other.ooms, other.recovered, other.retries, other.peak_reserved) == (0, 1, 0, 620 * MIB)
+    assert replay(history, total_bytes=1100 * MIB).recovered == 1, "a larger card helps as well"
+
+
+def test_a_smaller_card_stops_the_program_where_it_would_have_died():
+    history = fragmented(4096 * MIB)
+    stopped = replay(history, total_bytes=1024 * MIB)
+    assert stopped.ooms == 1 and stopped.recovered == 0
+    assert stopped.shortage is not None and stopped.shortage.shortage.requested == 600 * MIB
+    assert history.calls[-1].index == stopped.stopped_at
+    assert replay(history, EXPANDABLE, total_bytes=1024 * MIB).stopped_at is None
+
+
+def test_the_card_is_bounded_by_what_it_refused():
+    """Held 500 MiB when 600 were refused: less than 1100 MiB. Nothing refused: unknown."""
+    allocator = CachingAllocator(1000 * MIB)
+    frames = [{"filename": "train.py", "line": 1, "name": "step"}]
+    allocator.free(allocator.malloc(500 * MIB, 0, frames, 0), 1)
+    allocator.malloc(600 * MIB, 0, [{**frames[0], "line": 2}], 2)
+    history = History.from_snapshot(allocator.snapshot())
+    truth = history.recorded
+    as_it_was = replay(history)  # on a card of no known size the cache is flushed where it was
+    assert (as_it_was.retries, as_it_was.peak_reserved, as_it_was.final_reserved) == (1, 600 * MIB, 600 * MIB)
+    assert (truth.card_below, truth.peak_reserved, truth.retries) == (1100 * MIB, 600 * MIB, 1)
+    assert fragmented(4096 * MIB).recorded.card_below is None
+
+
+def test_without_its_calls_of_empty_cache_the_program_asks_the_device_once():
+    allocator = CachingAllocator(1 << 40)
+    for _ in range(5):
+        allocator.free(allocator.malloc(100 * MIB))
+        allocator.empty_cache(frames=[{"filename": "torch/cuda/memory.py", "line": 1, "name": "empty_cache"}])
+    history = History.from_snapshot(allocator.snapshot())
+    assert history.unknown_flushes == 0
+    assert len(replay(history).segment_allocs) == 5
+    assert len(replay(history, empty_caches=False).segment_allocs) == 1
+
+
+def test_a_flush_without_frames_before_an_allocation_is_counted_as_unknown():
+    allocator = CachingAllocator(1 << 40)
+    allocator.free(allocator.malloc(100 * MIB))
+    allocator.empty_cache()
+    allocator.free(allocator.malloc(100 * MIB))
+    history = History.from_snapshot(allocator.snapshot())
+    assert history.unknown_flushes == 1
+    allocator.empty_cache()
+    assert History.from_snapshot(allocator.snapshot()).unknown_flushes == 1, "no allocation follows the last one"
+    assert replay(history).segment_allocs == (100 * MIB, 100 * MIB)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        {"segments": []},
+        {"segments": [], "device_traces": []},
+        {"segments": [{}], "device_traces": [[]]},
+        {"segments": [], "device_traces": [[{"action": "alloc"}]]},
+        {"segments": [], "device_traces": [[3]]},
+    ],
+)
+def test_other_data_is_refused_in_one_sentence(data):
+    with pytest.raises(ValueError, match="no readable history of device 0"):
+        History.from_snapshot(data)

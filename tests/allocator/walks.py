@@ -1,0 +1,122 @@
+"""Random programs for the allocator, and what must hold of it after each step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import strategies as st
+
+from auditor.allocator import AllocatorSettings, CachingAllocator
+
+MIB = 1 << 20
+CONFIGS = (
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:32",
+    "max_split_size_mb:20,max_non_split_rounding_mb:24",
+    "roundup_power2_divisions:4",
+    "garbage_collection_threshold:0.5,per_process_memory_fraction:0.9",
+    "expandable_segments:True,max_split_size_mb:64,roundup_power2_divisions:[1:2,32:8,>:1]",
+    "large_segment_size_mb:32",
+)
+
+sizes = st.one_of(
+    st.integers(0, 4096),
+    st.integers(1, 2 * MIB),
+    st.integers(MIB - 600, MIB + 600),
+    st.integers(MIB, 12 * MIB),
+    st.integers(9 * MIB, 60 * MIB),
+)
+steps = st.one_of(
+    st.tuples(st.just("malloc"), sizes, st.integers(0, 2)),
+    st.tuples(st.just("malloc"), sizes, st.just(0)),
+    st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
+    st.tuples(st.just("free"), st.integers(0, 200), st.just(0)),
+    st.tuples(st.just("record_stream"), st.integers(0, 200), st.integers(0, 2)),
+    st.tuples(st.just("stream_done"), st.just(0), st.integers(0, 2)),
+    st.tuples(st.just("empty_cache"), st.just(0), st.just(0)),
+)
+programs = st.lists(steps, min_size=25, max_size=150)  # hypothesis stays near the least
+cards = st.sampled_from([64 * MIB, 120 * MIB, 4096 * MIB])
+
+
+def states(snapshot):
+    """Bytes and number of the blocks in each state, by pool."""
+    found = defaultdict(lambda: [0, 0, 0])
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            for pool in (segment["segment_type"], "all"):
+                row = found[pool, block["state"]]
+                row[0] += 1
+                row[1] += block["size"]
+                row[2] += block["requested_size"]
+    return found
+
+
+def check(allocator: CachingAllocator) -> None:
+    """Blocks tile their segments, nothing overlaps, the books agree with the blocks, and no memory was invented."""
+    snapshot, stats = allocator.snapshot(), allocator.stats()
+    end = 0
+    for segment in snapshot["segments"]:
+        assert segment["address"] >= end
+        end = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == end
+            assert block["size"] >= 512 and block["size"] >= block["requested_size"]
+            end += block["size"]
+        assert end - segment["address"] == segment["total_size"]
+        idle = [block["state"] == "inactive" for block in segment["blocks"]]
+        assert not any(left and right for left, right in zip(idle, idle[1:])), "two free neighbours were not joined"
+    found = states(snapshot)
+    for key, pool in (("all", "all"), ("small_pool", "small"), ("large_pool", "large")):
+        held, waiting = found[pool, "active_allocated"], found[pool, "active_pending_free"]
+        own = [each for each in snapshot["segments"] if pool in ("all", each["segment_type"])]
+        split = [
+            block["size"]
+            for each in own
+            for block in each["blocks"]
+            if not each["is_expandable"] and block["state"] == "inactive" and len(each["blocks"]) > 1
+        ]
+        expected = {
+            "reserved_bytes": sum(each["total_size"] for each in own),
+            "segment": sum(not each["is_expandable"] for each in own),
+            "allocation": held[0],
+            "allocated_bytes": held[1],
+            "active": held[0] + waiting[0],
+            "active_bytes": held[1] + waiting[1],
+            "requested_bytes": held[2] + waiting[2],
+            "inactive_split": len(split),
+            "inactive_split_bytes": sum(split),
+        }
+        for name, value in expected.items():
+            assert stats[f"{name}.{key}.current"] == value, name
+            assert stats[f"{name}.{key}.peak"] >= value, name
+            assert stats[f"{name}.{key}.allocated"] - stats[f"{name}.{key}.freed"] == value, name
+    assert stats["reserved_bytes.all.current"] + allocator.device_free == allocator.total_bytes
+    if allocator.allowed is not None and not allocator.settings.expandable_segments:
+        assert stats["reserved_bytes.all.peak"] <= allocator.allowed
+
+
+class Walk:
+    """Runs a program, one step after another; requests that find no memory are left out."""
+
+    def __init__(self, config: str, card: int, **options: object) -> None:
+        self.allocator = CachingAllocator(card, settings=AllocatorSettings.parse(config), **options)
+        self.live: list[int] = []
+        self.now = 0
+
+    def step(self, action: str, number: int, stream: int) -> None:
+        allocator, self.now = self.allocator, self.now + 1
+        address = self.live[number % len(self.live)] if self.live else 0
+        if action == "malloc":
+            found = allocator.malloc(number, stream, ({"filename": "a.py", "line": self.now, "name": "step"},), self.now)
+            self.live += [found] if found else []
+        elif action == "free" and address:
+            self.live.remove(address)
+            allocator.free(address, self.now)
+        elif action == "record_stream" and address:
+            allocator.record_stream(address, stream)
+        elif action == "stream_done":
+            allocator.stream_done(stream, self.now)
+        elif action == "empty_cache":
+            allocator.empty_cache(self.now)
