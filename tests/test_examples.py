@@ -49,7 +49,7 @@ def line_of(name: str, text: str) -> tuple[str, int]:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_expected_is_found_at_its_line_and_nothing_else(reports, name):
     case, report = CASES[name], reports[name]
-    seen = {"cpu", report["run"]["device"]}
+    seen = {"cpu", "cuda"}
     wanted = {(e["code"], *line_of(name, e["line_contains"])) for e in case.get("expected", ()) if e["needs"] in seen}
     found = {
         (f["code"], f["site"]["file"], f["site"]["line"])

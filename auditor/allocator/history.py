@@ -103,7 +103,7 @@ class History:
                 expandable=any(bool(segment.get("is_expandable")) for segment in segments) or reader.has_pages,
                 unknown_flushes=reader.unknown_flushes,
             )
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"the snapshot has no readable history of device {device}: {type(error).__name__}") from None
 
     @property
@@ -181,9 +181,15 @@ class _Reader:
         start = reserved = peak = final - sum(changes)
         refused: list[int] = []
         flushes = {call.index for call in self.calls if call.action == "flush"}
-        for index, change in enumerate(changes):
+        asking: int | None = None
+        for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
             if index in flushes:
-                refused.append(reserved + next((gain for gain in changes[index:] if gain > 0), 0))
+                asking = reserved
+            elif change >= 0:  # the segment for which the cache was flushed, or none because the cache now served
+                refused += [asking + change] if asking is not None and change else []
+                asking = None
+            if event["action"] == "oom":
+                refused.append(reserved + self._settings.segment_size(int(event["size"])))
             reserved += change
             peak = max(peak, reserved)
         gained = tuple(change for change in changes if change > 0)
