@@ -58,7 +58,9 @@ def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, o
     )
 
 
-def tell_download(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, operator: str, kind: str, *, pinned: bool) -> None:
+def tell_download(
+    source: Tensor, dtype: torch.dtype | None, non_blocking: bool, operator: str, kind: str, *, pinned: bool
+) -> None:
     """Report a device-to-host copy of ``source``; ``pinned`` is the target."""
     if source.numel() == 0:
         return

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from auditor.capture.patching import Patches
-from auditor.capture.shadow import autocast, facade, factories, limits, methods, saving
+from auditor.capture.shadow import autocast, facade, factories, limits, methods, operators, saving
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
 
@@ -20,7 +20,11 @@ class ShadowDevice:
     """A CUDA device played on the CPU; ``start`` and ``stop``, or ``with``."""
 
     def __init__(
-        self, listener: Listener | None = None, *, gpu: str | GpuModel = MODELS[0], compiled: Literal["refuse", "eager"] = "refuse"
+        self,
+        listener: Listener | None = None,
+        *,
+        gpu: str | GpuModel = MODELS[0],
+        compiled: Literal["refuse", "eager"] = "refuse",
     ) -> None:
         self._current = Current(listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu))
         self._compiled = compiled
@@ -51,6 +55,7 @@ class ShadowDevice:
         return self
 
     def _install(self) -> None:
+        assert operators.run  # imported for its wiring
         before = _surface()
         PLAYING[0] = self._current
         self._patches.on_undo(lambda: PLAYING.__setitem__(0, None))

@@ -91,7 +91,11 @@ def _put(patches: Patches, module: Any, hooks: dict[str, _Hook]) -> None:
         function = getattr(module, name, None)
         if function is None:
             continue
-        if isinstance(function, types.FunctionType) and not function.__code__.co_freevars and not hasattr(function, "__wrapped__"):
+        if (
+            isinstance(function, types.FunctionType)
+            and not function.__code__.co_freevars
+            and not hasattr(function, "__wrapped__")
+        ):
             patches.code(function, _without_original(hook))
         else:
             patches.attribute(module, name, hook)

@@ -141,13 +141,25 @@ def _made(original: Callable[..., Any], data: Any, device: torch.device | None, 
     if isinstance(data, ShadowTensor) or (isinstance(data, Tensor) and on_cuda(device)):
         made = _from_tensor(data, device, options.get("dtype"), copy=bool(copy))
     else:
+        data = _read(data) if isinstance(data, (list, tuple)) else data
         if getattr(original, "__name__", "") == "asarray" and copy is not None:
             options["copy"] = copy
-        made = original(data, **options) if device is None else original(data, device=CPU if on_cuda(device) else device, **options)
+        made = (
+            original(data, **options) if device is None else original(data, device=CPU if on_cuda(device) else device, **options)
+        )
         made = mark_pinned(made) if pinned else made
         if on_cuda(device):
             made = _sent(made, data)
     return made.requires_grad_() if requires_grad else made
+
+
+def _read(data: Any) -> Any:
+    """Lists with device tensors in them: each is read by the host, one after the other (tensor_new.cpp: item())."""
+    if isinstance(data, ShadowTensor):
+        return data.item() if data.dim() == 0 else [_read(one) for one in data]
+    if isinstance(data, (list, tuple)):
+        return [_read(one) for one in data]
+    return data
 
 
 def _from_tensor(data: Tensor, device: torch.device | None, dtype: torch.dtype | None, *, copy: bool) -> Tensor:

@@ -14,10 +14,12 @@ from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.current import HERE, refuse, tell
 from auditor.capture.shadow.moving import as_type, moved
-from auditor.capture.shadow.tensor import Quietly, ShadowTensor, wrap
+from auditor.capture.shadow.tensor import Quietly, Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
 _C = torch._C._VariableFunctions
+_GRAD: Any = Tensor.grad
+_DATA: Any = Tensor.data
 _GETTER: Final = type(Tensor.shape.__get__)  # type: ignore[attr-defined]
 
 
@@ -31,7 +33,9 @@ MIXES: Final = frozenset(
         *_named(Tensor, "is_set_to set_ tensor_split to __eq__ __ne__"),
         *_named(_C, "index_put index_put_ is_same_size tensor_split result_type broadcast_tensors ctc_loss _foreach_copy_"),
         *_named(_C, "lstm gru rnn_tanh rnn_relu _pack_padded_sequence _pad_packed_sequence"),
-        *_named(_C, "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ _fused_adamw_ _fused_sgd_"),
+        *_named(
+            _C, "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ _fused_adamw_ _fused_sgd_"
+        ),
     }
 ) - {Tensor.__eq__, Tensor.__ne__}
 """Functions that take host tensors beside device tensors on CUDA as well."""
@@ -103,7 +107,7 @@ class _Rewrap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return grad._inner if isinstance(grad, ShadowTensor) else grad
+        return grad
 
 
 def _on_device(host: Tensor) -> Tensor:
@@ -113,9 +117,7 @@ def _on_device(host: Tensor) -> Tensor:
 
 def _results_on_device(func: Any, results: Any) -> Any:
     stays = HOST_RESULTS.get(func)
-    moved_results = [
-        _on_device(one) if type(one) is Tensor and at != stays else one for at, one in enumerate(results)
-    ]
+    moved_results = [_on_device(one) if type(one) is Tensor and at != stays else one for at, one in enumerate(results)]
     if type(results) in (tuple, list):
         return type(results)(moved_results)
     return type(results)(moved_results) if hasattr(results, "n_fields") else type(results)(*moved_results)
@@ -188,32 +190,30 @@ def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def become(target: Tensor, source: Tensor) -> None:
-    """Turn ``target`` into a tensor with the data and the device of ``source``, keeping its identity, gradient and attributes.
+    """Turn ``target`` into a tensor with the data and the device of ``source``, keeping its identity and attributes.
 
     torch sets the data of a parameter that moves between CPU and CUDA; here its class must change too, so that the
-    C++ tensors change places (as ``torch.utils.swap_tensors`` does, which would forget attributes and refuse weak references).
+    C++ tensors change places (as ``torch.utils.swap_tensors`` does, which would forget attributes and refuse weak
+    references). Its gradient moves along: torch moves it next, by the same means.
     """
     with DisableTorchFunctionSubclass():
         grad = target.grad
         fresh: Any = source.detach()
         is_parameter = isinstance(target, torch.nn.Parameter)
         fresh = torch.nn.Parameter(fresh, target.requires_grad) if is_parameter else fresh.requires_grad_(target.requires_grad)
-        if target._use_count() > 2:
-            refuse("Tensor.data", "the tensor cannot change its device while a graph holds it")
         target.__dict__.pop("_inner", None)
         target.__class__, fresh.__class__ = type(fresh), type(target)
         target.__dict__.update(fresh.__dict__)
         torch._C._swap_tensor_impl(target, fresh)
         if grad is not None:
-            Tensor.grad.__set__(target, grad)  # type: ignore[attr-defined]
+            _GRAD.__set__(target, moved(Tensor.to, grad, (source.device,), {}))
 
 
 def _set_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target, grad = args
     if isinstance(grad, Tensor) and isinstance(target, ShadowTensor) != isinstance(grad, ShadowTensor):
         raise RuntimeError(
-            "assigned grad has data located on a different device: "
-            f"grad is on {grad.device}, tensor is on {target.device}"
+            f"assigned grad has data located on a different device: grad is on {grad.device}, tensor is on {target.device}"
         )
     with DisableTorchFunctionSubclass():
         func(target, grad)
@@ -261,8 +261,8 @@ RULES: dict[Any, _Rule] = {
     Tensor.__getitem__: _getitem,
     Tensor.__setitem__: _setitem,
     torch._has_compatible_shallow_copy_type: lambda func, args, kwargs: True,  # type: ignore[attr-defined]
-    Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
-    Tensor.grad.__set__: _set_grad,  # type: ignore[attr-defined]
+    _DATA.__set__: _set_data,
+    _GRAD.__set__: _set_grad,
     torch._C._nn.one_hot: _one_hot,
     _C.quantile: _unchecked,
     _C.nanquantile: _unchecked,
@@ -272,3 +272,6 @@ RULES: dict[Any, _Rule] = {
     _C.ctc_loss: _ctc_loss,
 }
 """Functions that need more than :func:`through`."""
+
+
+Rooms.functions = call

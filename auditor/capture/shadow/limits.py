@@ -21,7 +21,10 @@ CUDA_ONLY = """CUDAGraph graph make_graphed_callables graph_pool_handle MemPool 
 
 def install(patches: Patches, *, compiled: str) -> None:
     """Refuse each; ``compiled="eager"`` runs what ``torch.compile`` is given as it is."""
-    patches.code(torch.compile, _compile_eagerly if compiled == "eager" else _refusal("torch.compile", "compiled code asks for a CUDA device"))  # type: ignore[arg-type]
+    patches.code(
+        torch.compile,
+        _compile_eagerly if compiled == "eager" else _refusal("torch.compile", "compiled code asks for a CUDA device"),
+    )  # type: ignore[arg-type]
     for name in CUDA_ONLY:
         if hasattr(torch.cuda, name):
             patches.attribute(torch.cuda, name, _refusal(f"torch.cuda.{name}", "only a real device has it"))

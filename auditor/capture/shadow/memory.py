@@ -69,5 +69,7 @@ def cuda_functions(playing: Current) -> dict[str, _Hook]:
 
 def accelerator_functions(playing: Current) -> dict[str, _Hook]:
     """For ``torch.accelerator``."""
-    info = _told("torch.accelerator.get_memory_info", lambda: (playing.gpu.total_bytes - playing.live_bytes, playing.gpu.total_bytes))
+    info = _told(
+        "torch.accelerator.get_memory_info", lambda: (playing.gpu.total_bytes - playing.live_bytes, playing.gpu.total_bytes)
+    )
     return {**_housekeeping(playing, "torch.accelerator"), "get_memory_info": info}

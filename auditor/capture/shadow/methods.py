@@ -79,8 +79,10 @@ def _install_checks(patches: Patches) -> None:
 
     Otherwise ``Tensor.backward`` and all of ``torch.nn.functional`` would be one opaque call each, user hooks included.
     """
-    checks = {id(getattr(torch._C, f"_has_torch_function{end}")): make(getattr(torch._C, f"_has_torch_function{end}"))
-              for end, make in (("", _any_of), ("_unary", _unary), ("_variadic", _variadic))}
+    checks = {
+        id(getattr(torch._C, f"_has_torch_function{end}")): make(getattr(torch._C, f"_has_torch_function{end}"))
+        for end, make in (("", _any_of), ("_unary", _unary), ("_variadic", _variadic))
+    }
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or module is None:
             continue

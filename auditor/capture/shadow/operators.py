@@ -13,9 +13,10 @@ from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, caller, refuse, tell
-from auditor.capture.shadow.tensor import ShadowTensor, wrap
+from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
+_DATA: Any = Tensor.data
 _MASKS: Final = (torch.bool, torch.uint8)
 _Look = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
@@ -69,7 +70,9 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     accumulate = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
     given = [index for index in indices if index is not None]
     host_number = value.numel() == 1 and not isinstance(value, ShadowTensor)
-    filled = host_number and not accumulate and len(given) == 1 and given[0].dtype in _MASKS and isinstance(given[0], ShadowTensor)
+    filled = (
+        host_number and not accumulate and len(given) == 1 and given[0].dtype in _MASKS and isinstance(given[0], ShadowTensor)
+    )
     for index in () if filled else given:
         if not isinstance(index, ShadowTensor):
             _host_index(index)
@@ -96,7 +99,7 @@ def _normal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    low, high = (args[2:4] if len(args) > 3 else (kwargs.get("min", 0), kwargs.get("max", 0)))
+    low, high = args[2:4] if len(args) > 3 else (kwargs.get("min", 0), kwargs.get("max", 0))
     if low == high:  # SummaryOps.cu: bounds from the data, by item()
         tell("item", "aten::histc", 2 * args[0].element_size(), "d2h")
 
@@ -113,19 +116,25 @@ LOOKS: Final[dict[str, _Look]] = {
     "normal": _normal,
     "histc": _histc,
     "copy_": copied,
-    "_foreach_copy_": lambda args, kwargs: [copied((to, of, *args[2:]), kwargs) for to, of in zip(args[0], args[1], strict=True)] and None,
+    "_foreach_copy_": lambda args, kwargs: (
+        [copied((to, of, *args[2:]), kwargs) for to, of in zip(args[0], args[1], strict=True)] and None
+    ),
 }
 """Operator -> what to look at before it runs."""
+
+
+HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
+"""Operator -> the result that lies on the host on CUDA too (batch sizes)."""
 
 
 class _Plan:
     """What is known of one overload, worked out once."""
 
-    __slots__ = ("aliases", "bare", "func", "look", "resync")
+    __slots__ = ("aliases", "bare", "host_result", "look", "resync")
 
     def __init__(self, func: Any) -> None:
         name = func._schema.name.removeprefix("aten::")
-        self.func = func
+        self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
         self.bare = not any(str(result.type) in {"Tensor", "Tensor[]", "List[Tensor]"} for result in func._schema.returns)
         self.aliases = _written(func._schema)
@@ -173,6 +182,8 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return result
         if plan.aliases is not None:
             return _written_results(plan, args, kwargs, result)
+        if plan.host_result is not None:
+            return tuple(one if at == plan.host_result else _shadows(one) for at, one in enumerate(result))
         return _shadows(result)
 
 
@@ -218,5 +229,8 @@ def _written_results(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def resync(outer: ShadowTensor) -> None:
     """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner one."""
-    inner = outer._inner
-    Tensor.data.__set__(outer, Tensor._make_subclass(ShadowTensor, inner, False, device_for_backend_keys=torch.device("cuda", 0)))  # type: ignore[attr-defined]
+    fresh = wrap(outer._inner)
+    _DATA.__set__(outer, fresh)
+
+
+Rooms.operators = run

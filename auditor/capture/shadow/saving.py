@@ -12,7 +12,7 @@ from torch import serialization
 from auditor.capture.patching import Patches
 from auditor.capture.shadow.current import tell
 from auditor.capture.shadow.moving import device_of, on_cuda
-from auditor.capture.shadow.tensor import ShadowTensor, wrap
+from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 
 _ON_DEVICE = "_auditor_on_device"
 _PRIORITY = 1  # before torch's own, which begin at 10
@@ -74,3 +74,6 @@ def _storage_to_cuda(self: Any, device: Any = None, non_blocking: bool = False) 
     copy = self.clone()
     setattr(copy, _ON_DEVICE, True)
     return copy
+
+
+Rooms.pickled = reduced

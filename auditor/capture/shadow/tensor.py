@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C import DisableTorchFunctionSubclass
 
-from auditor.capture.shadow.current import CUDA, HERE, PLAYING, tell
+from auditor.capture.shadow.current import CUDA, HERE, PLAYING, refuse, tell
 
 Tensor = torch.Tensor
 
@@ -26,6 +27,14 @@ LEGACY_TYPES = {
 """dtype -> the name in ``torch.cuda.FloatTensor``."""
 
 
+class Rooms:
+    """What the class of tensors hands on; set by the modules that do it, since they need the class."""
+
+    functions: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+    operators: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+    pickled: Callable[[Any, Any], Any]
+
+
 def wrap(inner: Tensor) -> ShadowTensor:
     """The shadow of a CPU tensor without a graph; both share one storage."""
     shadow: ShadowTensor = Tensor._make_subclass(ShadowTensor, inner, False, device_for_backend_keys=CUDA)
@@ -42,20 +51,12 @@ class ShadowTensor(Tensor):
     _inner: Tensor
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from auditor.capture.shadow.functions import call
-
-        return call(func, args, kwargs or {})
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return Rooms.functions(func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from auditor.capture.shadow.operators import run
-
-        return run(func, args, kwargs or {})
+    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return Rooms.operators(func, args, kwargs or {})
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -124,29 +125,29 @@ class ShadowTensor(Tensor):
         if id(self) in memo:
             return memo[id(self)]
         if not self.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
         with torch.no_grad():
             copy: Any = wrap(self._inner.clone())
-        copy = torch.nn.Parameter(copy, self.requires_grad) if isinstance(self, torch.nn.Parameter) else copy.requires_grad_(self.requires_grad)
+        copy = (
+            torch.nn.Parameter(copy, self.requires_grad)
+            if isinstance(self, torch.nn.Parameter)
+            else copy.requires_grad_(self.requires_grad)
+        )
         memo[id(self)] = copy
         if self.grad is not None:
             copy.grad = self.grad.__deepcopy__(memo)
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from auditor.capture.shadow.saving import reduced
-
-        return reduced(self, protocol)
+        return Rooms.pickled(self, protocol)
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        from auditor.capture.shadow.current import refuse
-
         refuse("Tensor.__dlpack__", "device memory cannot be handed to another library without a device")
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        from auditor.capture.shadow.current import refuse
-
         refuse("Tensor.__cuda_array_interface__", "device memory cannot be handed to another library without a device")
 
 
