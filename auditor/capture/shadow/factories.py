@@ -65,6 +65,8 @@ def _factory(original: Callable[..., Any], *, by_default: bool) -> Callable[...,
         said = kwargs.get("device")
         device = device_of(said) if said is not None else (default_device() if by_default else None)
         if device is None and not kwargs.get("pin_memory"):
+            if by_default:
+                _check_generator(kwargs.get("generator"), "cpu")
             return original(*args, **kwargs)
         if on_cuda(device):
             return _on_device(original, args, kwargs)

@@ -74,6 +74,8 @@ def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
     finally:
         HERE.function = before
+    if func in MIXES and func not in HOST_RESULTS:  # what is plain here came from a host tensor
+        return result
     if type(result) is Tensor:
         return result if any(result is arg for arg in args) or result is kwargs.get("out") else _on_device(result)
     if isinstance(result, (tuple, list)) and any(type(one) is Tensor for one in result):

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
 from auditor.capture.patching import Patches
 from auditor.capture.shadow.current import refuse
+from auditor.capture.shadow.tensor import ShadowTensor
 
 CUDA_ONLY = """CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool CUDAPluggableAllocator
     change_current_allocator caching_allocator_alloc caching_allocator_delete ExternalStream get_stream_from_external
@@ -35,6 +37,7 @@ def install(patches: Patches, *, compiled: str) -> None:
         _refusal("torch.nn.parallel.DistributedDataParallel", "gradients are not exchanged between played GPUs"),
     )
     _install_distributed(patches)
+    _install_sharing(patches)
     _install_extensions(patches)
 
 
@@ -53,16 +56,27 @@ def _install_distributed(patches: Patches) -> None:
     if not torch.distributed.is_available():
         return
 
-    def init(original: Any, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+    original = torch.distributed.init_process_group
+
+    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         if backend is None or "nccl" in str(backend):
             refuse("torch.distributed.init_process_group", "NCCL needs real devices")
         return original(backend, *args, **kwargs)
 
-    function = torch.distributed.init_process_group
-    target = getattr(function, "__wrapped__", function)
-    if target.__code__.co_freevars:
-        return
-    patches.code(target, init)
+    for module in (torch.distributed, torch.distributed.distributed_c10d):
+        patches.attribute(module, "init_process_group", init_process_group)
+
+
+def _install_sharing(patches: Patches) -> None:
+    """Memory handed to other libraries, where no method of the tensor is asked."""
+    original = torch.utils.dlpack.to_dlpack
+
+    def to_dlpack(tensor: Any) -> Any:
+        return tensor.__dlpack__() if isinstance(tensor, ShadowTensor) else original(tensor)
+
+    for module in (torch, torch.utils.dlpack):
+        if hasattr(module, "to_dlpack"):
+            patches.attribute(module, "to_dlpack", to_dlpack)
 
 
 def _install_extensions(patches: Patches) -> None:
