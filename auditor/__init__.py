@@ -11,11 +11,15 @@ _root = os.path.dirname(__path__[0])
 if all(os.path.exists(os.path.join(_root, name)) for name in ("rules", "reports", "pyproject.toml")):
     __path__.append(_root)
 
-__all__ = ["Edit", "Finding", "Remedy", "Report", "Severity", "Site", "Verdict", "__version__"]
+__all__ = ["Edit", "Finding", "Remedy", "Report", "Severity", "Site", "Verdict", "__version__", "shadow_cuda"]
 
 
 def __getattr__(name: str) -> object:
-    """The public nouns, imported when asked for: ``audit --help`` must not pay for them."""
+    """The public names, imported when asked for: ``audit --help`` must not pay for them."""
+    if name == "shadow_cuda":
+        from auditor.capture.shadow import shadow_cuda
+
+        return shadow_cuda
     if name in __all__:
         from auditor import model
 

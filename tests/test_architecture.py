@@ -42,6 +42,7 @@ MAY = {
         "auditor.recording",
         "auditor.target",
     },
+    "auditor/capture/shadow": {"torch", "triton", "auditor.capture.shadow", "auditor.capture.patching", "auditor.errors"},
     "auditor/cli.py": {"auditor.errors"},
 }
 

@@ -1,0 +1,86 @@
+"""The words between the shadow device and whoever listens: what crossed, what was held, what cannot be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from auditor.errors import AuditProblem
+
+Direction = Literal["h2d", "d2h"]
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """The one GPU that the program sees."""
+
+    name: str
+    total_bytes: int
+    capability: tuple[int, int]
+    processors: int
+
+
+H200 = GpuModel("NVIDIA H200", 139 << 30, (9, 0), 132)
+MODELS = (
+    H200,
+    GpuModel("NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132),
+    GpuModel("NVIDIA A100-SXM4-80GB", 79 << 30, (8, 0), 108),
+    GpuModel("NVIDIA A10", 22 << 30, (8, 6), 72),
+    GpuModel("NVIDIA L4", 22 << 30, (8, 9), 58),
+    GpuModel("NVIDIA GeForce RTX 4090", 23 << 30, (8, 9), 128),
+    GpuModel("Tesla V100-SXM2-32GB", 31 << 30, (7, 0), 80),
+    GpuModel("Tesla T4", 14 << 30, (7, 5), 40),
+)
+"""Cards by the name the driver gives them; sizes are what ``total_memory`` says there, rounded down to GiB."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One time that host and device met."""
+
+    kind: str
+    """As in the part ``reads`` (docs/recording.md) for host reads; ``copy`` (host to device), ``synchronize``, ``allocator``."""
+    direction: Direction | None
+    nbytes: int
+    """Bytes that cross the bus; 0 where nothing but the wait does."""
+    pinned: bool
+    """The host's side of a copy is page-locked."""
+    blocking: bool
+    """The host waits on real CUDA."""
+    operator: str
+    """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``torch.cuda.synchronize``, ``GradScaler.step``)."""
+    requires_grad: bool = False
+    """What crossed has a graph, so that it certainly came from the model."""
+    constant: bool = False
+    """A host-to-device copy of numbers written in Python."""
+
+
+class Listener:
+    """Hears what happens, synchronously and inside the caller's stack. Override what you need."""
+
+    tracks_memory: bool = False
+    """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed and cost nothing."""
+
+    def crossing(self, crossing: Crossing) -> None:
+        """Host and device met."""
+
+    def allocated(self, storage_id: int, nbytes: int) -> None:
+        """A storage appeared on the device; raise ``torch.OutOfMemoryError`` here to play a full card."""
+
+    def freed(self, storage_id: int) -> None:
+        """A storage that was reported is gone."""
+
+    def limit(self, operator: str, reason: str) -> None:
+        """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you raise something else."""
+
+
+class ShadowLimit(AuditProblem):
+    """What the program asked for exists on a GPU and not here; going on would rehearse another program."""
+
+    def __init__(self, operator: str, reason: str) -> None:
+        super().__init__(f"{operator}: {reason}")
+        self.operator = operator
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[ShadowLimit], tuple[str, str]]:
+        return type(self), (self.operator, self.reason)

@@ -1,0 +1,109 @@
+"""The device that is being played now, and what every part of it needs: who listens, where we are, what is held."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from types import FrameType
+from typing import Any, NoReturn
+
+import torch
+
+from auditor.capture.shadow.crossing import Crossing, GpuModel, Listener, ShadowLimit
+
+CUDA = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+
+
+class Here(threading.local):
+    """What this thread is doing."""
+
+    function: Any = None
+    """The torch function that is being called with shadow tensors; None in the autograd engine and outside."""
+    quiet: bool = False
+    """Reads now are not the device's: a check that real CUDA does not make, or part of a crossing already told."""
+    constant: bool = False
+    """The index or value being sent was written as Python numbers."""
+
+
+HERE = Here()
+_ROOM = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Current:
+    """State of one rehearsal; :data:`PLAYING` is the one that runs."""
+
+    def __init__(self, listener: Listener, gpu: GpuModel) -> None:
+        self.listener = listener
+        self.gpu = gpu
+        self.process = os.getpid()
+        self.held: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.live_bytes = 0
+        self.peak_bytes = 0
+
+    def track(self, tensor: torch.Tensor) -> None:
+        """Report the storage of ``tensor`` if it is new, and its end when it comes."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.held:
+            return
+        size = storage.nbytes()
+        self.listener.allocated(key, size)
+        self.live_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        self.held[key] = weakref.ref(storage, lambda _: self._free(key)), size
+
+    def _free(self, key: int) -> None:
+        _, size = self.held.pop(key)
+        self.live_bytes -= size
+        if PLAYING[0] is self:
+            self.listener.freed(key)
+
+
+PLAYING: list[Current | None] = [None]
+"""One slot: whose tensors survive their rehearsal, they go on computing and report to nobody."""
+
+
+def tell(
+    kind: str,
+    operator: str,
+    nbytes: int = 0,
+    direction: str | None = None,
+    *,
+    pinned: bool = False,
+    blocking: bool = True,
+    requires_grad: bool = False,
+    constant: bool = False,
+) -> None:
+    """Report a crossing, unless nobody listens or this thread is inside one already told."""
+    playing = PLAYING[0]
+    if playing is None or HERE.quiet or playing.process != os.getpid():
+        return
+    playing.listener.crossing(Crossing(kind, direction, nbytes, pinned, blocking, operator, requires_grad, constant))  # type: ignore[arg-type]
+
+
+def refuse(operator: str, reason: str) -> NoReturn:
+    """End the rehearsal: the program asks for what only a real device can do."""
+    if PLAYING[0] is not None:
+        PLAYING[0].listener.limit(operator, reason)
+    raise ShadowLimit(operator, reason)
+
+
+def must_be_the_process() -> None:
+    """Raise what CUDA raises in a forked worker."""
+    playing = PLAYING[0]
+    if playing is not None and playing.process != os.getpid():
+        raise RuntimeError(
+            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+            "you must use the 'spawn' start method"
+        )
+
+
+def caller() -> FrameType | None:
+    """The innermost frame that is not this room's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_ROOM):
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,120 @@
+"""Starting and stopping the shadow: one at a time, everything undone at the end."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow import autocast, facade, factories, limits, methods, operators, saving
+from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
+from auditor.capture.shadow.current import PLAYING, Current
+
+
+class ShadowDevice:
+    """A CUDA device played on the CPU; ``start`` and ``stop``, or ``with``."""
+
+    def __init__(
+        self,
+        listener: Listener | None = None,
+        *,
+        gpu: str | GpuModel = MODELS[0],
+        compiled: Literal["refuse", "eager"] = "refuse",
+    ) -> None:
+        self._current = Current(listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu))
+        self._compiled = compiled
+        self._patches = Patches()
+
+    @property
+    def gpu(self) -> GpuModel:
+        """The card that is played."""
+        return self._current.gpu
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the storages on the device, where the listener tracks memory."""
+        return self._current.live_bytes
+
+    def start(self) -> ShadowDevice:
+        """Play; RuntimeError where a real GPU is, or another shadow plays."""
+        if PLAYING[0] is not None:
+            raise RuntimeError("a shadow CUDA device is already being played in this process")
+        if torch.cuda.is_available():
+            raise RuntimeError("this machine has a CUDA device: run the program on it instead")
+        importlib.import_module("torch._dynamo")  # optimizers import it late; it must see torch as it is
+        try:
+            self._install()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _install(self) -> None:
+        assert operators.run  # imported for its wiring
+        before = _surface()
+        PLAYING[0] = self._current
+        self._patches.on_undo(lambda: PLAYING.__setitem__(0, None))
+        autocast.install(self._patches)
+        factories.install(self._patches)
+        methods.install(self._patches)
+        saving.install(self._patches)
+        facade.install(self._patches, self._current)
+        limits.install(self._patches, compiled=self._compiled)
+        self._patches.on_undo(_forget_default_device)
+        _rebind(self._patches, before)
+
+    def stop(self) -> None:
+        """Undo everything; twice does nothing. Tensors of the shadow stay usable, and report to nobody."""
+        self._patches.undo()
+
+    def __enter__(self) -> ShadowDevice:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+shadow_cuda = ShadowDevice
+
+
+def model_named(name: str) -> GpuModel:
+    """The card called ``name``, or whose name has it as a word; ValueError lists them."""
+    for model in MODELS:
+        if name == model.name or name.lower() in model.name.lower().split():
+            return model
+    raise ValueError(f"no GPU model {name!r}; there are: {', '.join(model.name for model in MODELS)}")
+
+
+def _forget_default_device() -> None:
+    """A default device that the program left behind would not exist any more."""
+    if torch.get_default_device().type == "cuda":
+        torch.set_default_device(None)
+
+
+def _surface() -> dict[str, Any]:
+    """What programs import by name, as it is now."""
+    found = {}
+    for module in (torch, torch.cuda):
+        found.update({f"{module.__name__}.{name}": value for name, value in vars(module).items() if callable(value)})
+    return found
+
+
+def _rebind(patches: Patches, before: dict[str, Any]) -> None:
+    """Names that modules took from torch before we came (``from torch import zeros``) follow the patch."""
+    replaced = {}
+    for name, value in before.items():
+        owner, _, attribute = name.rpartition(".")
+        now = getattr(sys.modules[owner], attribute)
+        if now is not value:
+            replaced[id(value)] = now
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("torch", "auditor") or not isinstance(module, types.ModuleType):
+            continue
+        for attribute, value in list(vars(module).items()):
+            if id(value) in replaced:
+                patches.attribute(module, attribute, replaced[id(value)])

@@ -1,0 +1,210 @@
+"""``torch.cuda`` and ``torch.accelerator`` as they look with one GPU of a named model."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow import memory, streams
+from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
+from auditor.capture.shadow.crossing import GpuModel
+from auditor.capture.shadow.moving import as_type, device_of, type_name
+from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
+
+_Hook = Callable[..., Any]
+
+
+class Properties:
+    """What ``get_device_properties`` says of a card."""
+
+    def __init__(self, gpu: GpuModel) -> None:
+        self.name = gpu.name
+        self.major, self.minor = gpu.capability
+        self.total_memory = gpu.total_bytes
+        self.multi_processor_count = gpu.processors
+        self.is_integrated = self.is_multi_gpu_board = 0
+        self.max_threads_per_multi_processor = 2048
+        self.regs_per_multiprocessor = 65536
+        self.shared_memory_per_block = 49152
+        self.warp_size = 32
+        self.L2_cache_size = 50 << 20
+        self.gcnArchName = ""
+        self.uuid = "00000000-0000-0000-0000-000000000000"
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
+        )
+
+
+def install(patches: Patches, playing: Current) -> None:
+    """Put the whole surface in place."""
+    _put(patches, torch.cuda, {**_device(playing.gpu), **_random(), **_streams(), **memory.cuda_functions(playing)})
+    _put(patches, torch.accelerator, {**_accelerator(playing.gpu), **memory.accelerator_functions(playing)})
+    for name in ("Stream", "Event", "StreamContext"):
+        patches.attribute(torch.cuda, name, getattr(streams, name))
+        patches.attribute(torch.cuda.streams, name, getattr(streams, name)) if hasattr(torch.cuda.streams, name) else None
+    patches.attribute(torch, "Generator", streams.Generator)
+    patches.attribute(torch.cuda, "default_generators", (torch.default_generator,))
+    for dtype, name in LEGACY_TYPES.items():
+        patches.attribute(torch.cuda, f"{name}Tensor", _legacy_type(name, dtype))
+    _install_internals(patches)
+    _put(patches, torch.backends.cudnn, {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)})
+    _put(patches, torch, {"set_default_tensor_type": _set_default_tensor_type})
+
+
+def _install_internals(patches: Patches) -> None:
+    """Functions of torch._C that ask for the C++ device."""
+    group = torch._C._group_tensors_by_device_and_dtype
+
+    def grouped(lists: Any, with_indices: bool = False) -> Any:
+        """C++ groups by the C++ device: say the device of each group's first tensor instead."""
+        named = {}
+        for (device, dtype), value in group(lists, with_indices).items():
+            first = next((one for one in value[0][0] if one is not None), None)
+            named[CUDA if isinstance(first, ShadowTensor) else device, dtype] = value
+        return named
+
+    internals = {
+        "_group_tensors_by_device_and_dtype": grouped,
+        "_get_accelerator": _says(torch.device("cuda")),
+        "_accelerator_getAccelerator": _says(torch.device("cuda")),
+        "_accelerator_exchangeDevice": _says(0),
+        "_accelerator_maybeExchangeDevice": _says(0),
+    }
+    for name, value in internals.items():
+        if hasattr(torch._C, name):
+            patches.attribute(torch._C, name, value)
+    supported = torch.utils._foreach_utils._foreach_supported_types
+    supported.append(ShadowTensor)  # type: ignore[arg-type]  # the optimizers' default on CUDA is foreach
+    patches.on_undo(lambda: supported.remove(ShadowTensor))  # type: ignore[arg-type]
+
+
+def _put(patches: Patches, module: Any, hooks: dict[str, _Hook]) -> None:
+    """Make ``module.name(...)`` call its hook, by every reference where torch's function is one in Python."""
+    for name, hook in hooks.items():
+        function = getattr(module, name, None)
+        if function is None:
+            continue
+        if (
+            isinstance(function, types.FunctionType)
+            and not function.__code__.co_freevars
+            and not hasattr(function, "__wrapped__")
+        ):
+            patches.code(function, _without_original(hook))
+        else:
+            patches.attribute(module, name, hook)
+
+
+def _without_original(hook: _Hook) -> _Hook:
+    return lambda original, *args, **kwargs: hook(*args, **kwargs)
+
+
+def _says(value: Any) -> _Hook:
+    return lambda *args, **kwargs: value
+
+
+def _device(gpu: GpuModel) -> dict[str, _Hook]:
+    def synchronize(device: Any = None) -> None:
+        tell("synchronize", "torch.cuda.synchronize")
+
+    def set_device(device: Any) -> None:
+        if not (isinstance(device, int) and device < 0):
+            device_of(device)
+
+    def is_bf16_supported(including_emulation: bool = True) -> bool:
+        return gpu.capability >= (8, 0) or including_emulation
+
+    architecture = f"sm_{gpu.capability[0]}{gpu.capability[1]}"
+    return {
+        "is_available": _says(True),
+        "is_initialized": _says(True),
+        "init": _says(None),
+        "_lazy_init": must_be_the_process,
+        "device_count": _says(1),
+        "current_device": _says(0),
+        "set_device": set_device,
+        "_exchange_device": _says(0),
+        "_maybe_exchange_device": _says(0),
+        "get_device_name": _says(gpu.name),
+        "get_device_capability": _says(gpu.capability),
+        "get_device_properties": _says(Properties(gpu)),
+        "get_arch_list": _says([architecture]),
+        "is_bf16_supported": is_bf16_supported,
+        "is_tf32_supported": _says(gpu.capability >= (8, 0)),
+        "can_device_access_peer": _says(False),
+        "synchronize": synchronize,
+        "set_sync_debug_mode": _says(None),
+        "get_sync_debug_mode": _says(0),
+    }
+
+
+def _random() -> dict[str, _Hook]:
+    """The device draws the host's numbers, so that a rehearsal repeats the CPU's run: seeding it does nothing more."""
+    return {
+        "manual_seed": _says(None),
+        "manual_seed_all": _says(None),
+        "seed": _says(None),
+        "seed_all": _says(None),
+        "initial_seed": torch.initial_seed,
+        "get_rng_state": lambda device="cuda": torch.get_rng_state(),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": lambda state, device="cuda": torch.set_rng_state(state),
+        "set_rng_state_all": lambda states: torch.set_rng_state(next(iter(states))),
+    }
+
+
+def _streams() -> dict[str, _Hook]:
+    return {
+        "current_stream": streams.current_stream,
+        "default_stream": streams.default_stream,
+        "set_stream": streams.set_stream,
+        "stream": streams.StreamContext,
+        "is_current_stream_capturing": _says(False),
+    }
+
+
+def _accelerator(gpu: GpuModel) -> dict[str, _Hook]:
+    def synchronize(device: Any = None, /) -> None:
+        tell("synchronize", "torch.accelerator.synchronize")
+
+    return {
+        "is_available": _says(True),
+        "device_count": _says(1),
+        "current_accelerator": _says(torch.device("cuda")),
+        "current_device_index": _says(0),
+        "current_device_idx": _says(0),
+        "set_device_index": _says(None),
+        "set_device_idx": _says(None),
+        "current_stream": streams.current_stream,
+        "set_stream": streams.set_stream,
+        "synchronize": synchronize,
+        "get_device_capability": _says({"supported_dtypes": set(LEGACY_TYPES)}),
+    }
+
+
+def _legacy_type(name: str, dtype: torch.dtype) -> type:
+    """``torch.cuda.FloatTensor``: makes tensors, and knows its own by isinstance."""
+
+    class Legacy(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if args and not isinstance(args[0], int):
+                return torch.tensor(*args, dtype=dtype, device="cuda")
+            return torch.empty(*args, dtype=dtype, device="cuda")
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, ShadowTensor) and type_name(instance) == f"torch.cuda.{name}Tensor"
+
+    return Legacy(f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})
+
+
+def _set_default_tensor_type(kind: Any) -> None:
+    name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+    sample = as_type(torch.Tensor.type, torch.empty(0, device="cpu"), name)
+    torch.set_default_dtype(sample.dtype)
+    torch.set_default_device(sample.device if sample.is_cuda else None)

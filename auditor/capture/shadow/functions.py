@@ -1,0 +1,279 @@
+"""torch functions that are given shadow tensors: what differs from a CPU call, before any operator runs.
+
+A function is seen here once, whole: what it does inside reaches :mod:`operators`. This is the place of the device check
+(inside, torch allocates with ``self.options()``, which says CPU here) and of results that were allocated that way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+from torch._C import DisableTorchFunctionSubclass
+
+from auditor.capture.shadow.current import HERE, refuse, tell
+from auditor.capture.shadow.moving import as_type, moved
+from auditor.capture.shadow.tensor import Quietly, Rooms, ShadowTensor, wrap
+
+Tensor = torch.Tensor
+_C = torch._C._VariableFunctions
+_GRAD: Any = Tensor.grad
+_DATA: Any = Tensor.data
+_GETTER: Final = type(Tensor.shape.__get__)  # type: ignore[attr-defined]
+
+
+def _named(owner: Any, names: str) -> Iterator[Any]:
+    return (getattr(owner, name) for name in names.split() if hasattr(owner, name))
+
+
+MIXES: Final = frozenset(
+    {
+        *_named(Tensor, "copy_ __getitem__ __setitem__ index_put index_put_ type_as expand_as view_as reshape_as is_same_size"),
+        *_named(Tensor, "is_set_to set_ tensor_split to __eq__ __ne__"),
+        *_named(_C, "index_put index_put_ is_same_size tensor_split result_type broadcast_tensors ctc_loss _foreach_copy_"),
+        *_named(_C, "lstm gru rnn_tanh rnn_relu _pack_padded_sequence _pad_packed_sequence"),
+        *_named(
+            _C, "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ _fused_adamw_ _fused_sgd_"
+        ),
+    }
+) - {Tensor.__eq__, Tensor.__ne__}
+"""Functions that take host tensors beside device tensors on CUDA as well."""
+
+STRICT: Final = frozenset(_named(_C, "cat concat concatenate stack hstack vstack dstack"))
+"""Functions where not even a 0-dim host tensor may stand beside device tensors."""
+
+HOST_RESULTS: Final = {_C._pack_padded_sequence: 1, _C._pad_packed_sequence: 1}
+"""Function -> the result that lies on the host on CUDA too (batch sizes and lengths)."""
+
+_Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a torch function that was given at least one shadow tensor."""
+    rule = RULES.get(func)
+    if rule is not None:
+        return rule(func, args, kwargs)
+    if type(func) is _GETTER:
+        with DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    return through(func, args, kwargs)
+
+
+def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Check devices, call, and bring to the device what torch allocated with the C++ device of a shadow."""
+    if func not in MIXES:
+        _check_devices(func, args)
+    before, HERE.function = HERE.function, func
+    try:
+        with DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+    except NotImplementedError as error:
+        if "'CUDA' backend" in str(error):
+            refuse(getattr(func, "__name__", str(func)), "torch has no kernel for it that could play it on a CPU")
+        raise
+    finally:
+        HERE.function = before
+    if func in MIXES and func not in HOST_RESULTS:  # what is plain here came from a host tensor
+        return result
+    if type(result) is Tensor:
+        return result if any(result is arg for arg in args) or result is kwargs.get("out") else _on_device(result)
+    if isinstance(result, (tuple, list)) and any(type(one) is Tensor for one in result):
+        return _results_on_device(func, result)
+    return result
+
+
+def _check_devices(func: Any, args: tuple[Any, ...]) -> None:
+    lowest = 0 if func in STRICT else 1
+    device = False
+    host = False
+    for arg in args:
+        for one in arg if type(arg) in (list, tuple) else (arg,):
+            if isinstance(one, ShadowTensor):
+                device = True
+            elif isinstance(one, Tensor) and one.dim() >= lowest:
+                host = True
+    if host and device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
+            f"(when checking argument in method {getattr(func, '__name__', func)})"
+        )
+
+
+class _Rewrap(torch.autograd.Function):
+    """The identity, from a tensor that torch allocated for a shadow to the shadow it should be."""
+
+    @staticmethod
+    def forward(ctx: Any, host: Tensor) -> ShadowTensor:
+        return wrap(host.detach())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return grad
+
+
+def _on_device(host: Tensor) -> Tensor:
+    with DisableTorchFunctionSubclass():
+        return _Rewrap.apply(host) if host.requires_grad else wrap(host.detach())  # type: ignore[no-any-return]
+
+
+def _results_on_device(func: Any, results: Any) -> Any:
+    stays = HOST_RESULTS.get(func)
+    moved_results = [_on_device(one) if type(one) is Tensor and at != stays else one for at, one in enumerate(results)]
+    if type(results) in (tuple, list):
+        return type(results)(moved_results)
+    return type(results)(moved_results) if hasattr(results, "n_fields") else type(results)(*moved_results)
+
+
+# ---- functions that differ
+
+
+def _to(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return moved(func, args[0], args[1:], kwargs)
+
+
+def _cuda(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if isinstance(args[0], ShadowTensor) else moved(Tensor.to, args[0], ("cuda",), {})
+
+
+def _cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return moved(func, args[0], ("cpu",), kwargs, operator="Tensor.cpu", kind="cpu")
+
+
+def _type(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return as_type(func, *args, **kwargs)
+
+
+def _type_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return moved(Tensor.to, args[0], (args[1].device, args[1].dtype), {}, operator="Tensor.type_as")
+
+
+def _pin_memory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
+
+
+def _is_constant(index: Any) -> bool:
+    """True for an index written in Python: a list of numbers, alone or in a tuple."""
+    parts = index if isinstance(index, tuple) else (index,)
+    lists = [part for part in parts if isinstance(part, (list, range))]
+    return bool(lists) and all(isinstance(one, (int, list)) for part in lists for one in part)
+
+
+def _getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, index = args
+    if not isinstance(tensor, ShadowTensor):
+        parts = index if isinstance(index, (tuple, list)) else (index,)
+        if any(isinstance(part, ShadowTensor) and (part.dim() or part.dtype == torch.bool) for part in parts):
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+    return _constant(_is_constant(index), func, args, kwargs)
+
+
+def _setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _constant(isinstance(args[2], (int, float, complex)) or _is_constant(args[1]), func, args, kwargs)
+
+
+def _constant(constant: bool, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    HERE.constant = constant
+    try:
+        return through(func, args, kwargs)
+    finally:
+        HERE.constant = False
+
+
+def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """``p.data = t``: the tensor becomes what ``t`` is, device included."""
+    target, source = args
+    if isinstance(target, ShadowTensor) and isinstance(source, ShadowTensor):
+        with DisableTorchFunctionSubclass():
+            func(target, source)
+        target._inner = source._inner
+    elif isinstance(target, Tensor) and isinstance(source, Tensor):
+        become(target, source)
+
+
+def become(target: Tensor, source: Tensor) -> None:
+    """Turn ``target`` into a tensor with the data and the device of ``source``, keeping its identity and attributes.
+
+    torch sets the data of a parameter that moves between CPU and CUDA; here its class must change too, so that the
+    C++ tensors change places (as ``torch.utils.swap_tensors`` does, which would forget attributes and refuse weak
+    references). Its gradient moves along: torch moves it next, by the same means.
+    """
+    with DisableTorchFunctionSubclass():
+        grad = target.grad
+        fresh: Any = source.detach()
+        is_parameter = isinstance(target, torch.nn.Parameter)
+        fresh = torch.nn.Parameter(fresh, target.requires_grad) if is_parameter else fresh.requires_grad_(target.requires_grad)
+        target.__dict__.pop("_inner", None)
+        target.__class__, fresh.__class__ = type(fresh), type(target)
+        target.__dict__.update(fresh.__dict__)
+        torch._C._swap_tensor_impl(target, fresh)
+        if grad is not None:
+            _GRAD.__set__(target, moved(Tensor.to, grad, (source.device,), {}))
+
+
+def _set_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    target, grad = args
+    if isinstance(grad, Tensor) and isinstance(target, ShadowTensor) != isinstance(grad, ShadowTensor):
+        raise RuntimeError(
+            f"assigned grad has data located on a different device: grad is on {grad.device}, tensor is on {target.device}"
+        )
+    with DisableTorchFunctionSubclass():
+        func(target, grad)
+
+
+def _one_hot(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Onehot.cpp: only the CPU checks the classes that it is given; both read the maximum where none are."""
+    classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+    if classes == -1:
+        tell("item", "aten::one_hot", 8, "d2h")
+    with DisableTorchFunctionSubclass():
+        return wrap(func(args[0]._inner, classes))
+
+
+def _unchecked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Composites that check their arguments by reading them on the CPU only (Sorting.cpp)."""
+    with Quietly():
+        return through(func, args, kwargs)
+
+
+def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if isinstance(args[1], ShadowTensor):
+        raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
+    return through(func, args, kwargs)
+
+
+def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """LossCTC.cpp: lengths are brought to the host; the graph is that of the lists they hold."""
+    lengths = []
+    for given in args[2:4]:
+        if isinstance(given, ShadowTensor):
+            given = moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss")
+        lengths.append(given)
+    return through(func, (*args[:2], *lengths, *args[4:]), kwargs)
+
+
+RULES: dict[Any, _Rule] = {
+    Tensor.to: _to,
+    Tensor.cuda: _cuda,
+    Tensor.cpu: _cpu,
+    Tensor.type: _type,
+    Tensor.type_as: _type_as,
+    Tensor.pin_memory: _pin_memory,
+    Tensor.is_pinned: lambda func, args, kwargs: False,
+    Tensor.__getitem__: _getitem,
+    Tensor.__setitem__: _setitem,
+    torch._has_compatible_shallow_copy_type: lambda func, args, kwargs: True,  # type: ignore[attr-defined]
+    _DATA.__set__: _set_data,
+    _GRAD.__set__: _set_grad,
+    torch._C._nn.one_hot: _one_hot,
+    _C.quantile: _unchecked,
+    _C.nanquantile: _unchecked,
+    Tensor.quantile: _unchecked,
+    Tensor.nanquantile: _unchecked,
+    _C._pack_padded_sequence: _pack,
+    _C.ctc_loss: _ctc_loss,
+}
+"""Functions that need more than :func:`through`."""
+
+
+Rooms.functions = call

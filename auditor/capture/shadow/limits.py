@@ -1,0 +1,90 @@
+"""What the shadow cannot do: each is refused by name, so that nothing goes on as another program."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.dlpack
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow.current import refuse
+from auditor.capture.shadow.tensor import ShadowTensor
+
+CUDA_ONLY = """CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool CUDAPluggableAllocator
+    change_current_allocator caching_allocator_alloc caching_allocator_delete ExternalStream get_stream_from_external
+    current_blas_handle cudart utilization temperature power_draw clock_rate memory_usage device_memory_used
+    list_gpu_processes _sleep GreenContext _compile_kernel""".split()
+"""Names of torch.cuda that mean nothing without a device."""
+
+
+def install(patches: Patches, *, compiled: str) -> None:
+    """Refuse each; ``compiled="eager"`` runs what ``torch.compile`` is given as it is."""
+    patches.code(
+        torch.compile,
+        _compile_eagerly if compiled == "eager" else _refusal("torch.compile", "compiled code asks for a CUDA device"),
+    )  # type: ignore[arg-type]
+    for name in CUDA_ONLY:
+        if hasattr(torch.cuda, name):
+            patches.attribute(torch.cuda, name, _refusal(f"torch.cuda.{name}", "only a real device has it"))
+    patches.attribute(torch.nn.DataParallel, "__init__", _refusal("torch.nn.DataParallel", "one GPU is played, on one thread"))
+    patches.attribute(
+        torch.nn.parallel.DistributedDataParallel,
+        "__init__",
+        _refusal("torch.nn.parallel.DistributedDataParallel", "gradients are not exchanged between played GPUs"),
+    )
+    _install_distributed(patches)
+    _install_sharing(patches)
+    _install_extensions(patches)
+
+
+def _refusal(operator: str, reason: str) -> Callable[..., Any]:
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        refuse(operator, reason)
+
+    return refused
+
+
+def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
+    return (lambda function: function) if model is None else model
+
+
+def _install_distributed(patches: Patches) -> None:
+    if not torch.distributed.is_available():
+        return
+
+    original = torch.distributed.init_process_group
+
+    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if backend is None or "nccl" in str(backend):
+            refuse("torch.distributed.init_process_group", "NCCL needs real devices")
+        return original(backend, *args, **kwargs)
+
+    for module in (torch.distributed, torch.distributed.distributed_c10d):
+        patches.attribute(module, "init_process_group", init_process_group)
+
+
+def _install_sharing(patches: Patches) -> None:
+    """Memory handed to other libraries, where no method of the tensor is asked."""
+    original = torch.utils.dlpack.to_dlpack
+
+    def to_dlpack(tensor: Any) -> Any:
+        return tensor.__dlpack__() if isinstance(tensor, ShadowTensor) else original(tensor)
+
+    for module in (torch, torch.utils.dlpack):
+        if hasattr(module, "to_dlpack"):
+            patches.attribute(module, "to_dlpack", to_dlpack)
+
+
+def _install_extensions(patches: Patches) -> None:
+    """Extensions in C++ and kernels in Triton: only where the program has imported what makes them."""
+    extension = sys.modules.get("torch.utils.cpp_extension")
+    for name in ("load", "load_inline") if extension is not None else ():
+        patches.attribute(extension, name, _refusal(f"torch.utils.cpp_extension.{name}", "a custom kernel needs a real device"))
+    if importlib.util.find_spec("triton") is not None:
+        from triton.runtime.jit import JITFunction
+
+        patches.attribute(JITFunction, "run", _refusal("triton", "a Triton kernel needs a real device"))

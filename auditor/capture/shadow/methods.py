@@ -1,0 +1,116 @@
+"""Methods of host tensors that reach the device, and torch's question "does this argument want to be asked?"."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow.copies import is_pinned, pin
+from auditor.capture.shadow.functions import become
+from auditor.capture.shadow.moving import as_type, moved
+from auditor.capture.shadow.tensor import ShadowTensor
+
+Tensor = torch.Tensor
+
+
+def install(patches: Patches) -> None:
+    """Patch ``torch.Tensor``, and the checks of torch functions written in Python."""
+    for name, method in _methods().items():
+        patches.attribute(Tensor, name, method)
+    _install_checks(patches)
+
+
+def _methods() -> dict[str, Callable[..., Any] | property]:
+    to, kind = Tensor.to, Tensor.type
+
+    def to_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return moved(to, self, args, kwargs)
+
+    def cuda_(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        more = {} if memory_format is None else {"memory_format": memory_format}
+        target = "cuda" if device is None else device
+        return moved(to, self, (target,), {"non_blocking": non_blocking, **more}, operator="Tensor.cuda")
+
+    def type_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return as_type(kind, self, *args, **kwargs)
+
+    def pin_memory_(self: Tensor, device: Any = None) -> Tensor:
+        if isinstance(self, ShadowTensor):
+            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+        return pin(self)
+
+    def is_pinned_(self: Tensor, device: Any = None) -> bool:
+        return is_pinned(self)
+
+    plain = {"to": (to, to_), "cuda": (Tensor.cuda, cuda_), "type": (kind, type_)}
+    methods: dict[str, Callable[..., Any] | property] = {name: functools.wraps(old)(new) for name, (old, new) in plain.items()}
+    methods["pin_memory"] = functools.wraps(Tensor.pin_memory)(pin_memory_)
+    methods["is_pinned"] = functools.wraps(Tensor.is_pinned)(is_pinned_)
+    methods["data"] = _data()
+    return methods
+
+
+def _data() -> property:
+    """``p.data = shadow`` for a host tensor: torch sees two CPU tensors, and would keep the class."""
+    slot: Any = Tensor.data
+
+    def get(self: Tensor) -> Tensor:
+        return slot.__get__(self)  # type: ignore[no-any-return]
+
+    def put(self: Tensor, value: Tensor) -> None:
+        if isinstance(self, ShadowTensor) == isinstance(value, ShadowTensor):
+            slot.__set__(self, value)
+            if isinstance(self, ShadowTensor):
+                assert isinstance(value, ShadowTensor)
+                self._inner = value._inner
+        else:
+            become(self, value)
+
+    return property(get, put)
+
+
+def _install_checks(patches: Patches) -> None:
+    """Let torch's Python functions run as they are on shadows, so that what they call is seen function by function.
+
+    Otherwise ``Tensor.backward`` and all of ``torch.nn.functional`` would be one opaque call each, user hooks included.
+    """
+    checks = {
+        id(getattr(torch._C, f"_has_torch_function{end}")): make(getattr(torch._C, f"_has_torch_function{end}"))
+        for end, make in (("", _any_of), ("_unary", _unary), ("_variadic", _variadic))
+    }
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch" or module is None:
+            continue
+        for attribute, value in list(vars(module).items()):
+            if id(value) in checks:
+                patches.attribute(module, attribute, checks[id(value)])
+
+
+def _modes() -> bool:
+    return torch._C._len_torch_function_stack() > 0
+
+
+def _any_of(original: Callable[..., bool]) -> Callable[..., bool]:
+    def has_torch_function(values: Any) -> bool:
+        return _modes() or original(tuple(value for value in values if not isinstance(value, ShadowTensor)))
+
+    return has_torch_function
+
+
+def _unary(original: Callable[..., bool]) -> Callable[..., bool]:
+    def has_torch_function_unary(value: Any) -> bool:
+        return _modes() or (not isinstance(value, ShadowTensor) and original(value))
+
+    return has_torch_function_unary
+
+
+def _variadic(original: Callable[..., bool]) -> Callable[..., bool]:
+    def has_torch_function_variadic(*values: Any) -> bool:
+        return _modes() or original(*(value for value in values if not isinstance(value, ShadowTensor)))
+
+    return has_torch_function_variadic

@@ -1,0 +1,236 @@
+"""Runs an operator of the shadow device on the CPU tensors behind it, and says what crosses when CUDA runs it.
+
+What blocks is read from torch's CUDA sources (aten/src/ATen/native/cuda); the file is named beside each entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch._C import DisableTorchFunctionSubclass
+
+from auditor.capture.shadow.copies import copied
+from auditor.capture.shadow.current import CPU, HERE, caller, refuse, tell
+from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
+
+Tensor = torch.Tensor
+_DATA: Any = Tensor.data
+_MASKS: Final = (torch.bool, torch.uint8)
+_Look = Callable[[tuple[Any, ...], dict[str, Any]], None]
+
+READS: Final[dict[str, tuple[str, int]]] = {
+    "nonzero": ("nonzero", 8),  # Nonzero.cu: the count by memcpy_and_sync
+    "argwhere": ("nonzero", 8),
+    "masked_select": ("masked_select", 8),  # IndexKernel.cpp: by nonzero
+    "_unique2": ("unique", 8),  # UniqueCub.cu
+    "_unique": ("unique", 8),
+    "unique_dim": ("unique", 8),
+    "unique_consecutive": ("unique", 8),
+    "unique_dim_consecutive": ("unique", 8),
+    "equal": ("equal", 1),  # cuda/Equal.cpp: eq().all().item()
+    "allclose": ("item", 1),  # TensorCompare.cpp: isclose().all().item()
+    "is_nonzero": ("item", 1),
+    "bincount": ("bincount", 8),  # SummaryOps.cu: max().item()
+    "multinomial": ("item", 1),  # Distributions.cpp: probabilities are checked by item()
+    "_linalg_check_errors": ("item", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
+    "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
+    "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments
+    "_assert_scalar": ("item", 1),
+}
+"""Operator -> kind and bytes, where every call makes the host wait."""
+
+
+def _item(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    frame = caller()
+    scaler = frame is not None and frame.f_code.co_filename.replace("\\", "/").endswith("torch/amp/grad_scaler.py")
+    operator = "GradScaler.step" if scaler else "aten::_local_scalar_dense"
+    tell("item", operator, args[0].element_size(), "d2h", requires_grad=args[0].requires_grad)
+
+
+def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """TensorAdvancedIndexing.cpp: masks become indices by nonzero; host indices are moved to the device."""
+    if not isinstance(args[0], ShadowTensor):
+        return
+    for index in args[1]:
+        if index is None:
+            continue
+        if not isinstance(index, ShadowTensor):
+            _host_index(index)
+        elif index.dtype in _MASKS:
+            tell("mask_index", "aten::index", 8, "d2h", requires_grad=args[0].requires_grad)
+
+
+def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """As :func:`_index`; one mask and one host number become masked_fill, which waits for nothing."""
+    target, indices, value = args[0], args[1], args[2]
+    if not isinstance(target, ShadowTensor):
+        return
+    accumulate = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    given = [index for index in indices if index is not None]
+    host_number = value.numel() == 1 and not isinstance(value, ShadowTensor)
+    filled = (
+        host_number and not accumulate and len(given) == 1 and given[0].dtype in _MASKS and isinstance(given[0], ShadowTensor)
+    )
+    for index in () if filled else given:
+        if not isinstance(index, ShadowTensor):
+            _host_index(index)
+        elif index.dtype in _MASKS:
+            tell("mask_put", "aten::index_put_", 8, "d2h")
+    if not isinstance(value, ShadowTensor) and value.dim() > 0:
+        tell("copy", "aten::index_put_", value.nbytes, "h2d", constant=HERE.constant)
+
+
+def _host_index(index: Tensor) -> None:
+    size = int(index.sum()) * 8 if index.dtype in _MASKS else index.numel() * 8
+    if size:
+        tell("copy", "aten::index", size, "h2d", constant=HERE.constant)
+
+
+def _repeat_interleave(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if kwargs.get("output_size") is None:  # Repeat.cu: the sum of repeats by item()
+        tell("repeat_interleave", "aten::repeat_interleave", 8, "d2h")
+
+
+def _normal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if isinstance(args[1], ShadowTensor):  # DistributionTemplates.h: std.min().ge(0).item()
+        tell("item", "aten::normal", 1, "d2h", requires_grad=args[1].requires_grad)
+
+
+def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    low, high = args[2:4] if len(args) > 3 else (kwargs.get("min", 0), kwargs.get("max", 0))
+    if low == high:  # SummaryOps.cu: bounds from the data, by item()
+        tell("item", "aten::histc", 2 * args[0].element_size(), "d2h")
+
+
+LOOKS: Final[dict[str, _Look]] = {
+    "_local_scalar_dense": _item,
+    "index": _index,
+    "_unsafe_index": _index,
+    "index_put": _index_put,
+    "index_put_": _index_put,
+    "_index_put_impl_": _index_put,
+    "_unsafe_index_put": _index_put,
+    "repeat_interleave": _repeat_interleave,
+    "normal": _normal,
+    "histc": _histc,
+    "copy_": copied,
+    "_foreach_copy_": lambda args, kwargs: (
+        [copied((to, of, *args[2:]), kwargs) for to, of in zip(args[0], args[1], strict=True)] and None
+    ),
+}
+"""Operator -> what to look at before it runs."""
+
+
+HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
+"""Operator -> the result that lies on the host on CUDA too (batch sizes)."""
+
+
+class _Plan:
+    """What is known of one overload, worked out once."""
+
+    __slots__ = ("aliases", "bare", "host_result", "look", "resync")
+
+    def __init__(self, func: Any) -> None:
+        name = func._schema.name.removeprefix("aten::")
+        self.host_result = HOST_RESULTS.get(name)
+        self.look = LOOKS.get(name) or _always(name)
+        self.bare = not any(str(result.type) in {"Tensor", "Tensor[]", "List[Tensor]"} for result in func._schema.returns)
+        self.aliases = _written(func._schema)
+        self.resync = torch.Tag.inplace_view in func.tags or name in {"set_", "resize_", "resize_as_"}
+
+
+def _always(name: str) -> _Look | None:
+    if name not in READS:
+        return None
+    kind, size = READS[name]
+
+    def look(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        grad = isinstance(args[0], Tensor) and args[0].requires_grad
+        tell(kind, f"aten::{name}", size, "d2h", requires_grad=grad)
+
+    return look
+
+
+def _written(schema: Any) -> tuple[int | str | None, ...] | None:
+    """For each result, the argument that it is (``add_`` gives back ``self``); None if none is."""
+    places: list[int | str | None] = []
+    for result in schema.returns:
+        place: int | str | None = None
+        if result.alias_info is not None and result.alias_info.is_write:
+            for at, argument in enumerate(schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.before_set == result.alias_info.before_set:
+                    place = argument.name if argument.kwarg_only else at
+        places.append(place)
+    return tuple(places) if any(place is not None for place in places) else None
+
+
+_PLANS: dict[Any, _Plan] = {}
+
+
+def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run ``func`` on what is behind ``args``; results are shadows, arguments that were written stay who they are."""
+    plan = _PLANS.get(func)
+    if plan is None:
+        plan = _PLANS[func] = _Plan(func)
+    with DisableTorchFunctionSubclass():
+        if plan.look is not None:
+            plan.look(args, kwargs)
+        result = _compute(func, [_bare(arg) for arg in args], {key: _bare(value) for key, value in kwargs.items()})
+        if plan.bare:
+            return result
+        if plan.aliases is not None:
+            return _written_results(plan, args, kwargs, result)
+        if plan.host_result is not None:
+            return tuple(one if at == plan.host_result else _shadows(one) for at, one in enumerate(result))
+        return _shadows(result)
+
+
+def _compute(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return func(*args, **kwargs)
+    except (NotImplementedError, RuntimeError) as error:
+        text = str(error)
+        if "not implemented for" in text or isinstance(error, NotImplementedError):
+            refuse(str(func), f"the CPU has no kernel to play it with ({text.splitlines()[0]})")
+        raise
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, ShadowTensor):
+        return value._inner
+    if isinstance(value, (list, tuple)):
+        return [_bare(one) for one in value]
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return CPU
+    return value
+
+
+def _shadows(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return result if isinstance(result, ShadowTensor) else wrap(result)
+    if isinstance(result, (list, tuple)):
+        return type(result)(_shadows(one) for one in result)
+    return result
+
+
+def _written_results(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    assert plan.aliases is not None
+    values = result if isinstance(result, (tuple, list)) else (result,)
+    out = []
+    for place, value in zip(plan.aliases, values, strict=False):
+        owner = None if place is None else (kwargs.get(place) if isinstance(place, str) else args[place])
+        out.append(_shadows(value) if owner is None else owner)
+        if isinstance(owner, ShadowTensor) and (plan.resync or owner.shape != owner._inner.shape):
+            resync(owner)
+    return out[0] if not isinstance(result, (tuple, list)) else tuple(out)
+
+
+def resync(outer: ShadowTensor) -> None:
+    """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner one."""
+    fresh = wrap(outer._inner)
+    _DATA.__set__(outer, fresh)
+
+
+Rooms.operators = run

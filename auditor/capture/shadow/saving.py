@@ -1,0 +1,79 @@
+"""Saving and loading: a checkpoint holds plain tensors with the location ``cuda:0``, as the GPU's would."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch._C import DisableTorchFunctionSubclass
+from torch import serialization
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow.current import tell
+from auditor.capture.shadow.moving import device_of, on_cuda
+from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
+
+_ON_DEVICE = "_auditor_on_device"
+_PRIORITY = 1  # before torch's own, which begin at 10
+
+
+def install(patches: Patches) -> None:
+    """Teach torch.save and torch.load where shadow storages lie."""
+    entry = (_PRIORITY, _location, _restore)
+    registry = serialization._package_registry
+    before = list(registry)
+
+    def restore_registry() -> None:
+        registry[:] = before
+
+    patches.on_undo(restore_registry)
+    registry.insert(0, entry)
+    patches.code(torch._utils._rebuild_tensor_v2, _rebuilt)
+    patches.attribute(torch.UntypedStorage, "cuda", _storage_to_cuda)
+
+
+def reduced(tensor: ShadowTensor, protocol: Any) -> Any:
+    """What pickle writes for a shadow: a plain tensor, its storage marked."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch._utils._rebuild_parameter, (tensor.detach(), tensor.requires_grad, OrderedDict())
+    tell("to_cpu", "torch.save", tensor.nbytes, "d2h", requires_grad=tensor.requires_grad)
+    with DisableTorchFunctionSubclass():
+        plain = tensor._inner.detach().requires_grad_(tensor.requires_grad)
+        if plain.layout == torch.strided:
+            setattr(plain.untyped_storage(), _ON_DEVICE, True)
+        return plain.__reduce_ex__(protocol)
+
+
+def _location(storage: Any) -> str | None:
+    return "cuda:0" if getattr(storage, _ON_DEVICE, False) else None
+
+
+def _restore(storage: Any, location: str) -> Any:
+    """The storage itself, marked, where ``location`` is the device; None leaves it to the next in the registry."""
+    if not str(location).startswith("cuda"):
+        return None
+    device_of(location)
+    tell("copy", "torch.load", storage.nbytes(), "h2d")
+    setattr(storage, _ON_DEVICE, True)
+    return storage
+
+
+def _rebuilt(original: Any, storage: Any, *args: Any, **kwargs: Any) -> Any:
+    tensor = original(storage, *args, **kwargs)
+    untyped = getattr(storage, "_untyped_storage", storage)
+    if not getattr(untyped, _ON_DEVICE, False):
+        return tensor
+    with DisableTorchFunctionSubclass():
+        return wrap(tensor.detach()).requires_grad_(tensor.requires_grad)
+
+
+def _storage_to_cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+    assert on_cuda(device_of(device if device is not None else "cuda"))
+    tell("copy", "UntypedStorage.cuda", self.nbytes(), "h2d", blocking=not non_blocking)
+    copy = self.clone()
+    setattr(copy, _ON_DEVICE, True)
+    return copy
+
+
+Rooms.pickled = reduced

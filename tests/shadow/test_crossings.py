@@ -1,0 +1,143 @@
+"""Every wait is found at its line, and nothing else is."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+
+from auditor.capture.shadow import shadow_cuda
+from tests.capture import sync_zoo
+from tests.shadow import constructs
+from tests.shadow.listening import Heard, marked
+
+RAISES_AS_ON_CUDA = {"spike_np_mean": TypeError, "np_asarray": TypeError, "quiet_quantile": RuntimeError}
+"""Snippets of the CPU's zoo that hand a device tensor to numpy, or mix devices."""
+
+MOVES_HERE = {
+    "transformer_mask_check",
+    "batch_norm_counter",
+    "host_batch_before_it_moves",
+    "host_dataset",
+    "host_loader_internals",
+    "host_packed_lengths",
+    "host_lstm",
+}
+"""Snippets whose blocking copies to the device the CPU's zoo does not mark."""
+
+
+def lines_of(snippets, name):
+    source, first = inspect.getsourcelines(snippets[name])
+    return range(first, first + len(source))
+
+
+def of(snippets, name, wanted):
+    lines = lines_of(snippets, name)
+    return Counter({key: times for key, times in wanted.items() if key[0] in lines})
+
+
+def waits(module, snippet, error=None):
+    heard = Heard(module.__file__)
+    with warnings.catch_warnings(), shadow_cuda(heard):
+        warnings.simplefilter("ignore")
+        lab = module.Lab("cuda")
+        heard.forget()
+        if error is None:
+            snippet(lab)
+        else:
+            with pytest.raises(error):
+                snippet(lab)
+    return heard.blocking()
+
+
+CONSTRUCTS = {snippet.__name__: snippet for snippet in constructs.SNIPPETS}
+CPU_ZOO = {snippet.__name__: snippet for snippet in sync_zoo.SNIPPETS}
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_construct(name):
+    assert waits(constructs, CONSTRUCTS[name]) == of(CONSTRUCTS, name, marked(constructs))
+
+
+def test_there_are_enough_of_both():
+    wanted = marked(constructs)
+    waiting = sum(bool(of(CONSTRUCTS, name, wanted)) for name in CONSTRUCTS)
+    assert waiting >= 60
+    assert len(CONSTRUCTS) - waiting >= 40
+
+
+@pytest.mark.parametrize("name", [name for name in CPU_ZOO if name not in RAISES_AS_ON_CUDA])
+def test_construct_of_the_cpu_zoo(name):
+    got = waits(sync_zoo, CPU_ZOO[name])
+    if name in MOVES_HERE:
+        got = Counter({key: times for key, times in got.items() if key[1] != "h2d"})
+    wanted = of(CPU_ZOO, name, marked(sync_zoo))
+    if name == "host_buffer_that_receives":  # pageable: CUDA waits for it whatever non_blocking says
+        assert [kind for _, kind in got] == ["to_cpu"]
+    else:
+        assert got == wanted | got_in_classes(got)
+
+
+def got_in_classes(got):
+    """Marks inside the zoo's classes, which the snippets use."""
+    marks = marked(sync_zoo)
+    inside = {key for key in marks if not any(key[0] in lines_of(CPU_ZOO, name) for name in CPU_ZOO)}
+    return Counter({key: times for key, times in got.items() if key in inside})
+
+
+@pytest.mark.parametrize("name", RAISES_AS_ON_CUDA)
+def test_raises_as_on_cuda(name):
+    waits(sync_zoo, CPU_ZOO[name], RAISES_AS_ON_CUDA[name])
+
+
+def facts(action):
+    heard = Heard()
+    with shadow_cuda(heard):
+        action()
+    return heard.crossings
+
+
+def test_bytes_and_flags_of_copies():
+    (up,) = facts(lambda: torch.ones(4, 8).cuda())
+    assert (up.kind, up.direction, up.nbytes, up.pinned, up.blocking) == ("copy", "h2d", 128, False, True)
+    (pinned,) = facts(lambda: torch.ones(4, 8).pin_memory().to("cuda", non_blocking=True))
+    assert (pinned.nbytes, pinned.pinned, pinned.blocking) == (128, True, False)
+    (number,) = facts(lambda: torch.tensor([1.0, 2.0], device="cuda"))
+    assert (number.nbytes, number.constant, number.operator) == (8, True, "torch.tensor")
+
+
+def test_a_conversion_runs_on_the_host_only_in_a_blocking_copy_up():
+    """Copy.cu: ``non_blocking ? kCUDA : kCPU`` is where dtypes are converted."""
+    (blocking,) = facts(lambda: torch.ones(8).to("cuda", torch.float16))
+    (staged,) = facts(lambda: torch.ones(8).to("cuda", torch.float16, non_blocking=True))
+    assert (blocking.nbytes, staged.nbytes) == (16, 32)
+    down = facts(lambda: torch.ones(8, device="cuda").to("cpu", torch.float16))
+    assert down[0].nbytes == 32
+
+
+def test_a_loss_has_a_graph_and_a_label_has_none():
+    loss = facts(lambda: torch.ones((), device="cuda", requires_grad=True).mul(2).item())
+    label = facts(lambda: torch.ones((), device="cuda").item())
+    assert (loss[0].requires_grad, label[0].requires_grad) == (True, False)
+
+
+def test_the_scalers_own_read_says_so():
+    def action():
+        lab = constructs.Lab()
+        constructs.scaler(lab)
+
+    assert [crossing.operator for crossing in facts(action) if crossing.kind == "item"] == ["GradScaler.step"]
+
+
+def test_a_constant_index_is_told_from_data():
+    def constant():
+        torch.zeros(4, device="cuda")[[0, 1]]
+
+    def data():
+        torch.zeros(4, device="cuda")[torch.tensor([0, 1])]
+
+    assert [c.constant for c in facts(constant)] == [True]
+    assert [c.constant for c in facts(data)] == [False]

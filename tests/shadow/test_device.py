@@ -1,0 +1,377 @@
+"""The device as a program sees it; what it refuses; and that nothing stays behind."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import io
+import sys
+import threading
+import types
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import auditor
+from auditor.capture.shadow import MODELS, GpuModel, Listener, ShadowLimit, shadow_cuda
+from auditor.capture.shadow.tensor import ShadowTensor
+from tests.shadow.listening import Heard
+
+
+def surface():
+    """Everything in torch that could have been patched: attributes of modules and classes, and the code of functions."""
+    found = {}
+    modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)]
+    owners = [*modules, torch.Tensor, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.UntypedStorage]
+    for owner in owners:
+        for name, value in list(vars(owner).items()):
+            found[id(owner), name] = id(value)
+            if isinstance(value, types.FunctionType):
+                found[id(owner), name, "code"] = id(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__)
+    found["registry"] = [id(entry) for entry in torch.serialization._package_registry]
+    found["foreach"] = list(torch.utils._foreach_utils._foreach_supported_types)
+    return found
+
+
+def busy():
+    """Uses enough of torch that its lazy modules are there."""
+    net = nn.Linear(3, 3).cuda()
+    optimizer = torch.optim.AdamW(net.parameters())
+    with torch.autocast("cuda", dtype=torch.float16):
+        net(torch.ones(2, 3, device="cuda")).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+
+
+def test_everything_is_undone():
+    with shadow_cuda():
+        busy()
+    before = surface()
+    with shadow_cuda():
+        assert surface() != before
+        busy()
+        torch.set_default_device("cuda")
+    after = surface()
+    assert {key: value for key, value in after.items() if key in before} == before
+    assert torch.get_default_device().type == "cpu"
+    assert not torch.cuda.is_available()
+
+
+def test_everything_is_undone_after_an_error():
+    before = surface()
+    with pytest.raises(KeyError), shadow_cuda():
+        raise KeyError
+    after = surface()
+    assert {key: value for key, value in after.items() if key in before} == before
+
+
+def test_autocast_kernels_of_torch_are_back():
+    with shadow_cuda():
+        pass
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+    assert "auditor" not in torch._C._dispatch_dump("aten::linear")
+
+
+def test_stopping_twice_and_starting_again():
+    device = shadow_cuda()
+    for _ in range(2):
+        device.start()
+        assert torch.cuda.is_available()
+        device.stop()
+        device.stop()
+        assert not torch.cuda.is_available()
+
+
+def test_two_at_once_are_refused():
+    with shadow_cuda():
+        with pytest.raises(RuntimeError, match="already"):
+            shadow_cuda().start()
+        assert torch.cuda.is_available()
+
+
+def test_tensors_outlive_their_rehearsal_and_report_to_nobody():
+    heard = Heard()
+    with shadow_cuda(heard):
+        x = torch.ones(3, device="cuda")
+        heard.forget()
+    assert (x * 2).sum().item() == 6
+    assert x.cpu().tolist() == [1, 1, 1]
+    assert heard.crossings == []
+
+
+def test_the_public_door():
+    assert auditor.shadow_cuda is shadow_cuda
+
+
+def test_the_card():
+    with shadow_cuda(gpu="A10"):
+        properties = torch.cuda.get_device_properties(0)
+        assert properties.name == torch.cuda.get_device_name() == "NVIDIA A10"
+        assert torch.cuda.get_device_capability() == (8, 6)
+        assert properties.total_memory == torch.cuda.mem_get_info()[1] == 22 << 30
+        assert torch.cuda.device_count() == torch.accelerator.device_count() == 1
+        assert torch.cuda.current_device() == 0
+        assert str(torch.accelerator.current_accelerator()) == "cuda"
+        assert torch.cuda.is_bf16_supported(including_emulation=False)
+    with shadow_cuda(gpu=GpuModel("small", 1 << 20, (7, 0), 1)):
+        assert not torch.cuda.is_bf16_supported(including_emulation=False)
+        assert torch.cuda.get_device_properties("cuda").total_memory == 1 << 20
+    with pytest.raises(ValueError, match="Tesla T4"):
+        shadow_cuda(gpu="Voodoo")
+    assert len({model.name for model in MODELS}) == len(MODELS)
+
+
+def test_identity_of_a_tensor():
+    with shadow_cuda():
+        x = torch.ones(2, device="cuda")
+        assert x.is_cuda and not x.is_cpu and x.get_device() == 0 and str(x.device) == "cuda:0"
+        assert x.type() == "torch.cuda.FloatTensor" and isinstance(x, torch.cuda.FloatTensor)
+        assert not isinstance(x.long(), torch.cuda.FloatTensor)
+        assert repr(x) == "tensor([1., 1.], device='cuda:0')"
+        parameter = nn.Parameter(x)
+        assert isinstance(parameter, nn.Parameter) and parameter.is_leaf and parameter.requires_grad
+        assert repr(parameter).startswith("Parameter containing:\ntensor([1., 1.], device='cuda:0', requires_grad=True)")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        lambda: torch.ones(2).cuda(),
+        lambda: torch.ones(2).cuda(0),
+        lambda: torch.ones(2).cuda("cuda:0"),
+        lambda: torch.ones(2).cuda(torch.device("cuda")),
+        lambda: torch.ones(2).cuda(device=0, non_blocking=True),
+        lambda: torch.ones(2).to("cuda"),
+        lambda: torch.ones(2).to(0),
+        lambda: torch.ones(2).to(torch.device("cuda", 0), torch.float32),
+        lambda: torch.ones(2).to(device="cuda", dtype=torch.float32, non_blocking=True, copy=True),
+        lambda: torch.ones(2, dtype=torch.int32).to("cuda", torch.float32, True, True),
+        lambda: torch.ones(2).to(torch.zeros(1, device="cuda")),
+        lambda: torch.ones(2).to(other=torch.zeros(1, device="cuda")),
+        lambda: torch.ones(2).type("torch.cuda.FloatTensor"),
+        lambda: torch.ones(2).type(torch.cuda.FloatTensor),
+        lambda: torch.ones(2, device="cuda"),
+        lambda: torch.ones(2, device="cuda:0"),
+        lambda: torch.ones(2, device=0),
+        lambda: torch.ones(2, device=torch.device("cuda")),
+        lambda: torch.tensor([1.0, 1.0]).cuda(),
+        lambda: torch.cuda.FloatTensor([1, 1]),
+        lambda: torch.cuda.FloatTensor(2).fill_(1),
+        lambda: torch.ones(2).new_ones(2, device="cuda"),
+        lambda: torch.ones_like(torch.zeros(2), device="cuda"),
+        lambda: torch.ones(2).to("cuda").to("cpu").to("cuda"),
+        lambda: nn.Parameter(torch.ones(2)).cuda().detach(),
+    ],
+)
+def test_ways_to_the_device(spelling):
+    with shadow_cuda():
+        x = spelling()
+        assert x.is_cuda and x.dtype == torch.float32
+        assert x.tolist() == [1, 1]
+
+
+def test_default_tensor_type():
+    with shadow_cuda():
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        assert torch.zeros(1).is_cuda
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert not torch.zeros(1).is_cuda
+
+
+@pytest.mark.parametrize(
+    ("error", "action"),
+    [
+        (RuntimeError, lambda x, h: x + h),
+        (RuntimeError, lambda x, h: torch.cat([x, h])),
+        (RuntimeError, lambda x, h: torch.stack([x[0], h[0]])),
+        (RuntimeError, lambda x, h: nn.Linear(3, 3)(x)),
+        (RuntimeError, lambda x, h: nn.Linear(3, 3).cuda()(h)),
+        (RuntimeError, lambda x, h: nn.functional.mse_loss(x, h)),
+        (RuntimeError, lambda x, h: x.add_(h)),
+        (RuntimeError, lambda x, h: nn.Embedding(4, 2).cuda()(torch.tensor([1]))),
+        (RuntimeError, lambda x, h: h[x > 0]),
+        (RuntimeError, lambda x, h: setattr(x, "grad", h)),
+        (RuntimeError, lambda x, h: x.pin_memory()),
+        (RuntimeError, lambda x, h: x.cuda(1)),
+        (RuntimeError, lambda x, h: torch.ones(1, device="cuda:1")),
+        (RuntimeError, lambda x, h: torch.randn(3, device="cuda", generator=torch.Generator())),
+        (RuntimeError, lambda x, h: torch.randperm(3, generator=torch.Generator("cuda"))),
+        (RuntimeError, lambda x, h: nn.utils.rnn.pack_padded_sequence(x.view(3, 1, 1), torch.tensor([3], device="cuda"))),
+        (TypeError, lambda x, h: x.numpy()),
+        (TypeError, lambda x, h: __import__("numpy").asarray(x)),
+    ],
+)
+def test_errors_are_cudas(error, action):
+    with shadow_cuda(), pytest.raises(error):
+        action(torch.ones(3, device="cuda"), torch.ones(3))
+
+
+def test_a_worker_must_not_touch_the_device():
+    data = TensorDataset(torch.ones(4, 2))
+    with shadow_cuda(), pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
+        next(iter(DataLoader(data, num_workers=1, collate_fn=lambda rows: rows[0][0].cuda())))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pinned_batches(workers):
+    heard = Heard()
+    with shadow_cuda(heard):
+        for (batch,) in DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2, num_workers=workers, pin_memory=True):
+            assert batch.is_pinned() and batch[0].is_pinned() and not torch.ones(2).is_pinned()
+            batch.cuda(non_blocking=True)
+    assert [(c.kind, c.pinned, c.blocking) for c in heard.crossings] == [("copy", True, False)] * 2
+
+
+def test_pinned_factories():
+    with shadow_cuda():
+        assert torch.empty(3, pin_memory=True).is_pinned()
+        assert torch.tensor([1.0], pin_memory=True).is_pinned()
+
+
+def test_threads_of_the_program():
+    found = []
+    heard = Heard()
+
+    def work():
+        x = torch.ones(3, device="cuda", requires_grad=True)
+        (x * torch.arange(3).cuda()).sum().backward()
+        found.append(x.grad.tolist())
+
+    with shadow_cuda(heard):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert found == [[0, 1, 2]]
+    assert heard.kinds() == ["copy", "tolist"]
+
+
+def test_a_listener_that_raises_ends_the_call():
+    class Stop(BaseException):
+        pass
+
+    class Once(Listener):
+        def crossing(self, crossing):
+            raise Stop
+
+    with shadow_cuda(Once()):
+        x = torch.zeros((), device="cuda")
+        for _ in range(2):
+            with pytest.raises(Stop):
+                x.item()
+        assert (x + 1).is_cuda
+    assert not torch.cuda.is_available()
+
+
+def test_a_model_that_stays_the_same_object():
+    with shadow_cuda():
+        net = nn.Linear(2, 2)
+        weight = net.weight
+        weight.mine = "kept"
+        assert net.cuda().weight is weight and weight.is_cuda and type(weight) is ShadowTensor
+        assert net.cpu().weight is weight and not weight.is_cuda and type(weight) is nn.Parameter
+        assert weight.mine == "kept"
+
+
+def test_a_copied_parameter_keeps_its_gradient():
+    with shadow_cuda():
+        net = nn.Linear(2, 2).cuda()
+        net(torch.ones(1, 2, device="cuda")).sum().backward()
+        assert copy.deepcopy(net).weight.grad.tolist() == net.weight.grad.tolist()
+
+
+REFUSALS = {
+    "torch.compile": lambda: torch.compile(nn.Linear(2, 2)),
+    "Module.compile": lambda: nn.Linear(2, 2).compile(),
+    "torch.nn.DataParallel": lambda: nn.DataParallel(nn.Linear(2, 2).cuda()),
+    "torch.nn.parallel.DistributedDataParallel": lambda: nn.parallel.DistributedDataParallel(nn.Linear(2, 2).cuda()),
+    "torch.distributed.init_process_group": lambda: torch.distributed.init_process_group("nccl"),
+    "torch.cuda.CUDAGraph": lambda: torch.cuda.CUDAGraph(),
+    "torch.cuda.graph": lambda: torch.cuda.graph(None),
+    "torch.cuda.make_graphed_callables": lambda: torch.cuda.make_graphed_callables(nn.Linear(2, 2), ()),
+    "torch.cuda.utilization": lambda: torch.cuda.utilization(),
+    "Tensor.__dlpack__": lambda: torch.utils.dlpack.to_dlpack(torch.ones(1, device="cuda")),
+    "Tensor.__cuda_array_interface__": lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
+}
+
+
+@pytest.mark.parametrize("operator", REFUSALS)
+def test_what_is_refused(operator):
+    heard = Heard()
+    with shadow_cuda(heard), pytest.raises(ShadowLimit) as caught:
+        REFUSALS[operator]()
+    assert heard.limits == [(caught.value.operator, caught.value.reason)]
+    assert operator in ("Module.compile", caught.value.operator)
+
+
+def test_compile_may_be_left_out():
+    with shadow_cuda(compiled="eager"):
+        net = torch.compile(nn.Linear(2, 2).cuda(), mode="max-autotune")
+        assert net(torch.ones(1, 2, device="cuda")).is_cuda
+
+        @torch.compile
+        def double(x):
+            return x * 2
+
+        assert double(torch.ones(1, device="cuda")).item() == 2
+
+
+class Memory(Heard):
+    tracks_memory = True
+
+    def __init__(self):
+        super().__init__()
+        self.live, self.peak = {}, 0
+
+    def allocated(self, storage_id, nbytes):
+        assert storage_id not in self.live
+        self.live[storage_id] = nbytes
+        self.peak = max(self.peak, sum(self.live.values()))
+
+    def freed(self, storage_id):
+        del self.live[storage_id]
+
+
+def test_storages_are_followed():
+    memory = Memory()
+    with shadow_cuda(memory):
+        x = torch.zeros(256, device="cuda")
+        assert sum(memory.live.values()) == 1024 == torch.cuda.memory_allocated()
+        view = x[:4]
+        y = x * 2
+        assert sum(memory.live.values()) == 2048
+        del x
+        assert sum(memory.live.values()) == 2048
+        del view, y
+        gc.collect()
+        assert memory.live == {}
+        assert torch.cuda.max_memory_allocated() == memory.peak == 2048
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_allocated() == 0
+
+
+def test_saved_activations_are_held_until_the_backward():
+    memory = Memory()
+    with shadow_cuda(memory):
+        x = torch.ones(256, device="cuda", requires_grad=True)
+        loss = x.exp().exp().sum()
+        held = sum(memory.live.values())
+        loss.backward()
+        assert sum(memory.live.values()) < held
+        assert held >= 3 * 1024
+
+
+def test_memory_can_run_out():
+    class Full(Memory):
+        def allocated(self, storage_id, nbytes):
+            if nbytes > 1000:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            super().allocated(storage_id, nbytes)
+
+    with shadow_cuda(Full()):
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            torch.zeros(1000, device="cuda")
+        assert torch.zeros(10, device="cuda").sum().item() == 0

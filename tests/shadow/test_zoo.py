@@ -1,0 +1,58 @@
+"""The zoo gives the CPU's results on the shadow, bit for bit, and on the right device."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from auditor.capture.shadow import shadow_cuda
+from tests.shadow import zoo
+
+HOST_RESULTS = {"gradient_through_copies", "save_load_cpu", "save_load_function", "tensor_of_scalars"}
+"""Snippets whose results lie on the host, as on CUDA; optimizers keep their step counters there too."""
+
+
+def run(snippet, device):
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytree.tree_leaves(snippet(device))
+
+
+def on_host(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    return (value.to_dense() if value.is_sparse else value).cpu()
+
+
+@pytest.mark.parametrize("name", zoo.SNIPPETS)
+def test_same_result(name):
+    snippet = zoo.SNIPPETS[name]
+    wanted = [on_host(value) for value in run(snippet, "cpu")]
+    with shadow_cuda():
+        values = run(snippet, "cuda")
+        tensors = [value for value in values if isinstance(value, torch.Tensor) and not is_counter(name, value)]
+        if name not in HOST_RESULTS:
+            assert all(value.is_cuda and value.device.type == "cuda" for value in tensors)
+        got = [on_host(value) for value in values]
+    assert len(got) == len(wanted)
+    for mine, theirs in zip(got, wanted, strict=True):
+        if isinstance(theirs, torch.Tensor):
+            assert mine.dtype == theirs.dtype
+            assert mine.shape == theirs.shape
+            assert torch.equal(mine.nan_to_num(7), theirs.nan_to_num(7))
+        else:
+            assert mine == theirs
+
+
+def is_counter(name, value):
+    """An optimizer's step, which torch keeps on the host."""
+    return name.startswith(("ad", "na", "ra", "rm", "rp", "sgd", "asgd")) and value.dim() == 0
+
+
+def test_the_zoo_is_large():
+    assert len(zoo.SNIPPETS) >= 150
