@@ -297,7 +297,8 @@ def test_workers_are_proposed_only_where_they_would_help():
 def test_without_a_loader_or_steps_input_is_not_judged():
     with pytest.raises(NotLooked, match="no torch DataLoader"):
         list(StepWaitsForInput().detect(Batches(), CPU))
-    assert list(StepWaitsForInput().detect(Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU)) == []
+    with pytest.raises(NotLooked, match="no step was timed"):
+        list(StepWaitsForInput().detect(Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU))
 
 
 def resident(on, of=20, **more):
@@ -453,11 +454,15 @@ def test_steady_growth_is_found_with_its_rate():
         [100 * MIB + (step % 5) * 10 * MIB for step in range(20)],  # saw-tooth
         [100 * MIB, *[150 * MIB] * 19],  # one jump
         [100 * MIB + step * MIB for step in range(7)],  # too few steps
-        [],
     ],
 )
 def test_no_growth_on_the_device(device):
     assert mem003(device=device) == []
+
+
+def test_growth_is_not_judged_where_no_memory_was_measured():
+    with pytest.raises(NotLooked, match="memory of no step"):
+        mem003(device=[])
 
 
 def test_host_growth_must_be_large_in_all_and_per_step():

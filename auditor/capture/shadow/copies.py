@@ -55,6 +55,7 @@ def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, o
         blocking=not non_blocking,
         requires_grad=source.requires_grad,
         constant=constant,
+        subject=source,
     )
 
 

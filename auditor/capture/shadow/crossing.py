@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from auditor.errors import AuditProblem
 
@@ -53,6 +53,8 @@ class Crossing:
     """What crossed has a graph, so that it certainly came from the model."""
     constant: bool = False
     """A host-to-device copy of numbers written in Python."""
+    subject: Any = field(default=None, compare=False, repr=False)
+    """The host tensor that is copied to the device; None for anything else."""
 
 
 class Listener:
@@ -69,6 +71,9 @@ class Listener:
 
     def freed(self, storage_id: int) -> None:
         """A storage that was reported is gone."""
+
+    def noted(self, operator: str, said: str) -> None:
+        """The program asks for something that is done another way here, with the same result."""
 
     def limit(self, operator: str, reason: str) -> None:
         """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you raise something else."""

@@ -42,6 +42,7 @@ class Current:
         self.held: dict[int, tuple[weakref.ref[Any], int]] = {}
         self.live_bytes = 0
         self.peak_bytes = 0
+        self.operators = 0
 
     def track(self, tensor: torch.Tensor) -> None:
         """Report the storage of ``tensor`` if it is new, and its end when it comes."""
@@ -76,12 +77,19 @@ def tell(
     blocking: bool = True,
     requires_grad: bool = False,
     constant: bool = False,
+    subject: torch.Tensor | None = None,
 ) -> None:
     """Report a crossing, unless nobody listens or this thread is inside one already told."""
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return
-    playing.listener.crossing(Crossing(kind, direction, nbytes, pinned, blocking, operator, requires_grad, constant))  # type: ignore[arg-type]
+    playing.listener.crossing(Crossing(kind, direction, nbytes, pinned, blocking, operator, requires_grad, constant, subject))  # type: ignore[arg-type]
+
+
+def note(operator: str, said: str) -> None:
+    """Say that something is done another way than asked for."""
+    if PLAYING[0] is not None:
+        PLAYING[0].listener.noted(operator, said)
 
 
 def refuse(operator: str, reason: str) -> NoReturn:

@@ -36,6 +36,11 @@ class ShadowDevice:
         return self._current.gpu
 
     @property
+    def operators(self) -> int:
+        """Operators that ran on the device so far."""
+        return self._current.operators
+
+    @property
     def live_bytes(self) -> int:
         """Bytes of the storages on the device, where the listener tracks memory."""
         return self._current.live_bytes

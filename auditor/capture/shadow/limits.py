@@ -11,7 +11,7 @@ import torch
 import torch.utils.dlpack
 
 from auditor.capture.patching import Patches
-from auditor.capture.shadow.current import refuse
+from auditor.capture.shadow.current import note, refuse
 from auditor.capture.shadow.tensor import ShadowTensor
 
 CUDA_ONLY = """CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool CUDAPluggableAllocator
@@ -49,6 +49,7 @@ def _refusal(operator: str, reason: str) -> Callable[..., Any]:
 
 
 def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
+    note("torch.compile", "was not compiled in the rehearsal: what it was given ran as it is")
     return (lambda function: function) if model is None else model
 
 

@@ -12,7 +12,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.copies import copied
-from auditor.capture.shadow.current import CPU, HERE, caller, refuse, tell
+from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
@@ -177,6 +177,9 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with DisableTorchFunctionSubclass():
         if plan.look is not None:
             plan.look(args, kwargs)
+        playing = PLAYING[0]
+        if playing is not None:
+            playing.operators += 1
         result = _compute(func, [_bare(arg) for arg in args], {key: _bare(value) for key, value in kwargs.items()})
         if plan.bare:
             return result
