@@ -52,6 +52,17 @@ class SkipsInRehearsal(NeedsGpuPath):
         yield Finding(Site("t.py", 1), "seen", seen_on=machine.device)
 
 
+@dataclass(frozen=True)
+class PricedOnTheCpu(NeedsGpuPath):
+    """Finds one line on a CPU, with its price, and another on a GPU."""
+
+    code = "SYNC903"
+
+    def detect(self, machine: Machine) -> Iterator[Finding]:
+        line, price = (1, None) if machine.gpu_path else (2, 5.0)
+        yield Finding(Site("t.py", line), "seen", lost_us_per_step=price, seen_on=machine.device)
+
+
 def recorded(folder: Path, device: str, source: str = "x = 1\n") -> Recording:
     writer = RecordingWriter(folder)
     writer.add("steps", {"pass": "quiet", "step": 0, "us": 1.0, "start_us": 0.0})
@@ -85,3 +96,10 @@ def test_a_rehearsal_that_cannot_be_read_is_none(tmp_path: Path) -> None:
     recorded(tmp_path / REHEARSAL, "rehearse")
     (tmp_path / REHEARSAL / "manifest.json").write_text("{")
     assert engine.judge(main, (NeedsGpuPath,)).verdicts[0].status == "skipped"
+
+
+def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    judged = engine.judge(main, (PricedOnTheCpu,))
+    assert sorted((f.site.line, f.seen_on) for f in judged.findings if f.site) == [(1, "rehearsal"), (2, "cpu")]
