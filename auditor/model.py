@@ -60,6 +60,8 @@ class Edit:
     ========================  ==========================================================================
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.
+    ``span`` (first and last line, first and last column: 1-based lines, 0-based UTF-8 byte columns, as in ``ast``) says which
+    call where the line has several of that name.
     ``safe`` means that the training result cannot change; ``reason`` says why, or why not.
     """
 
@@ -70,6 +72,7 @@ class Edit:
     value: str = ""
     safe: bool = False
     reason: str = ""
+    span: tuple[int, int, int, int] | None = None
 
 
 @dataclass(frozen=True)

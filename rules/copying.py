@@ -8,7 +8,7 @@ from typing import Any
 
 from auditor.evidence import Copies
 from auditor.evidence.copies import CopySite
-from auditor.model import Finding, Site
+from auditor.model import Edit, Finding, Site
 from auditor.rule import Rule, knob
 
 
@@ -23,6 +23,12 @@ class CopyRule(Rule):
     def usual(self, sites: Iterable[CopySite]) -> Iterator[CopySite]:
         """Lines that copy on most steps, by themselves: what a library copies on their behalf is not theirs to change."""
         return (place for place in sites if place.rhythm.usual(self.share) and not place.library)
+
+    def without_waiting(self, finding: Finding) -> Iterator[Edit]:
+        """``non_blocking=True`` for each call that moves a batch in pinned memory."""
+        reason = "the device runs the copy before the kernels that need it; the batch's pinned memory is not written again"
+        for site, call, span in finding.hints.get("moves", ()):
+            yield Edit(site, "set_keyword", call, "non_blocking", "True", safe=True, reason=reason, span=span)
 
     def report(self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
         """A finding about one line."""

@@ -85,7 +85,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at or place.site,
                 message,
                 severity=Severity.NOTE if small else None,
-                hints={"made_at": made_at, "moved": tuple((copy.site, copy.call) for copy in place.copies if copy.blocking)},
+                hints={"made_at": made_at, "moves": place.moves},
             )
 
     def _by_loader(self, copies: Copies) -> dict[int, CopySite]:
@@ -102,10 +102,4 @@ class LoaderWithoutPinnedMemory(CopyRule):
         if made_at is None:
             return Remedy(text)
         pin = Edit(made_at, "set_keyword", call="DataLoader", keyword="pin_memory", value="True", safe=True, reason=PINNED)
-        moves = dict.fromkeys((site, call) for site, call in finding.hints["moved"] if call in ("to", "cuda"))
-        reason = "the device runs the copy before the kernels that need it; the batch's pinned memory is not written again"
-        async_ = (
-            Edit(site, "set_keyword", call=call, keyword="non_blocking", value="True", safe=True, reason=reason)
-            for site, call in moves
-        )
-        return Remedy(text, (pin, *async_))
+        return Remedy(text, (pin, *self.without_waiting(finding)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Copies
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 
 from .copying import CopyRule
 
@@ -66,16 +66,8 @@ class PinnedBatchCopiedBlocking(CopyRule):
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):
             message = f"{place.amount} of pinned batches are copied to the device on {place.rhythm} without non_blocking=True"
-            yield self.report(copies, place, place.site, message, hints={"calls": place.calls})
+            yield self.report(copies, place, place.site, message, hints={"moves": place.moves})
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."
-        calls = [call for call in finding.hints["calls"] if call in ("to", "cuda")]
-        if finding.site is None or not calls:
-            return Remedy(text)
-        reason = "the device runs the copy before the kernels that need it; the batch's pinned memory is not written again"
-        site = finding.site
-        edits = tuple(
-            Edit(site, "set_keyword", call=call, keyword="non_blocking", value="True", safe=True, reason=reason) for call in calls
-        )
-        return Remedy(text, edits)
+        return Remedy(text, tuple(self.without_waiting(finding)))

@@ -62,6 +62,8 @@ class Copy:
     via: str = ""
     call: str = ""
     """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not a call."""
+    span: tuple[int, int, int, int] | None = None
+    """Where that call stands, as :class:`auditor.model.Edit` has it; None where Python does not say (3.10)."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,10 @@ class CopySite:
         return "pinned" if all(copy.pinned for copy in self.copies) else "pageable"
 
     @property
-    def calls(self) -> tuple[str, ...]:
-        """Last names of the copying calls."""
-        return tuple(sorted({copy.call for copy in self.copies}))
+    def moves(self) -> tuple[tuple[Site, str, tuple[int, int, int, int] | None], ...]:
+        """The ``.to(...)`` and ``.cuda()`` calls that block: line, name and place of each."""
+        made = ((copy.site, copy.call, copy.span) for copy in self.copies if copy.blocking and copy.call in MOVES)
+        return tuple(sorted(set(made), key=str))
 
     @property
     def library(self) -> str:
@@ -181,7 +184,14 @@ def _copy(recording: Recording, source: Source, row: Row) -> Copy:
         loader=row.get("loader"),
         via=where.get("via") or "",
         call=name_of(node.func) if isinstance(node, ast.Call) else "",
+        span=_place(node) if where.get("col") is not None else None,
     )
+
+
+def _place(node: ast.expr | None) -> tuple[int, int, int, int] | None:
+    if node is None:
+        return None
+    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset
 
 
 def _what(row: Row, node: ast.expr | None) -> What:

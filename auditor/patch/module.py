@@ -63,7 +63,9 @@ class Module:
     def calls(self, edit: Edit) -> list[ast.Call]:
         """The call that the edit names on its line; several only if they are written alike. Raises :class:`Refused`."""
         line = edit.site.line
-        found = [(call, self.quoted_in(call) or call) for call in self._calls if last_name(call.func) == edit.call]
+        named = [call for call in self._calls if last_name(call.func) == edit.call]
+        exact = [call for call in named if _span(call) == edit.span]
+        found = [(call, self.quoted_in(call) or call) for call in exact or named]
         here = [(call, place) for call, place in found if covers(place, line)]
         near = [(call, place) for call, place in here if line in (place.lineno, _name_line(place))]  # type: ignore[attr-defined]
         if not here:
@@ -87,6 +89,10 @@ def last_name(callee: ast.expr) -> str:
     if isinstance(callee, ast.Attribute):
         return callee.attr
     return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def _span(call: ast.Call) -> tuple[int, int | None, int, int | None]:
+    return call.lineno, call.end_lineno, call.col_offset, call.end_col_offset
 
 
 def _name_line(node: ast.AST) -> int | None:

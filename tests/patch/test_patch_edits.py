@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
-from auditor.patch import Refused, SourceText, apply_edits, diff_bytes
+from auditor.model import Edit, Site
+from auditor.patch import Refused, SourceText, apply_edits, diff_bytes, plan
 
 SET = {"action": "set_keyword", "call": "DataLoader", "keyword": "num_workers", "value": "4"}
 DROP = {"action": "drop_keyword", "call": "backward", "keyword": "retain_graph"}
@@ -443,3 +445,18 @@ def test_deep_nesting_is_edited_or_refused_but_never_crashes(edit):
     except Refused:  # some Pythons cannot parse it
         return
     assert after == deep.replace(b"(ds)", b"(ds, num_workers=4)")
+
+
+def test_a_span_says_which_of_several_calls_is_meant():
+    text = "x, y = x.to(device), y.to(device).to(dtype)\n"
+    site = Site("t.py", 1, "", text.strip())
+    spans = {(1, 1, 7, 19): "x", (1, 1, 21, 33): "y"}
+    edits = [Edit(site, "set_keyword", "to", "non_blocking", "True", safe=True, span=span) for span in spans]
+    planned = plan(edits, {"t.py": text.encode()}.get)
+    assert planned.refused == ()
+    (file,) = planned.files
+    assert file.after == b"x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True).to(dtype)\n"
+    refused = plan([replace(edits[0], span=None)], {"t.py": text.encode()}.get).refused
+    assert "more than once" in refused[0][1]
+    moved = plan([replace(edits[0], span=(1, 1, 8, 20))], {"t.py": text.encode()}.get).refused
+    assert "more than once" in moved[0][1]

@@ -23,7 +23,9 @@ from tests.shadow.listening import Heard
 def surface():
     """Everything in torch that could have been patched: attributes of modules and classes, and the code of functions."""
     found = {}
-    modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)]
+    modules = [
+        m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)
+    ]
     owners = [*modules, torch.Tensor, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.UntypedStorage]
     for owner in owners:
         for name, value in list(vars(owner).items()):
