@@ -13,7 +13,9 @@ from auditor.capture.shadow import shadow_cuda
 class CNN(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten())
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten()
+        )
         self.head = nn.Linear(8 * 9, 5)
 
     def loss(self, device):

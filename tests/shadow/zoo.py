@@ -316,6 +316,41 @@ def custom_function(d):
     x = seeded(3).to(d).requires_grad_()
     Square.apply(x).sum().backward()
     return x.grad
+class TwoOutputs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * 2 + h * 3
+def unused_output(d):
+    x = seeded(3).to(d).requires_grad_()
+    TwoOutputs.apply(x)[0].sum().backward()
+    return x.grad
+def unused_chunks(d):
+    x = seeded(6).to(d).requires_grad_()
+    (x.chunk(3)[1] * x.unbind(0)[0] + x.split(2)[2] + x.max(0)[0] + torch.stack(x.unfold(0, 2, 2).unbind(0))[0]).sum().backward()
+    return x.grad
+def zero_gradient(d):
+    x = seeded(3).to(d).requires_grad_()
+    y = (x.round() + x.sign() + x.floor() + torch.zeros_like(x) * x + x.new_zeros(3)).sum() + (x > 0).float().sum()
+    y.backward()
+    return x.grad
+def module_hooks_with_tuple(d):
+    class Two(nn.Module):
+        def forward(self, x):
+            return x * 2, x * 3
+    seen, m = [], Two().to(d)
+    m.register_full_backward_hook(lambda mod, gi, go: seen.extend(g for g in go if g is not None))
+    x = seeded(3).to(d).requires_grad_()
+    m(x)[0].sum().backward()
+    return x.grad, seen[0]
+def nvtx_and_streams(d):
+    if d == "cuda":
+        torch.cuda.nvtx.range_push("a"); torch.cuda.nvtx.range_pop()
+        with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(0):
+            pass
+    return torch.ones(2, device=d)
 def double_backward(d):
     x = seeded(3).to(d).requires_grad_()
     (g,) = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)

@@ -80,7 +80,7 @@ def moved(
     """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is torch's own function."""
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
-    if move.device is None or on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda"):
+    if move.device is None or (on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")):
         return _stay(tensor, move) if shadow else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
     dtype = None if move.dtype == tensor.dtype else move.dtype
     if on_cuda(move.device) and tensor.device.type == "cpu":

@@ -104,6 +104,11 @@ def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tell("item", "aten::histc", 2 * args[0].element_size(), "d2h")
 
 
+def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for target, source in zip(args[0], args[1], strict=True):
+        copied((target, source, *args[2:]), kwargs)
+
+
 LOOKS: Final[dict[str, _Look]] = {
     "_local_scalar_dense": _item,
     "index": _index,
@@ -116,9 +121,7 @@ LOOKS: Final[dict[str, _Look]] = {
     "normal": _normal,
     "histc": _histc,
     "copy_": copied,
-    "_foreach_copy_": lambda args, kwargs: (
-        [copied((to, of, *args[2:]), kwargs) for to, of in zip(args[0], args[1], strict=True)] and None
-    ),
+    "_foreach_copy_": _copies,
 }
 """Operator -> what to look at before it runs."""
 
