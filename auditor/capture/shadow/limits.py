@@ -12,6 +12,7 @@ import torch.utils.dlpack
 
 from auditor.capture.patching import Patches
 from auditor.capture.shadow.current import refuse
+from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
 
 CUDA_ONLY = [
@@ -67,6 +68,7 @@ def install(patches: Patches, *, compiled: str) -> None:
     )
     _install_distributed(patches)
     _install_sharing(patches)
+    _install_nested(patches)
     _install_extensions(patches)
 
 
@@ -107,6 +109,21 @@ def _install_sharing(patches: Patches) -> None:
     for module in (torch, dlpack):
         if hasattr(module, "to_dlpack"):
             patches.attribute(module, "to_dlpack", to_dlpack)
+
+
+def _install_nested(patches: Patches) -> None:
+    for name in ("nested_tensor", "as_nested_tensor"):
+        patches.attribute(torch.nested, name, _nested(getattr(torch.nested, name)))
+
+
+def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
+    def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        if on_cuda(device_of(kwargs.get("device"))) or any(isinstance(one, ShadowTensor) for one in parts):
+            refuse("torch.nested", "nested tensors are not played")
+        return original(tensors, *args, **kwargs)
+
+    return nested
 
 
 def _install_extensions(patches: Patches) -> None:
