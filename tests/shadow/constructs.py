@@ -365,6 +365,11 @@ def attention(lab):
     q = lab.x[None, None]
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
 
+def padded_encoder(lab):  # native/nested/NestedTensorMath.cpp: the mask is checked, its sizes go to the host
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 1, 8, batch_first=True, device="cuda"), 1).eval()
+    with torch.no_grad():
+        net(lab.x.view(2, 3, 4), src_key_padding_mask=lab.v.view(2, 3) % 3 > 1)  #: equal, to_cpu
+
 # ---- waits that are asked for
 
 def synchronize(lab):

@@ -297,6 +297,7 @@ REFUSALS = {
     "torch.cuda.utilization": lambda: torch.cuda.utilization(),
     "torch.cuda.memory._record_memory_history": lambda: torch.cuda.memory._record_memory_history(),
     "torch.nested": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], device="cuda"),
+    "Tensor.cuda": lambda: nn.LazyLinear(2).cuda(),
     "Tensor.__dlpack__": lambda: torch.utils.dlpack.to_dlpack(torch.ones(1, device="cuda")),
     "Tensor.__cuda_array_interface__": lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
 }

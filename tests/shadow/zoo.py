@@ -111,6 +111,43 @@ def transformer_eval(d):
     m = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to(d).eval()
     with torch.no_grad():
         return m(seeded(2, 4, 8).to(d))
+def transformer_padded(d):
+    m = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).to(d).eval()
+    mask = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]], dtype=torch.bool).to(d)
+    with torch.no_grad():
+        return m(seeded(2, 4, 8).to(d), src_key_padding_mask=mask)
+def per_sample_gradients(d):
+    m = nn.Linear(2, 2).to(d)
+    loss = lambda p, x: torch.func.functional_call(m, p, (x,)).pow(2).sum()
+    return torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(dict(m.named_parameters()), seeded(3, 2).to(d))
+def function_mode(d):
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+    with Mode():
+        return F.relu(torch.ones(2, device=d) * 2).sum(), torch.zeros(2).to(d)
+def dispatch_mode(d):
+    from torch.utils.flop_counter import FlopCounterMode
+    m = nn.Linear(4, 4).to(d)
+    with FlopCounterMode(display=False) as flops:
+        m(torch.ones(2, 4, device=d)).sum().backward()
+    return flops.get_total_flops(), m.weight.grad
+def custom_fwd(d):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type=d, cast_inputs=torch.float32)
+        def forward(ctx, x):
+            return x * 2
+        @staticmethod
+        @torch.amp.custom_bwd(device_type=d)
+        def backward(ctx, g):
+            return g * 2
+    x = torch.ones(2, device=d, requires_grad=True)
+    with torch.autocast(d, dtype=torch.bfloat16):
+        y = Double.apply(x.bfloat16())
+    y.sum().backward()
+    return y, x.grad
+def fx_traced(d): return torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).to(d))(torch.ones(1, 2, device=d))
 def transformer_full(d): 
     m = nn.Transformer(8, 2, 1, 1, 16, batch_first=True, dropout=0.0).to(d)
     return m(seeded(2, 4, 8).to(d), seeded(2, 3, 8).to(d))
