@@ -295,6 +295,9 @@ REFUSALS = {
     "torch.cuda.graph": lambda: torch.cuda.graph(None),
     "torch.cuda.make_graphed_callables": lambda: torch.cuda.make_graphed_callables(nn.Linear(2, 2), ()),
     "torch.cuda.utilization": lambda: torch.cuda.utilization(),
+    "torch.cuda.memory._record_memory_history": lambda: torch.cuda.memory._record_memory_history(),
+    "torch.nested": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], device="cuda"),
+    "Tensor.cuda": lambda: nn.LazyLinear(2).cuda(),
     "Tensor.__dlpack__": lambda: torch.utils.dlpack.to_dlpack(torch.ones(1, device="cuda")),
     "Tensor.__cuda_array_interface__": lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
 }
@@ -307,6 +310,25 @@ def test_what_is_refused(operator):
         REFUSALS[operator]()
     assert heard.limits == [(caught.value.operator, caught.value.reason)]
     assert operator in ("Module.compile", caught.value.operator)
+
+
+GAPS = {
+    "torch.device of a number": (RuntimeError, lambda: torch.device(0)),
+    "an operator called by torch.ops": (NotImplementedError, lambda: torch.ops.aten.zeros([2], device="cuda")),
+    "a factory in scripted code": (Exception, lambda: torch.jit.script(makes_zeros)(torch.ones(1, device="cuda"))),
+}
+
+
+def makes_zeros(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(2, device="cuda")
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_known_gaps_are_loud(gap):
+    """As docs/rehearsal.md lists them: torch's own error, never a wrong result."""
+    error, action = GAPS[gap]
+    with shadow_cuda(), pytest.raises(error):
+        action()
 
 
 def test_compile_may_be_left_out():

@@ -126,7 +126,7 @@ def to_device(
     tell_upload(tensor, dtype, non_blocking, operator, constant=constant)
     with DisableTorchFunctionSubclass():
         if tensor.requires_grad and torch.is_grad_enabled():
-            return ToDevice.apply(tensor, dtype, memory_format)  # type: ignore[no-any-return]
+            return ToDevice.apply(tensor, dtype, memory_format)  # type: ignore[no-any-return,no-untyped-call]
         return wrap(_copy(tensor, dtype, memory_format))
 
 
@@ -144,7 +144,7 @@ def to_host(
     tell_download(tensor, dtype, non_blocking, operator, kind, pinned=non_blocking)
     with DisableTorchFunctionSubclass():
         if tensor.requires_grad and torch.is_grad_enabled():
-            host = ToHost.apply(tensor, dtype, memory_format)
+            host: Tensor = ToHost.apply(tensor, dtype, memory_format)  # type: ignore[no-untyped-call]
         else:
             host = _copy(tensor._inner, dtype, memory_format)
     return mark_pinned(host) if non_blocking else host

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import torch
 
 from auditor.capture.patching import Patches
-from auditor.capture.shadow import autocast, facade, factories, limits, methods, operators, saving
+from auditor.capture.shadow import autocast, facade, factories, limits, methods, saving
+from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
 
@@ -60,7 +61,6 @@ class ShadowDevice:
         return self
 
     def _install(self) -> None:
-        assert operators.run  # imported for its wiring
         before = _surface()
         PLAYING[0] = self._current
         self._patches.on_undo(lambda: PLAYING.__setitem__(0, None))
@@ -77,7 +77,7 @@ class ShadowDevice:
         """Undo everything; twice does nothing. Tensors of the shadow stay usable, and report to nobody."""
         self._patches.undo()
 
-    def __enter__(self) -> ShadowDevice:
+    def __enter__(self) -> ShadowDevice:  # noqa: PYI034 - Self is Python 3.11
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -10,8 +10,8 @@ import torch
 
 from auditor.capture.patching import Patches
 from auditor.capture.shadow import memory, streams
-from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
 from auditor.capture.shadow.crossing import GpuModel
+from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
 from auditor.capture.shadow.moving import as_type, device_of, type_name
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
@@ -48,7 +48,12 @@ def install(patches: Patches, playing: Current) -> None:
     _put(patches, torch.accelerator, {**_accelerator(playing.gpu), **memory.accelerator_functions(playing)})
     for name in ("Stream", "Event", "StreamContext"):
         patches.attribute(torch.cuda, name, getattr(streams, name))
-        patches.attribute(torch.cuda.streams, name, getattr(streams, name)) if hasattr(torch.cuda.streams, name) else None
+        if hasattr(torch.cuda.streams, name):
+            patches.attribute(torch.cuda.streams, name, getattr(streams, name))
+    for name in ("Stream", "Event"):
+        patches.attribute(torch, name, getattr(streams, name))
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        patches.attribute(torch.cuda.nvtx, name, _says(0))
     patches.attribute(torch, "Generator", streams.Generator)
     patches.attribute(torch.cuda, "default_generators", (torch.default_generator,))
     for dtype, name in LEGACY_TYPES.items():
@@ -194,7 +199,7 @@ def _legacy_type(name: str, dtype: torch.dtype) -> type:
     class Legacy(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             if args and not isinstance(args[0], int):
-                return torch.tensor(*args, dtype=dtype, device="cuda")
+                return torch.tensor(args[0], dtype=dtype, device="cuda")
             return torch.empty(*args, dtype=dtype, device="cuda")
 
         def __instancecheck__(cls, instance: object) -> bool:

@@ -114,7 +114,7 @@ class _Rewrap(torch.autograd.Function):
 
 def _on_device(host: Tensor) -> Tensor:
     with DisableTorchFunctionSubclass():
-        return _Rewrap.apply(host) if host.requires_grad else wrap(host.detach())  # type: ignore[no-any-return]
+        return _Rewrap.apply(host) if host.requires_grad else wrap(host.detach())  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _results_on_device(func: Any, results: Any) -> Any:
@@ -211,6 +211,16 @@ def become(target: Tensor, source: Tensor) -> None:
             _GRAD.__set__(target, moved(Tensor.to, grad, (source.device,), {}))
 
 
+def _get_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A gradient that the engine made of nothing but ``options()`` is brought to the device when it is first asked for."""
+    with DisableTorchFunctionSubclass():
+        grad = func(*args)
+        if type(grad) is Tensor and isinstance(args[0], ShadowTensor):
+            grad = wrap(grad.detach())
+            _GRAD.__set__(args[0], grad)
+        return grad
+
+
 def _set_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target, grad = args
     if isinstance(grad, Tensor) and isinstance(target, ShadowTensor) != isinstance(grad, ShadowTensor):
@@ -238,17 +248,16 @@ def _unchecked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(args[1], ShadowTensor):
-        raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
+        raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")  # noqa: TRY004
     return through(func, args, kwargs)
 
 
 def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """LossCTC.cpp: lengths are brought to the host; the graph is that of the lists they hold."""
-    lengths = []
-    for given in args[2:4]:
-        if isinstance(given, ShadowTensor):
-            given = moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss")
-        lengths.append(given)
+    lengths = [
+        moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss") if isinstance(given, ShadowTensor) else given
+        for given in args[2:4]
+    ]
     return through(func, (*args[:2], *lengths, *args[4:]), kwargs)
 
 
@@ -264,6 +273,7 @@ RULES: dict[Any, _Rule] = {
     Tensor.__setitem__: _setitem,
     torch._has_compatible_shallow_copy_type: lambda func, args, kwargs: True,  # type: ignore[attr-defined]
     _DATA.__set__: _set_data,
+    _GRAD.__get__: _get_grad,
     _GRAD.__set__: _set_grad,
     torch._C._nn.one_hot: _one_hot,
     _C.quantile: _unchecked,

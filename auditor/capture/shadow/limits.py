@@ -12,24 +12,54 @@ import torch.utils.dlpack
 
 from auditor.capture.patching import Patches
 from auditor.capture.shadow.current import note, refuse
+from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
 
-CUDA_ONLY = """CUDAGraph graph make_graphed_callables graph_pool_handle MemPool use_mem_pool CUDAPluggableAllocator
-    change_current_allocator caching_allocator_alloc caching_allocator_delete ExternalStream get_stream_from_external
-    current_blas_handle cudart utilization temperature power_draw clock_rate memory_usage device_memory_used
-    list_gpu_processes _sleep GreenContext _compile_kernel""".split()
+CUDA_ONLY = [
+    "CUDAGraph",
+    "graph",
+    "make_graphed_callables",
+    "graph_pool_handle",
+    "MemPool",
+    "use_mem_pool",
+    "CUDAPluggableAllocator",
+    "change_current_allocator",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "ExternalStream",
+    "get_stream_from_external",
+    "current_blas_handle",
+    "cudart",
+    "utilization",
+    "temperature",
+    "power_draw",
+    "clock_rate",
+    "memory_usage",
+    "device_memory_used",
+    "list_gpu_processes",
+    "_sleep",
+    "GreenContext",
+    "_compile_kernel",
+]
 """Names of torch.cuda that mean nothing without a device."""
+
+RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")
+"""Names of torch.cuda.memory that only the real allocator can answer."""
 
 
 def install(patches: Patches, *, compiled: str) -> None:
     """Refuse each; ``compiled="eager"`` runs what ``torch.compile`` is given as it is."""
-    patches.code(
-        torch.compile,
-        _compile_eagerly if compiled == "eager" else _refusal("torch.compile", "compiled code asks for a CUDA device"),
-    )  # type: ignore[arg-type]
+    compiler: Any = torch.compile
+    refusal = _refusal("torch.compile", "compiled code asks for a CUDA device")
+    patches.code(compiler, _compile_eagerly if compiled == "eager" else refusal)
     for name in CUDA_ONLY:
         if hasattr(torch.cuda, name):
             patches.attribute(torch.cuda, name, _refusal(f"torch.cuda.{name}", "only a real device has it"))
+    for name in RECORDING:
+        if hasattr(torch.cuda.memory, name):
+            patches.attribute(
+                torch.cuda.memory, name, _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
+            )
     patches.attribute(torch.nn.DataParallel, "__init__", _refusal("torch.nn.DataParallel", "one GPU is played, on one thread"))
     patches.attribute(
         torch.nn.parallel.DistributedDataParallel,
@@ -38,6 +68,7 @@ def install(patches: Patches, *, compiled: str) -> None:
     )
     _install_distributed(patches)
     _install_sharing(patches)
+    _install_nested(patches)
     _install_extensions(patches)
 
 
@@ -70,14 +101,30 @@ def _install_distributed(patches: Patches) -> None:
 
 def _install_sharing(patches: Patches) -> None:
     """Memory handed to other libraries, where no method of the tensor is asked."""
-    original = torch.utils.dlpack.to_dlpack
+    dlpack: Any = torch.utils.dlpack
+    original = dlpack.to_dlpack
 
     def to_dlpack(tensor: Any) -> Any:
         return tensor.__dlpack__() if isinstance(tensor, ShadowTensor) else original(tensor)
 
-    for module in (torch, torch.utils.dlpack):
+    for module in (torch, dlpack):
         if hasattr(module, "to_dlpack"):
             patches.attribute(module, "to_dlpack", to_dlpack)
+
+
+def _install_nested(patches: Patches) -> None:
+    for name in ("nested_tensor", "as_nested_tensor"):
+        patches.attribute(torch.nested, name, _nested(getattr(torch.nested, name)))
+
+
+def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
+    def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        if on_cuda(device_of(kwargs.get("device"))) or any(isinstance(one, ShadowTensor) for one in parts):
+            refuse("torch.nested", "nested tensors are not played")
+        return original(tensors, *args, **kwargs)
+
+    return nested
 
 
 def _install_extensions(patches: Patches) -> None:

@@ -13,7 +13,7 @@ from auditor.capture.patching import Patches
 from auditor.capture.shadow.copies import is_pinned, pin
 from auditor.capture.shadow.functions import become
 from auditor.capture.shadow.moving import as_type, moved
-from auditor.capture.shadow.tensor import ShadowTensor
+from auditor.capture.shadow.tensor import ShadowTensor, wrap
 
 Tensor = torch.Tensor
 
@@ -23,10 +23,24 @@ def install(patches: Patches) -> None:
     for name, method in _methods().items():
         patches.attribute(Tensor, name, method)
     _install_checks(patches)
+    backward: Any = torch.autograd.function.BackwardCFunction
+    patches.attribute(backward, "apply", _with_device_gradients(backward.apply))
+
+
+def _with_device_gradients(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The engine makes gradients of unused outputs as zeros on the C++ device: bring them to the others' device."""
+
+    def apply(self: Any, *gradients: Any) -> Any:
+        if any(isinstance(one, ShadowTensor) for one in gradients):
+            gradients = tuple(wrap(one.detach()) if type(one) is Tensor else one for one in gradients)
+        return original(self, *gradients)
+
+    return apply
 
 
 def _methods() -> dict[str, Callable[..., Any] | property]:
-    to, kind = Tensor.to, Tensor.type
+    to: Any = Tensor.to
+    kind: Any = Tensor.type
 
     def to_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return moved(to, self, args, kwargs)
@@ -41,13 +55,13 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
 
     def pin_memory_(self: Tensor, device: Any = None) -> Tensor:
         if isinstance(self, ShadowTensor):
-            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+            raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")  # noqa: TRY004
         return pin(self)
 
     def is_pinned_(self: Tensor, device: Any = None) -> bool:
         return is_pinned(self)
 
-    plain = {"to": (to, to_), "cuda": (Tensor.cuda, cuda_), "type": (kind, type_)}
+    plain: dict[str, tuple[Any, Any]] = {"to": (to, to_), "cuda": (Tensor.cuda, cuda_), "type": (kind, type_)}
     methods: dict[str, Callable[..., Any] | property] = {name: functools.wraps(old)(new) for name, (old, new) in plain.items()}
     methods["pin_memory"] = functools.wraps(Tensor.pin_memory)(pin_memory_)
     methods["is_pinned"] = functools.wraps(Tensor.is_pinned)(is_pinned_)

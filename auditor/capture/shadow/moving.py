@@ -9,7 +9,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.copies import to_device, to_host
-from auditor.capture.shadow.current import CUDA
+from auditor.capture.shadow.current import CUDA, refuse
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
 Tensor = torch.Tensor
@@ -80,8 +80,10 @@ def moved(
     """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is torch's own function."""
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
-    if move.device is None or on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda"):
+    if move.device is None or (on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")):
         return _stay(tensor, move) if shadow else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+    if torch.nn.parameter.is_lazy(tensor):
+        refuse(operator, "a lazy module must run once before it goes to the device")
     dtype = None if move.dtype == tensor.dtype else move.dtype
     if on_cuda(move.device) and tensor.device.type == "cpu":
         return to_device(tensor, dtype, non_blocking=move.non_blocking, memory_format=move.memory_format, operator=operator)

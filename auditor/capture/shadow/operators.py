@@ -37,6 +37,8 @@ READS: Final[dict[str, tuple[str, int]]] = {
     "_linalg_check_errors": ("item", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
     "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
     "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments
+    "_nested_tensor_from_mask_left_aligned": ("equal", 1),  # nested/NestedTensorMath.cpp: sizes.equal(nums)
+    "_nested_tensor_from_mask": ("to_cpu", 8),  # the same: sizes.to(kCPU)
     "_assert_scalar": ("item", 1),
 }
 """Operator -> kind and bytes, where every call makes the host wait."""
@@ -104,6 +106,11 @@ def _histc(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tell("item", "aten::histc", 2 * args[0].element_size(), "d2h")
 
 
+def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for target, source in zip(args[0], args[1], strict=True):
+        copied((target, source, *args[2:]), kwargs)
+
+
 LOOKS: Final[dict[str, _Look]] = {
     "_local_scalar_dense": _item,
     "index": _index,
@@ -116,9 +123,7 @@ LOOKS: Final[dict[str, _Look]] = {
     "normal": _normal,
     "histc": _histc,
     "copy_": copied,
-    "_foreach_copy_": lambda args, kwargs: (
-        [copied((to, of, *args[2:]), kwargs) for to, of in zip(args[0], args[1], strict=True)] and None
-    ),
+    "_foreach_copy_": _copies,
 }
 """Operator -> what to look at before it runs."""
 

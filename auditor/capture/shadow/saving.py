@@ -6,8 +6,8 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
 from torch import serialization
+from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.patching import Patches
 from auditor.capture.shadow.current import tell
@@ -29,7 +29,8 @@ def install(patches: Patches) -> None:
 
     patches.on_undo(restore_registry)
     registry.insert(0, entry)
-    patches.code(torch._utils._rebuild_tensor_v2, _rebuilt)
+    rebuild: Any = torch._utils._rebuild_tensor_v2
+    patches.code(rebuild, _rebuilt)
     patches.attribute(torch.UntypedStorage, "cuda", _storage_to_cuda)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from auditor.capture.shadow.current import CUDA, tell
+from auditor.capture.shadow.moving import device_of
 
 
 class Stream:
@@ -49,7 +50,7 @@ class Stream:
         """False: graphs are not captured here."""
         return False
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Stream:  # noqa: PYI034 - Self is Python 3.11
         _LOCAL.streams.append(self)
         return self
 
@@ -147,13 +148,12 @@ class Generator(torch._C.Generator, metaclass=_GeneratorType):
     """``torch.Generator``: one for the device draws the host's numbers, and says that it is the device's."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        from auditor.capture.shadow.moving import device_of
-
+        """A generator of torch's for the host, one of ours for the device."""
         wanted = device_of(device)
         assert wanted is not None
         if wanted.type != "cuda":
             return torch._C.Generator(wanted)
-        return super().__new__(cls, "cpu")
+        return super().__new__(cls, "cpu")  # type: ignore[call-arg]
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]

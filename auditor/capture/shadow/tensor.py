@@ -55,7 +55,7 @@ class ShadowTensor(Tensor):
         return Rooms.functions(func, args, kwargs or {})
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return Rooms.operators(func, args, kwargs or {})
 
     @property
@@ -77,7 +77,7 @@ class ShadowTensor(Tensor):
         """0, the only device there is."""
         return 0
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         tell("print", "Tensor.__repr__", self.nbytes, "d2h", requires_grad=self.requires_grad)
         with DisableTorchFunctionSubclass(), torch.no_grad():
             text = repr(self._inner.detach())
