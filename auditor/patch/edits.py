@@ -17,7 +17,7 @@ from auditor.patch.statements import Block, block_of, called_statements, drop_st
 
 def edit_key(edit: Edit) -> tuple[str, ...]:
     """What an edit of one file does: two edits with the same key are one."""
-    return (str(edit.site.line), edit.action, edit.call, edit.keyword, edit.value)
+    return (str(edit.site.line), edit.action, edit.call, edit.keyword, edit.value, str(edit.span))
 
 
 def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
