@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from auditor.timeline.ranks import Fleet, fleet, trace_files
 from auditor.timeline.reading import read
+from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Trace
 
-__all__ = ["Trace", "read"]
+__all__ = ["Fleet", "Timeline", "Trace", "fleet", "read", "trace_files"]

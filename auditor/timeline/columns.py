@@ -72,7 +72,7 @@ _GROUPS: dict[str, tuple[type[Any], ...]] = {
     "syncs": (ev.Sync,),
     "others": (ev.Span,),
 }
-_FLOWS = (ev.Flow, ev.BackwardFlow, ev.OldFlow, ev.OldestFlow)
+_FLOWS: tuple[type[ev.Flow], ...] = (ev.Flow, ev.BackwardFlow, ev.OldFlow, ev.OldestFlow)
 
 
 class Builder:
@@ -102,9 +102,9 @@ class Builder:
     def add(self, events: Iterable[Any]) -> None:
         """Take the events of a piece."""
         lists: dict[str, list[Any]] = {group: [] for group in _GROUPS}
-        flows: list[Any] = []
+        flows: dict[str, list[Any]] = {kind.category: [] for kind in _FLOWS}
         append = {kind: lists[group].append for group, kinds in _GROUPS.items() for kind in kinds}
-        append.update(dict.fromkeys(_FLOWS, flows.append))
+        append.update({kind: flows[kind.category].append for kind in _FLOWS})
         for event in events:
             append[type(event)](event)
         absurd, negative = self.absurd, self.negative
@@ -115,8 +115,7 @@ class Builder:
             raise
         for group, columns in made.items():
             self._parts[group].append(columns)
-        for kind, number in Counter(map(type, flows)).items():
-            self.counts[kind.category] += number
+        self.counts.update({category: len(batch) for category, batch in flows.items() if batch})
 
     def table(self, group: str) -> Any:
         """The finished table of a group; its pieces are given up."""
@@ -239,5 +238,7 @@ def _devices(batch: Sequence[Any], args: list[Any]) -> NDArray[np.int32]:
     """Device of each event: its argument, else its process, which is how devices are shown."""
     given = _ints([arg.device for arg in args])
     if (given < 0).any():
-        given = _ints([ev.whole(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)])
+        given = _ints(
+            [ev.whole(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)]
+        )
     return given.clip(-1, 2**31 - 1).astype(np.int32)

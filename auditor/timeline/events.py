@@ -272,6 +272,7 @@ class Loose(Struct, gc=False):
 TOLERANT = msgspec.json.Decoder(list[Loose])
 _LOOSE_ARGS = {entry.encode_name: entry.name for entry in msgspec.structs.fields(LooseArgs)}
 _RAW_ARGS = {"shapes", "old_shapes", "types", "stack"}
+_LOOSE_FIELDS = ("ph", "cat", "name", "ts", "dur", "tid", "pid")
 _NO_ARGS = LooseArgs()
 
 
@@ -282,7 +283,7 @@ def loose(event: dict[str, Any]) -> Loose:
     if isinstance(given, dict):
         known = {_LOOSE_ARGS[key]: value for key, value in given.items() if key in _LOOSE_ARGS}
         args = LooseArgs(**{key: _text_of(value) if key in _RAW_ARGS else value for key, value in known.items()})
-    return Loose(*(event.get(key) for key in ("ph", "cat", "name", "ts", "dur", "tid", "pid")), args)
+    return Loose(**{key: event.get(key) for key in _LOOSE_FIELDS}, args=args)
 
 
 def _text_of(value: Any) -> Raw:
