@@ -164,7 +164,7 @@ class Builder:
             np.fromiter([event.annotation for event in batch], np.bool_, len(batch)),
             _ints([arg.sequence for arg in args]),
             _codes([arg.forward_thread for arg in args]),
-            self._text([arg.shapes for arg in args]),
+            self._text([arg.shapes if arg.old_shapes is ev.EMPTY else arg.old_shapes for arg in args]),
             self._text([arg.types for arg in args]),
             self._text([arg.stack for arg in args]),
         )

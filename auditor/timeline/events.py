@@ -22,6 +22,7 @@ class OperatorArgs(Struct, gc=False, frozen=True):
     shapes: Raw = field(default=EMPTY, name="Input Dims")
     types: Raw = field(default=EMPTY, name="Input type")
     stack: Raw = field(default=EMPTY, name="Call stack")
+    old_shapes: Raw = field(default=EMPTY, name="Input dims")
 
 
 class Operator(Struct, gc=False, tag_field="cat", tag="cpu_op"):

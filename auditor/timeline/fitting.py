@@ -106,8 +106,8 @@ def _guess(category: str, event: Loose, args: ev.LooseArgs) -> type[Struct]:
 
 def _arguments(kind: type[Struct], event: Loose, args: ev.LooseArgs) -> Any:
     if issubclass(kind, ev.Operator):
-        shapes = args.shapes if bytes(args.shapes) else args.old_shapes
-        return ev.OperatorArgs(whole(args.sequence), whole(args.forward_thread), shapes, args.types, args.stack)
+        numbers = whole(args.sequence), whole(args.forward_thread)
+        return ev.OperatorArgs(*numbers, args.shapes, args.types, args.stack, args.old_shapes)
     if issubclass(kind, ev.Call):
         return ev.CallArgs(whole(args.correlation))
     if issubclass(kind, ev.Kernel):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_ERRORS: list[type[Exception]] = [zlib.error]
+_ERRORS: list[Any] = [zlib.error]
 _decompressor: Callable[[int], Any] = zlib.decompressobj
 try:
     from isal import isal_zlib

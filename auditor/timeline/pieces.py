@@ -108,15 +108,19 @@ class Pieces:
         yield from self._last(b"".join(parts))
 
     def _other(self, rest: bytes) -> Iterator[Piece]:
+        again = 0  # where nothing could be cut, twice as much text is read before the next try: else time grows with its square
         while more := next(self._chunks, b""):
             rest += more
+            if len(rest) < again:
+                continue
+            again = 2 * len(rest)
             if cut := self._cut(rest):
                 yield b"[" + rest[: cut - 1].rstrip().rstrip(b",") + b"]"
-                rest = rest[cut - 1 :]
+                rest, again = rest[cut - 1 :], 0
             elif len(rest) > 2 * LOOK:
                 events, used = self.salvage.scan(rest, final=False, limit=EVENT_LIMIT)
                 yield events
-                rest = rest[used:]
+                rest, again = rest[used:], 0 if used else again
                 if self.salvage.closed:
                     break
         yield from self._last(rest)
@@ -150,6 +154,13 @@ class Pieces:
             if size > HEAD_LIMIT:
                 return
             yield chunk
+
+
+def split(inside: bytes) -> list[bytes]:
+    """Texts between Kineto's boundaries, with the braces that the boundaries took."""
+    texts = inside.split(BOUNDARY)
+    last = len(texts) - 1
+    return [(b"{" if place else b"") + part + (b"}" if place < last else b"") for place, part in enumerate(texts)]
 
 
 def _closing(rest: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,10 @@ from auditor.timeline.columns import Builder
 from auditor.timeline.events import EXACT, TOLERANT, Loose, loose
 from auditor.timeline.fitting import Fitting
 from auditor.timeline.inflating import RAW_LIMIT, Inflating
-from auditor.timeline.pieces import BOUNDARY, Pieces
+from auditor.timeline.pieces import Pieces, split
 from auditor.timeline.trace import TABLES, Trace
 
+_RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _MISFITS = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
 
 
@@ -72,8 +74,7 @@ class _Reading:
         try:
             events = TOLERANT.decode(piece)
         except _MISFITS:
-            texts = piece[1:-1].split(BOUNDARY)
-            events = [loose(event) for event in self.pieces.salvage.each(_whole(texts), BOUNDARY)]
+            events = [loose(event) for event in self.pieces.salvage.each(_texts(piece))]
         self._tolerant(events)
 
     def _tolerant(self, events: list[Loose]) -> None:
@@ -83,28 +84,39 @@ class _Reading:
     def _warnings(self) -> list[str]:
         salvage, built = self.pieces.salvage, self.builder
         said = [*self.source.warnings]
-        if salvage.cut_off or (not salvage.closed and not self.pieces.complete):
+        if not (salvage.closed or self.pieces.complete):
             said.append("the file ends in the middle of its events: the writer was stopped, or the copy is incomplete")
-        if salvage.mended:
-            said.append(f"{_count(salvage.mended, 'event')} had a quote left unescaped in the name, and could be mended")
-        if salvage.dropped:
-            said.append(f"{_count(salvage.dropped, 'event')} could not be read and were left out")
-        if timeless := built.absurd + self.fitting.timeless:
-            said.append(f"{_count(timeless, 'span')} had no usable time and were left out")
-        if built.negative:
-            said.append(f"{_count(built.negative, 'span')} ended before they began and were taken as instants")
-        if self.fitting.unended:
-            said.append(f"{_count(self.fitting.unended, 'span')} began and never ended, and were left out")
+        counted = (
+            (salvage.mended, "event had a quote left unescaped in its name, and was mended"),
+            (salvage.dropped, "event could not be read, and was left out"),
+            (built.absurd + self.fitting.timeless, "span had no usable time, and was left out"),
+            (built.negative, "span ended before it began, and was taken as an instant"),
+            (self.fitting.unended, "span began and never ended, and was left out"),
+        )
+        said.extend(_counted(number, saying) for number, saying in counted if number)
         if not self.events:
             said.append("the trace holds no events")
         return said
 
 
-def _whole(texts: list[bytes]) -> list[bytes]:
-    """Texts between boundaries with the braces that the boundary took."""
-    last = len(texts) - 1
-    return [(b"{" if place else b"") + part + (b"}" if place < last else b"") for place, part in enumerate(texts)]
+def _texts(piece: bytes) -> list[bytes]:
+    """The events of a piece as texts: as the decoder sees them, else cut at Kineto's boundaries."""
+    try:
+        return [bytes(raw) for raw in _RAW.decode(piece)]
+    except _MISFITS:
+        return split(piece[1:-1])
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _counted(number: int, saying: str) -> str:
+    """``3 events: event ...`` in the plural that reads."""
+    if number == 1:
+        return f"1 {saying}"
+    for one, many in (
+        (r"^(event|span)\b", r"\1s"),
+        (r"\bwas\b", "were"),
+        (r"\bits name\b", "their names"),
+        (r"\bit\b", "they"),
+        ("an instant", "instants"),
+    ):
+        saying = re.sub(one, many, saying)
+    return f"{number:,} {saying}"

@@ -11,7 +11,8 @@ CANDIDATE = re.compile(rb"\}\s*,\s*\{")
 
 _NEXT = re.compile(r"\}\s*,\s*(?=\{)")
 _FILL = re.compile(r"[\s,]*")
-_TEXT_FIELD = re.compile(r'("(?:name|cat)"\s*:\s*")(.*?)("\s*(?:,\s*"[A-Za-z]+"\s*:|,?\s*$|\}))', re.MULTILINE | re.DOTALL)
+_KEYS = "ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
+_TEXT_FIELD = re.compile(rf'("(?:name|cat)"\s*:\s*")(.*?)(?="\s*(?:,\s*"(?:{_KEYS})"\s*:|\}}\s*\Z))', re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)  # takes NaN, Infinity and control characters, as some writers leave them
 NAME_LIMIT = 1 << 16
 """Characters of an event in which quotes are mended; longer ones are dropped."""
@@ -52,11 +53,14 @@ class Salvage:
             at = end
         return events, len(text[:at].encode("utf-8", "surrogateescape"))
 
-    def each(self, texts: list[bytes], joint: bytes) -> list[dict[str, Any]]:
-        """Events of texts that hold one each; what cannot be read is counted. ``joint`` is what stood between the texts."""
+    def each(self, texts: list[bytes]) -> list[dict[str, Any]]:
+        """Events of texts that hold one each; what cannot be read is counted.
+
+        A text that goes on behind the ``]`` of the events sets ``closed``, and the rest goes to ``after``.
+        """
         events = []
         for number, raw in enumerate(texts):
-            text = raw.decode("utf-8", "surrogateescape")
+            text = raw.decode("utf-8", "surrogateescape").lstrip()
             value, end = _decode(text, 0)
             if end < 0:
                 value, end = self._mend(text, 0, None, final=False)
@@ -67,7 +71,7 @@ class Salvage:
             self._skip(text, end)
             if self.closed:
                 rest = text[end:].partition("]")[2].encode("utf-8", "surrogateescape")
-                self.after = joint.join((rest, *texts[number + 1 :]))
+                self.after = b",".join((rest, *texts[number + 1 :]))
                 break
         return events
 
@@ -103,4 +107,4 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return found[1] + re.sub(r'(?<!\\)"', r"\\" + '"', found[2]) + found[3]
+    return found[1] + re.sub(r'(?<!\\)"', r'\\"', found[2])
