@@ -26,7 +26,7 @@ _KINDS: dict[str, type[Struct]] = {
     "python_function": ev.Frame,
     "cuda_sync": ev.Sync,
 }
-_CALL_ENDINGS = ("_runtime", "_driver")  # cuda_runtime, cuda_driver, hip_runtime, xpu_runtime, privateuse1_runtime, mtia_runtime
+_CALLS = frozenset(f"{maker}_{part}" for maker in ("cuda", "hip", "xpu", "privateuse1") for part in ("runtime", "driver"))
 _LEGACY_DEVICE = "CUDA functions"
 _NO_ARGS = ev.LooseArgs()
 
@@ -94,7 +94,7 @@ class Fitting:
 
 def _guess(category: str, event: Loose, args: ev.LooseArgs) -> type[Struct]:
     """Kind of a span whose category is not in the table. Without any category, its arguments tell."""
-    if category.endswith(_CALL_ENDINGS):
+    if category in _CALLS:
         return ev.Call
     if category:
         return ev.Span

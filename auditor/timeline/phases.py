@@ -72,6 +72,7 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     """What the optimizers of a trace did, None where no optimizer step was recorded."""
     spans = trace.operators
     stepping = mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
+    stepping[tree.operators :] = False  # a call is no phase, whatever its name
     rows = np.flatnonzero(stepping)
     if not len(rows):
         return None

@@ -38,7 +38,7 @@ def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: S
     rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
     place = np.searchsorted(busy.end, end, side="right")  # the first busy interval that ends after the wait
     coming = np.minimum(place, len(busy.start) - 1)
-    idle = (place < len(busy.start)) & (busy.start[coming] > end)
+    idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)  # before the first work no queue ran dry
     launch = joined.call_of_work[rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]]
     launched = end.copy()
     launched[launch >= 0] = trace.calls.start[launch[launch >= 0]]

@@ -187,10 +187,20 @@ def test_empty_categories_are_told_by_their_arguments(tmp_path):
     assert trace.work.kind.tolist() == [KERNEL, MEMCPY]
 
 
-@pytest.mark.parametrize("category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime", "mtia_runtime"])
+@pytest.mark.parametrize("category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime"])
 def test_runtimes_of_other_makers(tmp_path, category):
     trace = read(write(tmp_path, text([span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")])))
     assert trace.calls.correlation.tolist() == [8]
+
+
+def test_accelerators_that_are_not_known_are_kept_apart(tmp_path):
+    trace = read(
+        write(
+            tmp_path,
+            text([span("mtia_ccp_events", "event_wait", 1, 1), span("mtia_runtime", "recordEvent", 1, 1, correlation=8)]),
+        )
+    )
+    assert [trace.names[code] for code in trace.others.category] == ["mtia_ccp_events", "mtia_runtime"]
 
 
 def test_begins_and_ends_make_spans(tmp_path):
