@@ -81,6 +81,7 @@ class Builder:
     def __init__(self) -> None:
         self.names = Numbered(NAME_LIMIT, "")
         self.texts = Numbered(TEXT_LIMIT, b"")
+        self.texts[b""] = -1
         self.threads = NumberedThreads()
         self.counts: Counter[str] = Counter()
         self.absurd = 0
@@ -153,7 +154,9 @@ class Builder:
         return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(batch))
 
     def _text(self, values: list[Any]) -> NDArray[np.int32]:
-        return np.fromiter([self.texts[value] if value else -1 for value in map(bytes, values)], np.int32, len(values))
+        if values.count(ev.EMPTY) == len(values):  # compares identities: the usual case, and cheap
+            return np.full(len(values), -1, np.int32)
+        return np.fromiter(map(self.texts.__getitem__, map(bytes, values)), np.int32, len(values))
 
     def _operators(self, batch: Sequence[Any]) -> Columns:
         batch, base = self._base(batch)

@@ -84,13 +84,13 @@ class Pieces:
         return AuditProblem(f"{path} is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote")
 
     def _kineto(self, rest: bytes) -> Iterator[Piece]:
-        parts = [rest]
+        parts = [b"", rest]
         size = len(rest)
-        cut = rest.rfind(BOUNDARY)
         while True:
-            if cut >= 0:  # the boundary lies in the last part: what is before it is whole
-                last = parts.pop()
-                piece = b"".join((b"[", *parts, memoryview(last)[: cut + 4], b"]"))
+            last = parts[-1]
+            cut = last.rfind(BOUNDARY)  # one that lies across two chunks is not seen, and stays inside a piece
+            if cut >= 0:
+                piece = b"".join((b"[", *parts[:-1], memoryview(last)[: cut + 4], b"]"))
                 parts = [last[cut + 6 :]]
                 size = len(parts[0])
                 yield piece
@@ -101,10 +101,8 @@ class Pieces:
                 return
             if not (more := next(self._chunks, b"")):
                 break
-            seam = parts[-1][1 - len(BOUNDARY) :]  # a boundary may lie across two chunks: let the part begin before it
-            parts[-1:] = [parts[-1][: -len(seam)], seam + more] if seam else [more]
+            parts.append(more)
             size += len(more)
-            cut = parts[-1].rfind(BOUNDARY)
         yield from self._last(b"".join(parts))
 
     def _other(self, rest: bytes) -> Iterator[Piece]:

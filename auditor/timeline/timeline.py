@@ -19,6 +19,7 @@ from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, a
 from auditor.timeline.precision import Products, products
 from auditor.timeline.reading import read
 from auditor.timeline.steps import Steps, steps
+from auditor.timeline.totals import KernelTotal, OperatorTotal, kernel_totals, launching_operator, operator_totals
 from auditor.timeline.trace import Ints, Trace
 from auditor.timeline.tree import CallTree, call_tree
 from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
@@ -135,6 +136,21 @@ class Timeline:
     def memory(self) -> tuple[MemoryUse, ...]:
         """Memory events by device."""
         return memory_use(self.trace, self.steps)
+
+    @cached_property
+    def launching_operator(self) -> Ints:
+        """For each device work the row of the tree that launched it, -1 where not known."""
+        return launching_operator(self.trace, self.tree, self.launches)
+
+    @cached_property
+    def operators(self) -> tuple[OperatorTotal, ...]:
+        """Operators by name, with their own time on host and device."""
+        return operator_totals(self.trace, self.tree, self.launching_operator)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelTotal, ...]:
+        """Kernels by name."""
+        return kernel_totals(self.trace)
 
     @cached_property
     def operator_calls(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
-from auditor.timeline.naming import BACKWARD_MARK, DEVICE_WIDE, is_async_copy, is_blocking, mask, plain
+from auditor.timeline.naming import BACKWARD_MARK, DEVICE_WIDE, is_async_copy, is_blocking, is_launch, mask, plain
 from auditor.timeline.pricing import Prices, prices
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Small, Trace
@@ -105,7 +105,7 @@ def waits(trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tu
         optimizer=tree.nearest(node, mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))),
         synchronises=blocking[call],
         backward=tree.nearest(node, mask(trace.names, tree.name, lambda name: name.startswith(BACKWARD_MARK))) >= 0,
-        profiler=_profilers(trace, call, cause),
+        profiler=_profilers(trace, call, cause, steps),
         step=step,
         prices=prices(trace, joined, used, steps, (start, end)),
     )
@@ -165,19 +165,20 @@ def _direction(name: str) -> int:
     )
 
 
-def _profilers(trace: Trace, call: Ints, cause: Small) -> Flags:
-    """Device-wide waits under no operator, before the first operator of the trace or after its last operator and launch.
+def _profilers(trace: Trace, call: Ints, cause: Small, steps: Steps) -> Flags:
+    """The profiler's own waits: it synchronises the device when it starts, and once when it stops.
 
-    torch.profiler synchronises the device when it starts and stops. A user's own synchronisation as the very last thing
-    of a trace looks the same; it is also seen in the steps before.
+    These are device-wide waits under no operator: those before the first operator of the trace and outside its marked
+    steps, and the last one of the trace if no operator and no launch follows it. (A user's own is then the last but one.)
     """
-    wide = mask(trace.names, trace.calls.name[call], lambda name: plain(name) in DEVICE_WIDE)
-    spans = ~trace.operators.annotation
-    starts = trace.operators.start[spans]
-    work = trace.calls.start[mask(trace.names, trace.calls.name, lambda name: not is_blocking(name) and "Get" not in name)]
-    if not len(starts):
+    alone = mask(trace.names, trace.calls.name[call], lambda name: plain(name) in DEVICE_WIDE) & (cause == EXPLICIT)
+    starts = trace.operators.start[~trace.operators.annotation]
+    if not alone.any() or not len(starts):
         return np.zeros(len(call), np.bool_)
-    first, last = int(starts.min()), int(max(starts.max(), work.max(initial=starts.max())))
+    working = mask(trace.names, trace.calls.name, lambda name: is_launch(name) or is_async_copy(name))
+    busy_until = max(starts.max(), trace.calls.start[working].max(initial=starts.max()))
     start = trace.calls.start[call]
-    result: Flags = wide & (cause == EXPLICIT) & ((start < first) | (start > last))
+    at_stop = (start == start[alone].max()) & (start > busy_until)
+    at_start = (start < starts.min()) & ~(steps.marked & (steps.of(start) >= 0))
+    result: Flags = alone & (at_start | at_stop)
     return result

@@ -498,6 +498,16 @@ def test_calls_by_name():
     assert not is_communication("void gemm_nccl")
 
 
+def test_totals_by_operator_and_kernel(line):
+    totals = {one.name: one for one in line.operators}
+    assert (totals["aten::mm"].calls, totals["aten::mm"].host_ns) == (6, 150_000)
+    assert totals["aten::mm"].self_ns == 150_000 - 6 * 5_000
+    assert totals["aten::mm"].device_ns == 3 * 400_000
+    assert totals["aten::item"].self_ns == 3 * 2_000
+    assert "ProfilerStep#1" not in totals
+    assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == ("ampere_sgemm_128x64_nn", 3, 900_000)
+
+
 def test_every_table_can_be_computed_at_once(line):
     line.compute()
     assert line.operator_calls["aten::mm"] == 6
