@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.timeline import events as ev
+from auditor.timeline.loose import whole
 from auditor.timeline.trace import TABLES, Thread, schema
 
 TIME_LIMIT_US = 4.0e15
@@ -186,8 +187,8 @@ class Builder:
 
     def _marks(self, batch: Sequence[Any]) -> Columns:
         batch, base = self._base(batch)
-        device = _codes([ev.whole(event.pid) for event in batch])
-        return (*base, device, _ints([ev.whole(str(event.tid).rpartition(" ")[2]) for event in batch]))
+        device = _codes([whole(event.pid) for event in batch])
+        return (*base, device, _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]))
 
     def _frames(self, batch: Sequence[Any]) -> Columns:
         batch, base = self._base(batch)
@@ -241,7 +242,5 @@ def _devices(batch: Sequence[Any], args: list[Any]) -> NDArray[np.int32]:
     """Device of each event: its argument, else its process, which is how devices are shown."""
     given = _ints([arg.device for arg in args])
     if (given < 0).any():
-        given = _ints(
-            [ev.whole(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)]
-        )
+        given = _ints([whole(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)])
     return given.clip(-1, 2**31 - 1).astype(np.int32)

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from auditor.timeline import events as ev
-from auditor.timeline.events import Loose, label, real, text, whole
+from auditor.timeline.loose import Loose, LooseArgs, label, real, text, whole
 
 _KINDS: dict[str, type[Struct]] = {
     "cpu_op": ev.Operator,
@@ -28,7 +28,7 @@ _KINDS: dict[str, type[Struct]] = {
 }
 _CALLS = frozenset(f"{maker}_{part}" for maker in ("cuda", "hip", "xpu", "privateuse1") for part in ("runtime", "driver"))
 _LEGACY_DEVICE = "CUDA functions"
-_NO_ARGS = ev.LooseArgs()
+_NO_ARGS = LooseArgs()
 
 
 class Fitting:
@@ -69,7 +69,7 @@ class Fitting:
         begin = begun.pop()
         return self._span(begin, real(event.ts) - real(begin.ts))
 
-    def _memory(self, event: Loose, args: ev.LooseArgs) -> Struct | None:
+    def _memory(self, event: Loose, args: LooseArgs) -> Struct | None:
         time = real(event.ts)
         if not math.isfinite(time):
             self.timeless += 1
@@ -92,7 +92,7 @@ class Fitting:
         return kind(*where) if rest is None else kind(*where, rest)
 
 
-def _guess(category: str, event: Loose, args: ev.LooseArgs) -> type[Struct]:
+def _guess(category: str, event: Loose, args: LooseArgs) -> type[Struct]:
     """Kind of a span whose category is not in the table. Without any category, its arguments tell."""
     if category in _CALLS:
         return ev.Call
@@ -104,7 +104,7 @@ def _guess(category: str, event: Loose, args: ev.LooseArgs) -> type[Struct]:
     return ev.Call if args.correlation is not None else ev.Operator
 
 
-def _arguments(kind: type[Struct], event: Loose, args: ev.LooseArgs) -> Any:
+def _arguments(kind: type[Struct], event: Loose, args: LooseArgs) -> Any:
     if issubclass(kind, ev.Operator):
         numbers = whole(args.sequence), whole(args.forward_thread)
         return ev.OperatorArgs(*numbers, args.shapes, args.types, args.stack, args.old_shapes)
@@ -117,7 +117,7 @@ def _arguments(kind: type[Struct], event: Loose, args: ev.LooseArgs) -> Any:
     return None
 
 
-def _stream(event: Loose, args: ev.LooseArgs) -> int:
+def _stream(event: Loose, args: LooseArgs) -> int:
     """The stream; where the arguments lack it, the number in a thread named ``stream 7``, or the thread's own."""
     if args.stream is not None:
         return whole(args.stream)

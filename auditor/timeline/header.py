@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from auditor.timeline.events import text, whole
+from auditor.timeline.loose import text, whole
 from auditor.timeline.trace import Device, Info
 
 _KEY = re.compile(r'[\s,{]*"((?:[^"\\]|\\.)*)"\s*:\s*')

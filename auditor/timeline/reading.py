@@ -10,9 +10,10 @@ import msgspec
 from auditor.errors import AuditProblem
 from auditor.timeline import header
 from auditor.timeline.columns import Builder
-from auditor.timeline.events import EXACT, TOLERANT, Loose, loose
+from auditor.timeline.events import EXACT
 from auditor.timeline.fitting import Fitting
 from auditor.timeline.inflating import RAW_LIMIT, Inflating
+from auditor.timeline.loose import TOLERANT, Loose, loose
 from auditor.timeline.pieces import Pieces, split
 from auditor.timeline.trace import TABLES, Trace
 
