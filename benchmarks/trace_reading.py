@@ -41,7 +41,9 @@ def enlarge(source: Path, target: Path, size: int) -> int:
     raw = gzip.decompress(source.read_bytes()) if source.name.endswith(".gz") else source.read_bytes()
     begin = raw.index(b"{", re.search(rb'"traceEvents"\s*:\s*\[', raw).end())
     end = raw.rindex(BOUNDARY) + 4  # the last event is left out: behind it stands the tail
-    head, body, tail = raw[:begin], raw[begin:end], b"\n  ]\n}"
+    events = raw[begin + 1 : end - 1].split(BOUNDARY)  # without names of processes, which stand once in a real trace
+    body = b"{" + BOUNDARY.join(event for event in events if b'"ph": "M"' not in event and b'"pid": "' not in event) + b"}"
+    head, tail = raw[:begin], b"\n  ]\n}"
     if size < len(body):
         body = body[: body.rindex(BOUNDARY, 0, size) + 4]
     pieces = NUMBERS.split(body)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor.timeline import events as ev
+from auditor.timeline.epoch import EpochClock
 from auditor.timeline.loose import whole
 from auditor.timeline.trace import TABLES, Thread, schema
 
@@ -84,6 +85,7 @@ class Builder:
         self.texts = Numbered(TEXT_LIMIT, b"")
         self.texts[b""] = -1
         self.threads = NumberedThreads()
+        self.clock = EpochClock()
         self.counts: Counter[str] = Counter()
         self.absurd = 0
         """Spans left out because their time cannot be: beyond 2096, or not a number."""
@@ -141,7 +143,7 @@ class Builder:
         if (dur < 0).any():
             self.negative += int((dur < 0).sum())
             dur = np.maximum(dur, 0)
-        begin = nanoseconds(start)
+        begin = self.clock.restore(nanoseconds(start))
         return batch, begin, begin + nanoseconds(dur)
 
     def _base(self, batch: Sequence[Any]) -> tuple[Sequence[Any], Columns]:
@@ -202,7 +204,7 @@ class Builder:
             batch = [event for event, keep in zip(batch, good.tolist(), strict=True) if keep]
         args = [event.args for event in batch]
         return (
-            nanoseconds(start[good]),
+            self.clock.restore(nanoseconds(start[good])),
             np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)),
             self._thread(batch),
             _ints([arg.bytes for arg in args]),

@@ -47,7 +47,7 @@ class Fitting:
 
     def fit(self, event: Loose) -> Struct | None:
         """The event as the struct of its kind; None if it holds no span (then it is counted)."""
-        phase = event.ph
+        phase = event.ph if isinstance(event.ph, str) else ""
         if phase == "X":
             return self._span(event, real(event.dur) if event.dur is not None else 0.0)
         if phase in {"B", "E"}:
@@ -55,7 +55,7 @@ class Fitting:
         args = event.args or _NO_ARGS
         if args.memory_bytes is not None and phase in {"i", "I"}:
             return self._memory(event, args)
-        self.counts[text(event.cat) or f"ph {text(phase)}"] += 1
+        self.counts[text(event.cat) or f"ph {phase[:8]}"] += 1
         return None
 
     def _paired(self, event: Loose, phase: str) -> Struct | None:

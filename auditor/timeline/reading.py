@@ -65,6 +65,7 @@ class _Reading:
         )
 
     def _piece(self, piece: bytes) -> None:
+        piece = self.builder.clock.shorten(piece)
         try:
             exact = EXACT.decode(piece)
             self.builder.add(exact)

@@ -113,7 +113,7 @@ numbers = st.one_of(
     st.lists(
         st.fixed_dictionaries(
             {
-                "ph": st.sampled_from(["X", "B", "E", "i", "M", "s", "?"]),
+                "ph": st.sampled_from(["X", "B", "E", "i", "M", "s", "?"]) | numbers,
                 "cat": st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "", "x"]),
             },
             optional={

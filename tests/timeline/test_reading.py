@@ -130,6 +130,21 @@ def test_nanoseconds_are_exact(tmp_path):
     assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
 
 
+@pytest.mark.parametrize("writer", [text, redumped])
+def test_nanoseconds_since_1970_are_exact(tmp_path, writer):
+    times = ["1712195495519689.047", "1712195495519695.812", "1712999999999999.999", "1713000000000000.001"]
+    raw = writer([op("a", 1_000_000 + place, 0.003) for place in range(4)])
+    for place, time in enumerate(times):
+        raw = raw.replace(f'"ts": {1_000_000 + place},', f'"ts": {time},')
+    trace = read(write(tmp_path, raw))
+    exact = [int(time.replace(".", "")) for time in times]
+    assert trace.operators.start[:3].tolist() == exact[:3]
+    assert abs(trace.operators.start[3] - exact[3]) < 250, (
+        "behind a change of the leading digits: to the quarter of a microsecond"
+    )
+    assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
+
+
 def test_spellings_of_2021(tmp_path):
     events = [
         span("Operator", "aten::mm", 10, 5, tid="144", **{"Input dims": [[2], []], "Device": 0, "External id": 1}),
