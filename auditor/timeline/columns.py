@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from auditor.timeline import events as ev
 from auditor.timeline.epoch import EpochClock
-from auditor.timeline.loose import whole
+from auditor.timeline.loose import small, whole
 from auditor.timeline.trace import TABLES, Thread, schema
 
 TIME_LIMIT_US = 4.0e15
@@ -111,46 +111,38 @@ class Builder:
         append.update({kind: flows[kind.category].append for kind in _FLOWS})
         for event in events:
             append[type(event)](event)
-        absurd, negative = self.absurd, self.negative
-        try:
-            made = {group: self._makers[group](batch) for group, batch in lists.items() if batch}
-        except (ValueError, TypeError, OverflowError):
-            self.absurd, self.negative = absurd, negative
-            raise
+        made = {group: self._makers[group](batch) for group, batch in lists.items() if batch}
         for group, columns in made.items():
             self._parts[group].append(columns)
         self.counts.update({category: len(batch) for category, batch in flows.items() if batch})
 
     def table(self, group: str) -> Any:
-        """The finished table of a group; its pieces are given up."""
+        """The finished table of a group; its pieces are given up, and what was wrong with times is counted."""
         parts = self._parts.pop(group)
         names = schema(TABLES[group])
         if not parts:
             return TABLES[group](*(np.empty(0, dtype) for _, dtype in names))
         columns = [np.concatenate([part[place] for part in parts]) for place in range(len(names))]
+        parts.clear()
+        good = np.abs(columns[0]) < TIME_LIMIT_US
+        if names[1][0] == "end":
+            good &= columns[1] < TIME_LIMIT_US
+        if not good.all():
+            self.absurd += int(len(good) - good.sum())
+            columns = [column[good] for column in columns]
+        start = columns[0] = self.clock.restore(nanoseconds(columns[0]))
+        if names[1][0] == "end":
+            self.negative += int((columns[1] < 0).sum())
+            columns[1] = start + nanoseconds(np.maximum(columns[1], 0))
         return TABLES[group](*columns)
 
-    def _times(self, batch: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """The events whose times can be, their starts and their ends in ns."""
-        size = len(batch)
-        start = np.fromiter([event.ts for event in batch], np.float64, size)
-        dur = np.fromiter([event.dur for event in batch], np.float64, size)
-        good = (np.abs(start) < TIME_LIMIT_US) & (dur < TIME_LIMIT_US)
-        if not good.all():
-            self.absurd += int(size - good.sum())
-            batch = [event for event, keep in zip(batch, good.tolist(), strict=True) if keep]
-            start, dur = start[good], dur[good]
-        if (dur < 0).any():
-            self.negative += int((dur < 0).sum())
-            dur = np.maximum(dur, 0)
-        begin = self.clock.restore(nanoseconds(start))
-        return batch, begin, begin + nanoseconds(dur)
-
-    def _base(self, batch: Sequence[Any]) -> tuple[Sequence[Any], Columns]:
-        """The events whose times can be; start, end, name."""
-        batch, start, end = self._times(batch)
-        names = np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch))
-        return batch, (start, end, names)
+    def _base(self, batch: Sequence[Any]) -> Columns:
+        """Starts and durations in us, as they are written, and names."""
+        return (
+            np.fromiter([event.ts for event in batch], np.float64, len(batch)),
+            np.fromiter([event.dur for event in batch], np.float64, len(batch)),
+            np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)),
+        )
 
     def _thread(self, batch: Sequence[Any]) -> NDArray[np.int32]:
         keys = zip([event.pid for event in batch], [event.tid for event in batch], strict=True)
@@ -162,10 +154,9 @@ class Builder:
         return np.fromiter(map(self.texts.__getitem__, map(bytes, values)), np.int32, len(values))
 
     def _operators(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
         args = [event.args for event in batch]
         return (
-            *base,
+            *self._base(batch),
             self._thread(batch),
             np.fromiter([event.annotation for event in batch], np.bool_, len(batch)),
             _ints([arg.sequence for arg in args]),
@@ -176,53 +167,47 @@ class Builder:
         )
 
     def _calls(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
-        return (*base, self._thread(batch), _ints([event.args.correlation for event in batch]))
+        return (*self._base(batch), self._thread(batch), _ints([event.args.correlation for event in batch]))
 
     def _work(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
         args = [event.args for event in batch]
         kind = np.fromiter([event.kind for event in batch], np.int8, len(batch))
         bytes_ = _ints([arg.bytes for arg in args])
         correlation = _ints([arg.correlation for arg in args])
-        return (*base, kind, _devices(batch, args), _ints([arg.stream for arg in args]), correlation, bytes_)
+        return (*self._base(batch), kind, _devices(batch, args), _ints([arg.stream for arg in args]), correlation, bytes_)
 
     def _marks(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
-        device = _codes([whole(event.pid) for event in batch])
-        return (*base, device, _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]))
+        device = _codes([small(event.pid) for event in batch])
+        return (*self._base(batch), device, _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]))
 
     def _frames(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
-        return (*base, self._thread(batch))
+        return (*self._base(batch), self._thread(batch))
 
     def _memory(self, batch: Sequence[Any]) -> Columns:
-        start = np.fromiter([event.ts for event in batch], np.float64, len(batch))
-        good = np.abs(start) < TIME_LIMIT_US
-        if not good.all():
-            self.absurd += int(len(batch) - good.sum())
-            batch = [event for event, keep in zip(batch, good.tolist(), strict=True) if keep]
         args = [event.args for event in batch]
         return (
-            self.clock.restore(nanoseconds(start[good])),
+            np.fromiter([event.ts for event in batch], np.float64, len(batch)),
             np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)),
             self._thread(batch),
             _ints([arg.bytes for arg in args]),
             _ints([arg.allocated for arg in args]),
             _ints([arg.reserved for arg in args]),
-            _ints([arg.device_type for arg in args]).clip(-1, 127).astype(np.int8),
+            np.fromiter([arg.device_type for arg in args], np.int8, len(args)),
             _codes([arg.device for arg in args]),
         )
 
     def _syncs(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
         args = [event.args for event in batch]
-        return (*base, _devices(batch, args), _ints([arg.stream for arg in args]), _ints([arg.correlation for arg in args]))
+        return (
+            *self._base(batch),
+            _devices(batch, args),
+            _ints([arg.stream for arg in args]),
+            _ints([arg.correlation for arg in args]),
+        )
 
     def _others(self, batch: Sequence[Any]) -> Columns:
-        batch, base = self._base(batch)
         categories = np.fromiter(map(self.names.__getitem__, [event.category for event in batch]), np.int32, len(batch))
-        return (*base, categories, self._thread(batch))
+        return (*self._base(batch), categories, self._thread(batch))
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -237,12 +222,12 @@ def _ints(values: list[int]) -> NDArray[np.int64]:
 
 
 def _codes(values: list[int]) -> NDArray[np.int32]:
-    return _ints(values).clip(-(2**31), 2**31 - 1).astype(np.int32)
+    return np.fromiter(values, np.int32, len(values))
 
 
 def _devices(batch: Sequence[Any], args: list[Any]) -> NDArray[np.int32]:
     """Device of each event: its argument, else its process, which is how devices are shown."""
-    given = _ints([arg.device for arg in args])
+    given = _codes([arg.device for arg in args])
     if (given < 0).any():
-        given = _ints([whole(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)])
-    return given.clip(-1, 2**31 - 1).astype(np.int32)
+        return _codes([small(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)])
+    return given

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from auditor.timeline import events as ev
-from auditor.timeline.loose import Loose, LooseArgs, label, real, text, whole
+from auditor.timeline.loose import Loose, LooseArgs, label, real, small, text, whole
 
 _KINDS: dict[str, type[Struct]] = {
     "cpu_op": ev.Operator,
@@ -74,8 +74,9 @@ class Fitting:
         if not math.isfinite(time):
             self.timeless += 1
             return None
-        numbers = (args.memory_bytes, args.allocated, args.reserved, args.device_type, args.device_id)
-        return ev.Memory(text(event.name), label(event.tid), time, ev.MemoryArgs(*map(whole, numbers)), label(event.pid))
+        size, allocated, reserved = map(whole, (args.memory_bytes, args.allocated, args.reserved))
+        numbers = ev.MemoryArgs(size, allocated, reserved, small(args.device_type, bits=7), small(args.device_id))
+        return ev.Memory(text(event.name), label(event.tid), time, numbers, label(event.pid))
 
     def _span(self, event: Loose, dur: float) -> Struct | None:
         time = real(event.ts)
@@ -106,14 +107,14 @@ def _guess(category: str, event: Loose, args: LooseArgs) -> type[Struct]:
 
 def _arguments(kind: type[Struct], event: Loose, args: LooseArgs) -> Any:
     if issubclass(kind, ev.Operator):
-        numbers = whole(args.sequence), whole(args.forward_thread)
+        numbers = whole(args.sequence), small(args.forward_thread)
         return ev.OperatorArgs(*numbers, args.shapes, args.types, args.stack, args.old_shapes)
     if issubclass(kind, ev.Call):
         return ev.CallArgs(whole(args.correlation))
     if issubclass(kind, ev.Kernel):
-        return ev.WorkArgs(whole(args.device), _stream(event, args), whole(args.correlation), whole(args.bytes))
+        return ev.WorkArgs(small(args.device), _stream(event, args), whole(args.correlation), whole(args.bytes))
     if issubclass(kind, ev.Sync):
-        return ev.SyncArgs(whole(args.device), whole(args.stream), whole(args.correlation))
+        return ev.SyncArgs(small(args.device), whole(args.stream), whole(args.correlation))
     return None
 
 

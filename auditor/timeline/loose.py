@@ -83,6 +83,12 @@ def whole(value: Any, default: int = -1) -> int:
     return value if isinstance(value, int) and -_LIMIT < value < _LIMIT else default
 
 
+def small(value: Any, bits: int = 31) -> int:
+    """``value`` as a number that fits a narrow column, or -1."""
+    number = whole(value)
+    return number if abs(number) < 1 << bits else -1
+
+
 def real(value: Any) -> float:
     """``value`` as a float; NaN (which drops the event) where it is none."""
     if isinstance(value, (int, str)):

@@ -50,7 +50,7 @@ class _Reading:
             else:
                 self._tolerant([loose(event) for event in piece])
         built, fitted = self.builder, self.fitting
-        warnings = tuple(self._warnings())
+        tables = {group: built.table(group) for group in TABLES}
         return Trace(
             path=str(self.path),
             raw_bytes=self.source.raw_bytes,
@@ -58,10 +58,10 @@ class _Reading:
             names=built.names.values_in_order,
             threads=built.threads.threads,
             texts=built.texts.values_in_order,
-            **{group: built.table(group) for group in TABLES},
+            **tables,
             counts=dict(built.counts + fitted.counts),
             info=header.info(self.pieces.head, self.pieces.tail),
-            warnings=warnings,
+            warnings=tuple(self._warnings()),
         )
 
     def _piece(self, piece: bytes) -> None:
