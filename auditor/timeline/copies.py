@@ -93,7 +93,7 @@ def totals(trace: Trace, made: Copies) -> tuple[CopyTotal, ...]:
     """Copies by kind, the most frequent first. Unknown sizes count 0 bytes."""
     found = [
         CopyTotal(trace.names[code], len(rows), int(made.ns[rows].sum()), int(made.bytes[rows].clip(0).sum()))
-        for code, rows in groups(trace.work.name[made.work].astype(np.int64))
+        for code, rows in groups(trace.work.name[made.work])
     ]
     return tuple(sorted(found, key=lambda total: (-total.count, total.kind)))
 

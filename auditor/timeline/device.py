@@ -90,7 +90,7 @@ class DeviceUse:
 
 def devices(trace: Trace) -> tuple[DeviceUse, ...]:
     """The devices that did something, the one with the most work first."""
-    found = [_use(trace, device, rows) for device, rows in groups(trace.work.device.astype(np.int64))]
+    found = [_use(trace, device, rows) for device, rows in groups(trace.work.device)]
     return tuple(sorted(found, key=lambda use: (-use.busy.length, use.device)))
 
 

@@ -48,13 +48,13 @@ class Fitting:
     def fit(self, event: Loose) -> Struct | None:
         """The event as the struct of its kind; None if it holds no span (then it is counted)."""
         phase = event.ph if isinstance(event.ph, str) else ""
+        args = event.args or _NO_ARGS
+        if args.memory_bytes is not None and (phase in {"i", "I"} or event.cat == "cpu_instant_event"):
+            return self._memory(event, args)
         if phase == "X":
             return self._span(event, real(event.dur) if event.dur is not None else 0.0)
         if phase in {"B", "E"}:
             return self._paired(event, phase)
-        args = event.args or _NO_ARGS
-        if args.memory_bytes is not None and phase in {"i", "I"}:
-            return self._memory(event, args)
         self.counts[text(event.cat) or f"ph {phase[:8]}"] += 1
         return None
 

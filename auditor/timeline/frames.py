@@ -51,8 +51,8 @@ def places(trace: Trace, thread: Codes, time: Ints) -> list[Place | None]:
     """The innermost function of the user's around each moment of a host thread."""
     result: list[Place | None] = [None] * len(time)
     users = mask(trace.names, trace.frames.name, lambda name: place_of(name) is not None)
-    wanted = dict(groups(thread.astype(np.int64)))
-    for one, rows in groups(trace.frames.thread.astype(np.int64)):
+    wanted = dict(groups(thread))
+    for one, rows in groups(trace.frames.thread):
         moments = wanted.get(one)
         if moments is not None:
             found = _innermost(trace, rows, users[rows], time[moments])

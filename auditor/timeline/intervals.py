@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.trace import Ints
+from auditor.timeline.trace import Codes, Ints
 
 NONE: Ints = np.empty(0, np.int64)
 
@@ -67,10 +67,12 @@ def union(start: Ints, end: Ints) -> Intervals:
     return Intervals(start[first], reach[last])
 
 
-def groups(keys: Ints) -> list[tuple[int, Ints]]:
+def groups(keys: Ints | Codes) -> list[tuple[int, Ints]]:
     """(key, rows with that key in order) for each key."""
     if not len(keys):
         return []
+    if (keys == keys[0]).all():
+        return [(int(keys[0]), np.arange(len(keys)))]
     order = np.argsort(keys, kind="stable")
     edges = np.flatnonzero(np.diff(keys[order])) + 1
     return [(int(keys[part[0]]), part) for part in np.split(order, edges)]

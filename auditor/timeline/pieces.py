@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,13 +18,29 @@ from auditor.errors import AuditProblem
 from auditor.timeline.inflating import Inflating
 from auditor.timeline.salvage import CANDIDATE, Salvage
 
-BOUNDARY = b"\n  },\n  {"
+
+class Boundary(NamedTuple):
+    """What a writer puts between two events: the end of one, a comma, the begin of the next."""
+
+    closing: bytes
+    opening: bytes
+
+    @property
+    def text(self) -> bytes:
+        """The whole of it."""
+        return self.closing + b"," + self.opening
+
+
+BOUNDARIES = (
+    Boundary(b"\n  }", b"\n  {"),  # Kineto since 2021
+    Boundary(b"}", b'\n{"ph":'),  # torch 2.13's export in Python, one event a line
+)
 HEAD_LIMIT = 64 << 20
 """Bytes before the first event (device and process-group tables) that are looked through at most."""
 EVENT_LIMIT = 16 << 20
 """Bytes of one event that are kept at most."""
 LOOK = 1 << 20
-"""Bytes without a Kineto boundary after which the layout counts as another writer's."""
+"""Bytes without a known boundary after which the layout counts as another writer's."""
 TRIES = 8
 """``},{`` places from the end of a chunk that are tried as cuts before more text is read (each try decodes the piece)."""
 
@@ -50,27 +66,30 @@ class Pieces:
 
     def __iter__(self) -> Iterator[Piece]:
         rest = self._first_event()
-        while len(rest) < LOOK and BOUNDARY not in rest and (more := next(self._chunks, b"")):
+        while (boundary := _boundary_in(rest)) is None and len(rest) < LOOK and (more := next(self._chunks, b"")):
             rest += more
-        yield from self._kineto(rest) if BOUNDARY in rest else self._other(rest)
+        yield from self._known(rest, boundary) if boundary else self._other(rest)
 
     def _first_event(self) -> bytes:
         """Text behind the ``[`` of the events; raises where there is none."""
-        text = b""
-        while more := next(self._chunks, b""):
-            seen = max(0, len(text) - 64)
-            text += more
-            start = text.lstrip(b"\xef\xbb\xbf \t\r\n")
-            if start[:1] == b"[":
-                return start[1:]
-            if start[:1] not in {b"{", b""}:
-                raise self._not_a_trace(start)
-            if found := _EVENTS.search(text, seen):
-                self.head = text[: found.start()]
-                return text[found.end() :]
-            if len(text) > HEAD_LIMIT:
+        start = b""
+        while not start and (more := next(self._chunks, b"")):
+            start = more.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start[:1] == b"[":
+            return start[1:]
+        parts, size, window = [start], len(start), start
+        while start[:1] == b"{":
+            if found := _EVENTS.search(window):
+                behind = len(window) - found.end()
+                text = b"".join(parts)
+                self.head = text[: len(text) - behind - len(found[0])]
+                return text[len(text) - behind :]
+            if size > HEAD_LIMIT or not (more := next(self._chunks, b"")):
                 break
-        raise self._not_a_trace(text.lstrip())
+            parts.append(more)
+            size += len(more)
+            window = window[-64:] + more  # the key may lie across two chunks
+        raise self._not_a_trace(start)
 
     def _not_a_trace(self, start: bytes) -> AuditProblem:
         path = self._source.path
@@ -83,15 +102,16 @@ class Pieces:
             return AuditProblem(f'{path} holds no "traceEvents"', "export it with torch.profiler's export_chrome_trace()")
         return AuditProblem(f"{path} is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote")
 
-    def _kineto(self, rest: bytes) -> Iterator[Piece]:
+    def _known(self, rest: bytes, boundary: Boundary) -> Iterator[Piece]:
         parts = [b"", rest]
         size = len(rest)
+        between, closing = boundary.text, len(boundary.closing)
         while True:
             last = parts[-1]
-            cut = last.rfind(BOUNDARY)  # one that lies across two chunks is not seen, and stays inside a piece
+            cut = last.rfind(between)  # one that lies across two chunks is not seen, and stays inside a piece
             if cut >= 0:
-                piece = b"".join((b"[", *parts[:-1], memoryview(last)[: cut + 4], b"]"))
-                parts = [last[cut + 6 :]]
+                piece = b"".join((b"[", *parts[:-1], memoryview(last)[: cut + closing], b"]"))
+                parts = [last[cut + closing + 1 :]]
                 size = len(parts[0])
                 yield piece
                 if self.salvage.closed:  # found by who decoded the piece: what follows are more keys of the file
@@ -155,10 +175,20 @@ class Pieces:
 
 
 def split(inside: bytes) -> list[bytes]:
-    """Texts between Kineto's boundaries, with the braces that the boundaries took."""
-    texts = inside.split(BOUNDARY)
+    """The events of a text, cut where the writer put its boundaries; one text where it put none."""
+    boundary = _boundary_in(inside)
+    if boundary is None:
+        return [inside]
+    texts = inside.split(boundary.text)
     last = len(texts) - 1
-    return [(b"{" if place else b"") + part + (b"}" if place < last else b"") for place, part in enumerate(texts)]
+    return [
+        (boundary.opening if place else b"") + part + (boundary.closing if place < last else b"")
+        for place, part in enumerate(texts)
+    ]
+
+
+def _boundary_in(text: bytes) -> Boundary | None:
+    return next((boundary for boundary in BOUNDARIES if boundary.text in text), None)
 
 
 def _closing(rest: bytes) -> int:

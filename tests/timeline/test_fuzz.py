@@ -8,7 +8,7 @@ import time
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from kineto import frame, memory, redumped, span, text, training
+from kineto import frame, in_lines, memory, redumped, span, text, training
 
 from auditor.errors import AuditProblem
 from auditor.timeline import Timeline
@@ -22,7 +22,7 @@ EVENTS = [
     {"ph": "B", "cat": "cpu_op", "name": "b", "pid": 1, "tid": 1, "ts": 1},
     {"ph": "s", "id": 5, "pid": 1, "tid": 100, "ts": 1065, "cat": "ac2g", "name": "ac2g"},
 ]
-SEEDS = [text(EVENTS).encode(), redumped(EVENTS).encode()]
+SEEDS = [text(EVENTS).encode(), redumped(EVENTS).encode(), in_lines(EVENTS).encode()]
 PIECES = [
     b'"',
     b"\\",

@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from kineto import TAIL, call, frame, kernel, memcpy, memory, note, op, redumped, span, text, training, write
+from kineto import TAIL, call, frame, in_lines, kernel, memcpy, memory, note, op, redumped, span, text, training, write
 
 from auditor.errors import AuditProblem
 from auditor.timeline import read
@@ -114,8 +114,16 @@ def test_a_bare_list_of_events(tmp_path, whole):
     assert trace.info.rank is None
 
 
+def test_the_exporter_in_python_writes_one_event_a_line(tmp_path, whole):
+    trace = read(write(tmp_path, in_lines(EVENTS)))
+    same(trace, whole)
+    assert trace.info == whole.info
+    broken = in_lines(EVENTS).replace('"aten::item"', 'aten::item"', 1)
+    assert read(write(tmp_path, broken)).events == whole.events - 1
+
+
 @pytest.mark.parametrize("repeat", [300, 3000])
-@pytest.mark.parametrize("writer", [text, redumped])
+@pytest.mark.parametrize("writer", [text, redumped, in_lines])
 def test_many_pieces_lose_nothing(tmp_path, writer, repeat):
     events = [op(f"aten::op{number % 7}", 10.0 * number, 5) for number in range(repeat)]
     trace = read(write(tmp_path, writer(events), "trace.json.gz"))
@@ -310,7 +318,7 @@ def test_events_that_are_no_objects(tmp_path):
     assert len(trace.operators.start) == 1
 
 
-@pytest.mark.parametrize("writer", [text, redumped])
+@pytest.mark.parametrize("writer", [text, redumped, in_lines])
 def test_a_file_cut_off_anywhere_keeps_what_was_whole(tmp_path, writer, whole):
     full = writer(EVENTS).encode()
     begin = full.index(b"traceEvents") + 20

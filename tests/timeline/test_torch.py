@@ -49,6 +49,20 @@ def test_the_trace_of_the_installed_torch(exported):
     line.compute()
 
 
+def test_the_exporter_in_python(tmp_path):
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        torch.ones(8).sum().item()
+    path = tmp_path / "lines.json"
+    try:
+        profiler.profiler.export_chrome_trace(str(path), use_python_export=True)
+    except TypeError:
+        pytest.skip("this torch has no exporter in Python")
+    line = Timeline.of(path)
+    assert line.operator_calls["aten::sum"] >= 1
+    assert line.memory[0].allocations > 0
+    assert line.trace.warnings == ()
+
+
 def test_quotes_in_names_cost_no_event(exported):
     line = Timeline.of(exported)
     named = [name for name in line.operator_calls if name.startswith("say ")]
