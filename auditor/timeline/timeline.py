@@ -19,7 +19,15 @@ from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, a
 from auditor.timeline.precision import Products, products
 from auditor.timeline.reading import read
 from auditor.timeline.steps import Steps, steps
-from auditor.timeline.totals import KernelTotal, OperatorTotal, kernel_totals, launching_operator, operator_totals
+from auditor.timeline.totals import (
+    CallTotal,
+    KernelTotal,
+    OperatorTotal,
+    call_totals,
+    kernel_totals,
+    launching_operator,
+    operator_totals,
+)
 from auditor.timeline.trace import Ints, Trace
 from auditor.timeline.tree import CallTree, call_tree
 from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
@@ -151,6 +159,11 @@ class Timeline:
     def kernels(self) -> tuple[KernelTotal, ...]:
         """Kernels by name."""
         return kernel_totals(self.trace)
+
+    @cached_property
+    def runtime_calls(self) -> tuple[CallTotal, ...]:
+        """Runtime and driver calls by name."""
+        return call_totals(self.trace, self.steps)
 
     @cached_property
     def operator_calls(self) -> dict[str, int]:

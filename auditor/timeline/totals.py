@@ -1,4 +1,4 @@
-"""Totals by name: operators with their own time on the host and on the device, and kernels."""
+"""Totals by name: operators with their own time on host and device, kernels, and runtime calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import Launches
+from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
 
@@ -32,6 +33,17 @@ class KernelTotal:
     name: str
     calls: int
     ns: int
+
+
+@dataclass(frozen=True)
+class CallTotal:
+    """A runtime or driver call over the whole trace. Times in ns."""
+
+    name: str
+    calls: int
+    ns: int
+    in_steps: int
+    ns_in_steps: int
 
 
 def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
@@ -67,4 +79,19 @@ def kernel_totals(trace: Trace) -> tuple[KernelTotal, ...]:
     calls = np.bincount(work.name[kernels], minlength=len(trace.names))
     time = np.bincount(work.name[kernels], weights=(work.end - work.start)[kernels], minlength=len(trace.names))
     found = [KernelTotal(trace.names[code], int(calls[code]), int(time[code])) for code in np.flatnonzero(calls).tolist()]
+    return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
+
+
+def call_totals(trace: Trace, steps: Steps) -> tuple[CallTotal, ...]:
+    """Runtime calls by name, the longest first. Calls belong to the step in which they start."""
+    calls, size = trace.calls, len(trace.names)
+    ns = calls.end - calls.start
+    inside = steps.of(calls.start) >= 0
+    number, time = np.bincount(calls.name, minlength=size), np.bincount(calls.name, weights=ns, minlength=size)
+    within = np.bincount(calls.name[inside], minlength=size)
+    time_within = np.bincount(calls.name[inside], weights=ns[inside], minlength=size)
+    found = [
+        CallTotal(trace.names[code], int(number[code]), int(time[code]), int(within[code]), int(time_within[code]))
+        for code in np.flatnonzero(number).tolist()
+    ]
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))

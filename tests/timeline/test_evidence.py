@@ -505,6 +505,9 @@ def test_totals_by_operator_and_kernel(line):
     assert totals["aten::mm"].device_ns == 3 * 400_000
     assert totals["aten::item"].self_ns == 3 * 2_000
     assert "ProfilerStep#1" not in totals
+    calls = {one.name: (one.calls, one.ns, one.in_steps) for one in line.runtime_calls}
+    assert calls["cudaLaunchKernel"] == (9, 45_000, 9)
+    assert calls["cudaDeviceSynchronize"] == (1, 30_000, 0)
     assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == ("ampere_sgemm_128x64_nn", 3, 900_000)
 
 
