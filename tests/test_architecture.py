@@ -22,6 +22,7 @@ MAY = {
     "auditor/recording.py": {"auditor.model"},
     "auditor/target.py": {"auditor.errors"},
     "auditor/patch": {"auditor.model", "auditor.patch"},
+    "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.timeline"},
     "auditor/evidence": {"auditor.model", "auditor.recording", "auditor.rule", "auditor.evidence"},
     "rules": {"auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
     "reports": {"auditor.model", "auditor.reports"},

@@ -1,0 +1,118 @@
+"""Copies between host and device: how the host called them, from and to which memory, and how fast they were."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.device import Launches
+from auditor.timeline.intervals import groups
+from auditor.timeline.naming import is_async_copy, mask
+from auditor.timeline.steps import Steps
+from auditor.timeline.trace import MEMCPY, Flags, Ints, Trace
+
+_KIND = re.compile(r"([HD])to([HD])\s*\((\w+)\s*->\s*(\w+)\)")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Every copy that a device made. Columns of one length; ``call`` is -1 where the trace lacks the host's call."""
+
+    work: Ints
+    """Row of :class:`Work`."""
+    call: Ints
+    """Row of :class:`Calls`."""
+    to_device: Flags
+    to_host: Flags
+    pageable: Flags
+    """Whether one side is pageable host memory: then even an asynchronous call waits."""
+    asynchronous: Flags
+    """Whether the host's call was an asynchronous one."""
+    bytes: Ints
+    """-1 where the trace does not say (AMD before 2024)."""
+    ns: Ints
+    """Time on the device."""
+    call_ns: Ints
+    """Time that the host's call took; 0 without a call."""
+    step: Ints
+    """Step in which the host called (in which the device began, without a call); -1 outside."""
+
+
+@dataclass(frozen=True)
+class CopyTotal:
+    """Copies of one kind (``Memcpy HtoD (Pageable -> Device)``)."""
+
+    kind: str
+    count: int
+    ns: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CopyCalls:
+    """Host calls of one API that made copies of one kind."""
+
+    api: str
+    kind: str
+    count: int
+    ns: int
+    in_steps: int
+    ns_in_steps: int
+
+
+def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
+    """The copies of a trace."""
+    work = trace.work
+    rows = np.flatnonzero(work.kind == MEMCPY)
+    call = joined.call_of_work[rows]
+    known = call >= 0
+    begin = work.start[rows].copy()
+    begin[known] = trace.calls.start[call[known]]
+    call_ns = np.zeros(len(rows), np.int64)
+    call_ns[known] = (trace.calls.end - trace.calls.start)[call[known]]
+    asynchronous = np.zeros(len(rows), np.bool_)
+    asynchronous[known] = mask(trace.names, trace.calls.name[call[known]], is_async_copy)
+    name = work.name[rows]
+    return Copies(
+        work=rows,
+        call=call,
+        to_device=mask(trace.names, name, lambda kind: "HtoD" in kind),
+        to_host=mask(trace.names, name, lambda kind: "DtoH" in kind),
+        pageable=mask(trace.names, name, lambda kind: "Pageable" in kind),
+        asynchronous=asynchronous,
+        bytes=work.bytes[rows],
+        ns=work.end[rows] - work.start[rows],
+        call_ns=call_ns,
+        step=steps.of(begin),
+    )
+
+
+def totals(trace: Trace, made: Copies) -> tuple[CopyTotal, ...]:
+    """Copies by kind, the most frequent first. Unknown sizes count 0 bytes."""
+    found = [
+        CopyTotal(trace.names[code], len(rows), int(made.ns[rows].sum()), int(made.bytes[rows].clip(0).sum()))
+        for code, rows in groups(trace.work.name[made.work])
+    ]
+    return tuple(sorted(found, key=lambda total: (-total.count, total.kind)))
+
+
+def calls_by_kind(trace: Trace, joined: Launches, steps: Steps) -> tuple[CopyCalls, ...]:
+    """Host calls that made copies, by API and kind, the longest first."""
+    rows = np.flatnonzero((joined.copy_of_call >= 0) & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name))
+    api, kind = trace.calls.name[rows].astype(np.int64), trace.work.name[joined.copy_of_call[rows]].astype(np.int64)
+    ns = (trace.calls.end - trace.calls.start)[rows]
+    inside = steps.of(trace.calls.start[rows]) >= 0 if steps.marked else np.zeros(len(rows), np.bool_)
+    found = []
+    for key, part in groups(api * len(trace.names) + kind):
+        inner = part[inside[part]]
+        names = trace.names[key // len(trace.names)], trace.names[key % len(trace.names)]
+        found.append(CopyCalls(*names, len(part), int(ns[part].sum()), len(inner), int(ns[inner].sum())))
+    return tuple(sorted(found, key=lambda one: (-one.ns, one.api, one.kind)))
+
+
+def memories(kind: str) -> tuple[str, str]:
+    """(from, to) memory of a copy's name, such as ("Pageable", "Device"); ("", "") where the name does not say."""
+    found = _KIND.search(kind)
+    return (found[3], found[4]) if found else ("", "")

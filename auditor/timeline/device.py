@@ -1,0 +1,121 @@
+"""Devices: which call launched which work, when each device and stream was busy, and its gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.intervals import Intervals, groups, union
+from auditor.timeline.steps import Steps
+from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, Ints, Trace
+
+SHORT_KERNEL_NS = 10_000
+"""A kernel shorter than this costs about as much to launch (5-10 us on the host) as it runs."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The join of calls and device work by correlation id. -1 where the other side is not in the trace."""
+
+    call_of_work: Ints
+    work_of_call: Ints
+    """First work of each call; a graph launch has many."""
+    copy_of_call: Ints
+    """First memcpy of each call."""
+
+
+def launches(trace: Trace) -> Launches:
+    """Join a trace's calls and work."""
+    work, calls = trace.work, trace.calls
+    copies = np.flatnonzero(work.kind == MEMCPY)
+    copy = join(calls.correlation, work.correlation[copies])
+    return Launches(
+        call_of_work=join(work.correlation, calls.correlation),
+        work_of_call=join(calls.correlation, work.correlation),
+        copy_of_call=np.where(copy >= 0, copies[np.maximum(copy, 0)], -1) if len(copies) else copy,
+    )
+
+
+def join(keys: Ints, table: Ints) -> Ints:
+    """For each key the first row of the table with the same key, -1 without. Ids of 0 and below join nothing."""
+    if not len(table):
+        return np.full(len(keys), -1, np.int64)
+    order = np.argsort(table, kind="stable")
+    ordered = table[order]
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where((ordered[place] == keys) & (keys > 0), order[place], -1)
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """One device's time. ``span_ns`` runs from its first work to its last."""
+
+    device: int
+    name: str
+    rows: Ints
+    """Rows of :class:`Work` on this device, in file order."""
+    busy: Intervals
+    kernels: int
+    copies: int
+    memsets: int
+    stream_busy_ns: dict[int, int]
+    median_kernel_ns: int
+    short_kernels: int
+    """Kernels shorter than :data:`SHORT_KERNEL_NS`."""
+    kernel_ns: int
+    """Sum of kernel durations (concurrent kernels count twice)."""
+
+    @property
+    def span_ns(self) -> int:
+        """First start to last end."""
+        return int(self.busy.end[-1] - self.busy.start[0]) if len(self.busy.start) else 0
+
+    @property
+    def idle_share(self) -> float:
+        """Part of the span without any work; 0 for an empty span."""
+        return 1 - self.busy.length / self.span_ns if self.span_ns else 0.0
+
+    def busy_share(self, steps: Steps) -> float:
+        """Part of the steps' time in which the device worked; 0 without steps."""
+        windows = steps.windows
+        return windows.overlap(self.busy) / windows.length if windows.length else 0.0
+
+    def busy_share_each(self, steps: Steps) -> list[float]:
+        """The same for each step."""
+        length = np.maximum(steps.end - steps.start, 1)
+        shares: list[float] = (self.busy.covered(steps.start, steps.end) / length).tolist()
+        return shares
+
+
+def devices(trace: Trace) -> tuple[DeviceUse, ...]:
+    """The devices that did something, the one with the most work first."""
+    found = [_use(trace, device, rows) for device, rows in groups(trace.work.device)]
+    return tuple(sorted(found, key=lambda use: (-use.busy.length, use.device)))
+
+
+def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
+    work = trace.work
+    kind = work.kind[rows]
+    durations = np.sort((work.end[rows] - work.start[rows])[kind == KERNEL])
+    streams = groups(work.stream[rows])
+    return DeviceUse(
+        device=device,
+        name=next((known.name for known in trace.info.devices if known.index == device), ""),
+        rows=rows,
+        busy=union(work.start[rows], work.end[rows]),
+        kernels=int((kind == KERNEL).sum()),
+        copies=int((kind == MEMCPY).sum()),
+        memsets=int((kind == MEMSET).sum()),
+        stream_busy_ns={stream: union(work.start[rows[part]], work.end[rows[part]]).length for stream, part in streams},
+        median_kernel_ns=int(durations[len(durations) // 2]) if len(durations) else 0,
+        short_kernels=int(np.searchsorted(durations, SHORT_KERNEL_NS)),
+        kernel_ns=int(durations.sum()),
+    )
+
+
+def launch_delay_ns(trace: Trace, joined: Launches) -> Ints:
+    """Time from the begin of the launching call to the start of each kernel: the queue's depth. One value a joined kernel."""
+    rows = np.flatnonzero((trace.work.kind == KERNEL) & (joined.call_of_work >= 0))
+    delay: Ints = trace.work.start[rows] - trace.calls.start[joined.call_of_work[rows]]
+    return delay

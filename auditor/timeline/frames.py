@@ -1,0 +1,95 @@
+"""The user's Python function around a moment, where the trace has Python frames.
+
+A trace's frame ends in the line of ``def``: that is where the function begins, never the line of the call. So a
+:class:`Place` names the function, and only a ``Call stack`` argument (written by torch up to 1.11) names the line itself.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from auditor.timeline.intervals import groups
+from auditor.timeline.naming import mask
+from auditor.timeline.trace import Codes, Ints, Trace
+from auditor.timeline.tree import CallTree, frame_parents
+
+_FRAME = re.compile(r"(?P<file>.*?\.py)\((?P<line>\d+)\): (?P<function>.*)$", re.DOTALL)
+_FOREIGN = re.compile(
+    r"(^|[/\\])(site-packages|dist-packages|torch|torchvision|lightning|pytorch_lightning|accelerate|transformers)[/\\]|[/\\]lib[/\\]python|^<|<frozen|<string>"
+)
+_SCRIPT_NAMES = {"code", "profile", "cProfile", "trace", "test", "cmd", "this", "types", "platform"}
+_STANDARD = frozenset(sys.stdlib_module_names) - _SCRIPT_NAMES
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the user's code. ``exact`` tells whether ``line`` is the line of the call, or only the function's ``def``."""
+
+    file: str
+    line: int
+    function: str
+    exact: bool
+
+
+def place_of(frame: str) -> Place | None:
+    """The place that a frame's name tells, None if it is not the user's (torch, a library, the interpreter)."""
+    found = _FRAME.match(frame)
+    if not found or _FOREIGN.search(found["file"]):
+        return None
+    top = re.split(r"[/\\]", found["file"])[0].removesuffix(".py")
+    if top in _STANDARD:
+        return None
+    return Place(found["file"], int(found["line"][:9]), found["function"], exact=False)
+
+
+def places(trace: Trace, thread: Codes, time: Ints) -> list[Place | None]:
+    """The innermost function of the user's around each moment of a host thread."""
+    result: list[Place | None] = [None] * len(time)
+    users = mask(trace.names, trace.frames.name, lambda name: place_of(name) is not None)
+    wanted = dict(groups(thread))
+    for one, rows in groups(trace.frames.thread):
+        moments = wanted.get(one)
+        if moments is not None:
+            found = _innermost(trace, rows, users[rows], time[moments])
+            for moment, frame in zip(moments.tolist(), found.tolist(), strict=True):
+                result[moment] = place_of(trace.names[trace.frames.name[frame]]) if frame >= 0 else None
+    return result
+
+
+def _innermost(trace: Trace, rows: Ints, users: np.ndarray, time: Ints) -> Ints:
+    """Rows of the innermost user's frames that are open at each time, -1 for none."""
+    start, end = trace.frames.start[rows], trace.frames.end[rows]
+    order, parent = frame_parents(start, end)
+    found = np.searchsorted(start[order], time, side="right") - 1
+    while True:
+        row = order[np.maximum(found, 0)]
+        climbing = np.flatnonzero((found >= 0) & ((end[row] <= time) | ~users[row]))
+        if not len(climbing):
+            return np.where(found >= 0, rows[row], -1)
+        found[climbing] = parent[found[climbing]]
+
+
+def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
+    """The line of the call that led to a row of the tree, where an operator around it carries its Python stack."""
+    while row >= 0:
+        if row < tree.operators and trace.operators.stack[row] >= 0:
+            return _of_stack(trace.texts[trace.operators.stack[row]])
+        row = int(tree.parent[row])
+    return None
+
+
+def _of_stack(text: bytes) -> Place | None:
+    """The innermost frame of the user's in a stack text (innermost first, ``file(line): function`` joined by ``;``)."""
+    try:
+        stack = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    for frame in stack.split(";") if isinstance(stack, str) else ():
+        if place := place_of(frame.strip()):
+            return Place(place.file, place.line, place.function, exact=True)
+    return None

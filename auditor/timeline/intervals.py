@@ -1,0 +1,78 @@
+"""Arithmetic of time intervals on sorted arrays: unions, overlaps, gaps. Ends are exclusive; all times in ns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.trace import Codes, Ints
+
+NONE: Ints = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Sorted intervals that neither touch nor overlap."""
+
+    start: Ints
+    end: Ints
+
+    @property
+    def length(self) -> int:
+        """Time covered."""
+        return int((self.end - self.start).sum())
+
+    def covered_before(self, times: Ints) -> Ints:
+        """Time covered up to each of ``times``."""
+        if not len(self.start):
+            return np.zeros(len(times), np.int64)
+        whole = np.concatenate(([0], np.cumsum(self.end - self.start)))
+        place = np.searchsorted(self.start, times, side="right")
+        last = np.maximum(place - 1, 0)
+        result: Ints = np.where(place > 0, whole[last] + np.minimum(times, self.end[last]) - self.start[last], 0)
+        return result
+
+    def covered(self, start: Ints, end: Ints) -> Ints:
+        """Time covered inside each of the given intervals (which may overlap one another)."""
+        return self.covered_before(np.maximum(start, end)) - self.covered_before(start)
+
+    def overlap(self, other: Intervals) -> int:
+        """Time covered by both."""
+        return int(self.covered(other.start, other.end).sum())
+
+    def gaps(self) -> Intervals:
+        """The time between the first start and the last end that is not covered."""
+        return Intervals(self.end[:-1], self.start[1:])
+
+    def within(self, other: Intervals) -> Intervals:
+        """What both cover."""
+        edges = np.concatenate((self.start, self.end, other.start, other.end))
+        steps = np.repeat([1, -1, 1, -1], [len(self.start), len(self.end), len(other.start), len(other.end)])
+        order = np.lexsort((steps, edges))
+        inside = np.flatnonzero(np.cumsum(steps[order]) == 2)
+        sorted_edges = edges[order]
+        keep = inside[sorted_edges[inside + 1] > sorted_edges[inside]] if len(inside) else inside
+        return Intervals(sorted_edges[keep], sorted_edges[keep + 1])
+
+
+def union(start: Ints, end: Ints) -> Intervals:
+    """The union of any intervals. Empty ones are kept: a kernel shorter than the clock's tick still ends a gap."""
+    if not len(start):
+        return Intervals(NONE, NONE)
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
+    last = np.concatenate((first[1:] - 1, [len(start) - 1]))
+    return Intervals(start[first], reach[last])
+
+
+def groups(keys: Ints | Codes) -> list[tuple[int, Ints]]:
+    """(key, rows with that key in order) for each key."""
+    if not len(keys):
+        return []
+    if (keys == keys[0]).all():
+        return [(int(keys[0]), np.arange(len(keys)))]
+    order = np.argsort(keys, kind="stable")
+    edges = np.flatnonzero(np.diff(keys[order])) + 1
+    return [(int(keys[part[0]]), part) for part in np.split(order, edges)]

@@ -1,0 +1,119 @@
+"""Named parts of a step on the host: waiting for the loader, the optimizer's step, zeroing gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.intervals import Intervals, union
+from auditor.timeline.naming import ALLOCATOR, is_launch, mask, plain
+from auditor.timeline.steps import Steps
+from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.tree import CallTree
+
+
+@dataclass(frozen=True)
+class LoaderWaits:
+    """``enumerate(DataLoader)...`` spans: the time in which the loop had no batch. Times in ns."""
+
+    rows: Ints
+    """Rows of :class:`Operators`."""
+    names: tuple[str, ...]
+    total_ns: int
+    in_steps_ns: int
+    per_step_ns: Ints
+    device_idle_ns: int
+    """Part of ``in_steps_ns`` in which no device worked: what loading really costs."""
+
+
+def loader_waits(trace: Trace, steps: Steps, busy: Intervals) -> LoaderWaits | None:
+    """Loader spans of a trace, None without any. ``busy`` is the time in which any device worked."""
+    spans = trace.operators
+    rows = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("enumerate") and "DataLoader" in name))
+    if not len(rows):
+        return None
+    covered = union(spans.start[rows], spans.end[rows])
+    inside = covered.within(steps.windows)
+    return LoaderWaits(
+        rows=rows,
+        names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
+        total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
+        in_steps_ns=inside.length,
+        per_step_ns=covered.covered(steps.start, steps.end),
+        device_idle_ns=inside.length - inside.overlap(busy),
+    )
+
+
+@dataclass(frozen=True)
+class OptimizerUse:
+    """``Optimizer.step#...`` spans and what they did. Times in ns."""
+
+    rows: Ints
+    names: tuple[str, ...]
+    total_ns: int
+    in_steps_ns: int
+    launches: int
+    """Kernel launches inside."""
+    foreach_operators: int
+    fused_operators: int
+    operators: dict[str, int]
+    """The operators inside, by name."""
+    zero_grad_rows: Ints
+    zero_grad_ns: int
+
+    @property
+    def launches_per_call(self) -> float:
+        """Kernel launches per call of ``step()``."""
+        return self.launches / len(self.rows)
+
+
+def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | None:
+    """What the optimizers of a trace did, None where no optimizer step was recorded."""
+    spans = trace.operators
+    stepping = mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
+    stepping[tree.operators :] = False  # a call is no phase, whatever its name
+    rows = np.flatnonzero(stepping)
+    if not len(rows):
+        return None
+    zeroing = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.zero_grad")))
+    launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
+    inside = np.flatnonzero(tree.nearest(np.arange(tree.operators), stepping) >= 0)
+    codes, numbers = np.unique(spans.name[inside], return_counts=True)
+    operators = {trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)}
+    return OptimizerUse(
+        rows=rows,
+        names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
+        total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
+        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(steps.windows),
+        launches=int((tree.nearest(launching, stepping) >= 0).sum()),
+        foreach_operators=sum(number for name, number in operators.items() if name.startswith("aten::_foreach")),
+        fused_operators=sum(number for name, number in operators.items() if "_fused_" in name),
+        operators=dict(sorted(operators.items(), key=lambda item: -item[1])),
+        zero_grad_rows=zeroing,
+        zero_grad_ns=int((spans.end[zeroing] - spans.start[zeroing]).sum()),
+    )
+
+
+@dataclass(frozen=True)
+class AllocatorCalls:
+    """Calls of one API that take memory from the driver or give it back; most of them wait for the whole device."""
+
+    api: str
+    rows: Ints
+    """Rows of :class:`Calls`."""
+    ns: int
+    per_step: Ints
+
+
+def allocator_calls(trace: Trace, steps: Steps) -> tuple[AllocatorCalls, ...]:
+    """Allocator calls by API, the longest first."""
+    calls = trace.calls
+    found = []
+    for code in np.unique(calls.name).tolist():
+        name = trace.names[code]
+        if plain(name) in ALLOCATOR:
+            rows = np.flatnonzero(calls.name == code)
+            ns = int((calls.end[rows] - calls.start[rows]).sum())
+            found.append(AllocatorCalls(name, rows, ns, steps.per_step(calls.start[rows])))
+    return tuple(sorted(found, key=lambda one: (-one.ns, one.api)))

@@ -1,0 +1,71 @@
+"""What a wait costs: the device's idle time after it, which the host would have filled had it not been held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.device import DeviceUse, Launches
+from auditor.timeline.intervals import groups
+from auditor.timeline.steps import Steps
+from auditor.timeline.trace import Ints, Trace
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Per wait, in ns.
+
+    ``idle_after`` is the time from the wait's end to the next work of the device, where its queue had run dry: the device
+    was idle at the wait's end, and the next work was launched only afterwards. It ends with the step and with the next
+    wait's end, so that no idle time is counted twice and the sum over a step cannot exceed the step.
+
+    ``won_back`` is what the step would gain: without the wait, the host would have come to the next launch earlier by the
+    time held, and by no more. Waits in one gap of the device (a copy to the host and its synchronisation) share what that
+    gap gives, in proportion to the time each held the host. Never more than ``idle_after`` over the gap.
+    """
+
+    idle_after: Ints
+    won_back: Ints
+
+
+def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, waits: tuple[Ints, Ints]) -> Prices:
+    """Prices of ``waits`` (starts, ends) on the device with the most work; zero without device work."""
+    start, end = waits
+    if not used or not len(end):
+        return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))
+    busy, work = used[0].busy, trace.work
+    rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
+    place = np.searchsorted(busy.end, end, side="right")  # the first busy interval that ends after the wait
+    coming = np.minimum(place, len(busy.start) - 1)
+    idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)  # before the first work no queue ran dry
+    launch = joined.call_of_work[rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]]
+    launched = end.copy()
+    launched[launch >= 0] = trace.calls.start[launch[launch >= 0]]
+    step = steps.of(start)
+    stop = np.minimum(busy.start[coming], _next_end(end))
+    stop[step >= 0] = np.minimum(stop, steps.end[np.maximum(step, 0)])[step >= 0]
+    idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
+    gap = np.where(idle, coming, -1 - np.arange(len(end)))  # waits that end while the device works stand alone
+    return Prices(idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after))
+
+
+def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
+    """Of each gap, in order of time: at no point more than the idle time so far, nor than the time held so far."""
+    result = np.zeros(len(end), np.int64)
+    for _, together in groups(gap):
+        rows = together[np.argsort(end[together], kind="stable")]
+        won = total = 0
+        for one_held, one_idle in zip(held[rows].tolist(), idle[rows].tolist(), strict=True):
+            total += one_held
+            won = min(won + one_idle, total)
+        result[rows] = [won * one // total if total else 0 for one in held[rows].tolist()]
+    return result
+
+
+def _next_end(end: Ints) -> Ints:
+    """For each wait the end of the wait that ends next (equal ends: only the last of them may claim idle time)."""
+    order = np.argsort(end, kind="stable")
+    following = np.empty(len(end), np.int64)
+    following[order] = np.concatenate((end[order][1:], [np.iinfo(np.int64).max]))
+    return following

@@ -1,0 +1,204 @@
+"""Many ranks as one job: each trace read alone, clocks aligned by collectives, and who kept whom waiting.
+
+The work on one rank is the plain function :func:`rank_facts`: it takes a path and gives small, picklable facts. Where it
+runs is up to the ``run`` that is handed to :func:`fleet`: a process pool by default, or any ``map`` (on Dask:
+``lambda work, paths: client.gather(client.map(work, paths))``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from auditor.errors import AuditProblem
+from auditor.timeline.alignment import Alignment, align
+from auditor.timeline.timeline import Timeline
+from auditor.timeline.trace import Ints
+
+POOL_BYTES = 16 << 20
+"""Bytes of files from which on a process pool pays for its start (about 0.3 s a process)."""
+
+_RANK = re.compile(r"(?:rank|worker|process|node)[-_.]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """One rank's trace in a few numbers. Times in ns on the rank's own clock."""
+
+    path: str
+    rank: int | None
+    """From ``distributedInfo``, else from the file's name, else None."""
+    world_size: int | None
+    host: str
+    device_name: str
+    events: int
+    step_source: str
+    step_ns: tuple[int, ...]
+    busy_ns: int
+    compute_ns: int
+    """Time in which kernels other than collectives ran; busy time where there is no collective."""
+    idle_share: float
+    kernels: int
+    communication_ns: int
+    exposed_ns: int
+    loader_ns: int
+    """Time without a batch inside steps."""
+    wait_ns: int
+    """Time in which the host was held inside steps."""
+    peak_allocated: int
+    """Largest total of the device's memory events; -1 without."""
+    collectives: tuple[str, ...]
+    """Kernel of each collective, in order of time."""
+    collective_start: Ints
+    collective_end: Ints
+    base_ns: int
+    """Epoch time that the clock counts from, as the trace says it."""
+    warnings: tuple[str, ...]
+
+    @property
+    def median_step_ns(self) -> int:
+        """Median step."""
+        return int(np.median(self.step_ns)) if self.step_ns else 0
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file of the folder that is no trace, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All ranks, in order of rank."""
+
+    ranks: tuple[RankFacts, ...]
+    world_size: int
+    """As the traces say it, at least the number of ranks present."""
+    missing: tuple[int, ...]
+    alignment: Alignment | None
+    """None for a single rank, or ranks that share no collective."""
+    unread: tuple[Unread, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def slowest(self) -> RankFacts:
+        """The rank with the longest median step."""
+        return max(self.ranks, key=lambda one: one.median_step_ns)
+
+    @property
+    def least_waiting(self) -> RankFacts | None:
+        """The rank with the least time in collectives: the others wait for it there. None without collectives."""
+        talking = [one for one in self.ranks if one.communication_ns]
+        return min(talking, key=lambda one: one.communication_ns) if talking else None
+
+
+def rank_facts(path: Path | str) -> RankFacts | Unread:
+    """Facts of one rank's file. Never raises on what a file may hold."""
+    try:
+        line = Timeline.of(path)
+    except AuditProblem as problem:
+        return Unread(str(path), problem.message)
+    trace, steps, use = line.trace, line.steps, line.devices[0] if line.devices else None
+    talk = next((one for one in line.communication if use and one.device == use.device), None)
+    rows = talk.rows if talk else np.empty(0, np.int64)
+    memory = [one.peak_allocated for one in line.memory if one.device_type != 0]
+    inside = line.waits.step >= 0
+    return RankFacts(
+        path=str(path),
+        rank=trace.info.rank if trace.info.rank is not None else _rank_in(Path(path).name),
+        world_size=trace.info.world_size,
+        host=trace.info.host,
+        device_name=use.name if use else "",
+        events=trace.events,
+        step_source=steps.source,
+        step_ns=tuple((steps.end - steps.start).tolist()),
+        busy_ns=use.busy.length if use else 0,
+        compute_ns=talk.compute_ns if talk else use.busy.length if use else 0,
+        idle_share=use.idle_share if use else 0.0,
+        kernels=use.kernels if use else 0,
+        communication_ns=talk.busy.length if talk else 0,
+        exposed_ns=talk.exposed.length if talk else 0,
+        loader_ns=line.loader.in_steps_ns if line.loader else 0,
+        wait_ns=int(line.waits.held[inside].sum()),
+        peak_allocated=max(memory, default=-1),
+        collectives=tuple(re.split(r"[(<]", trace.names[code])[0] for code in trace.work.name[rows].tolist()),
+        collective_start=trace.work.start[rows],
+        collective_end=trace.work.end[rows],
+        base_ns=trace.info.base_ns,
+        warnings=trace.warnings,
+    )
+
+
+def trace_files(folder: Path | str) -> list[Path]:
+    """The files of a folder that may be traces, by name."""
+    found = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name.endswith((".json", ".json.gz")))
+    if not found:
+        raise AuditProblem(f"{folder} holds no .json or .json.gz file", "give the folder in which each rank wrote its trace")
+    return found
+
+
+Run = Callable[[Callable[[Path], RankFacts | Unread], Sequence[Path]], Iterable[RankFacts | Unread]]
+
+
+def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
+    """Facts of all ranks of a job. ``run`` is where the work on the ranks is done (see the module's docstring)."""
+    results = list((run or in_processes)(rank_facts, paths))
+    unread = tuple(one for one in results if isinstance(one, Unread))
+    given = [one for one in results if isinstance(one, RankFacts)]
+    if not given:
+        reasons = "; ".join(one.reason for one in unread[:3])
+        raise AuditProblem(
+            f"none of {len(paths)} files is a trace: {reasons}", "give the folder in which each rank wrote its trace"
+        )
+    ranks, warnings = _one_each(given)
+    sizes = [one.world_size or 0 for one in ranks]
+    world = max(*sizes, len(ranks), 1 + max(one.rank or 0 for one in ranks))
+    present = {one.rank for one in ranks}
+    return Fleet(
+        ranks=ranks,
+        world_size=world,
+        missing=tuple(rank for rank in range(world) if rank not in present),
+        alignment=align([(one.collectives, one.collective_start, one.collective_end) for one in ranks]),
+        unread=unread,
+        warnings=warnings,
+    )
+
+
+def in_processes(work: Callable[[Path], RankFacts | Unread], paths: Sequence[Path]) -> Iterable[RankFacts | Unread]:
+    """``map`` over a pool of processes, or in this one where there is too little to do."""
+    workers = min(len(paths), os.cpu_count() or 1)
+    if workers < 2 or sum(path.stat().st_size for path in paths) < POOL_BYTES:
+        return map(work, paths)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return list(pool.map(work, paths, chunksize=max(1, len(paths) // (4 * workers))))
+
+
+def _one_each(given: list[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[str, ...]]:
+    """Ranks in order, one file each; files without a rank are numbered behind the others."""
+    known: dict[int, RankFacts] = {}
+    warnings: list[str] = []
+    for one in given:
+        if one.rank is None:
+            continue
+        if one.rank in known:
+            warnings.append(f"two files are of rank {one.rank}: {one.path} is used, {known[one.rank].path} is not")
+        known[one.rank] = one
+    nameless = [one for one in given if one.rank is None]
+    if nameless and len(given) > 1:
+        warnings.append(f"{len(nameless)} files do not say their rank: they are numbered by name")
+    ordered = [known[rank] for rank in sorted(known)]
+    return (*ordered, *nameless), tuple(warnings)
+
+
+def _rank_in(name: str) -> int | None:
+    found = _RANK.search(name)
+    return int(found[1]) if found and len(found[1]) < 8 else None

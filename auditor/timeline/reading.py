@@ -1,0 +1,124 @@
+"""A trace file to a :class:`Trace`: exact structs first, the tolerant way for pieces that do not fit, then event by event."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from auditor.errors import AuditProblem
+from auditor.timeline import header
+from auditor.timeline.columns import Builder
+from auditor.timeline.events import EXACT
+from auditor.timeline.fitting import Fitting
+from auditor.timeline.inflating import RAW_LIMIT, Inflating
+from auditor.timeline.loose import TOLERANT, Loose, loose
+from auditor.timeline.pieces import Pieces, split
+from auditor.timeline.trace import TABLES, Trace
+
+_RAW = msgspec.json.Decoder(list[msgspec.Raw])
+_MISFITS = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
+
+
+def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
+    """Read a torch.profiler trace (``.json`` or gzip, told apart by content).
+
+    ``limit`` bounds the bytes of text that are read. What could not be read is named in ``warnings``; a file in which
+    nothing is a trace raises :class:`auditor.errors.AuditProblem`.
+    """
+    path = Path(path)
+    try:
+        return _Reading(path, limit).trace()
+    except OSError as error:
+        raise AuditProblem(f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file") from error
+
+
+class _Reading:
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self.source = Inflating(path, limit)
+        self.pieces = Pieces(self.source)
+        self.builder = Builder()
+        self.fitting = Fitting()
+        self.events = 0
+
+    def trace(self) -> Trace:
+        for piece in self.pieces:
+            if isinstance(piece, bytes):
+                self._piece(piece)
+            else:
+                self._tolerant([loose(event) for event in piece])
+        built, fitted = self.builder, self.fitting
+        tables = {group: built.table(group) for group in TABLES}
+        return Trace(
+            path=str(self.path),
+            raw_bytes=self.source.raw_bytes,
+            events=self.events,
+            names=built.names.values_in_order,
+            threads=built.threads.threads,
+            texts=built.texts.values_in_order,
+            **tables,
+            counts=dict(built.counts + fitted.counts),
+            info=header.info(self.pieces.head, self.pieces.tail),
+            warnings=tuple(self._warnings()),
+        )
+
+    def _piece(self, piece: bytes) -> None:
+        piece = self.builder.clock.shorten(piece)
+        try:
+            exact = EXACT.decode(piece)
+            self.builder.add(exact)
+            self.events += len(exact)
+            return
+        except _MISFITS:
+            pass
+        try:
+            events = TOLERANT.decode(piece)
+        except _MISFITS:
+            events = [loose(event) for event in self.pieces.salvage.each(_texts(piece))]
+        self._tolerant(events)
+
+    def _tolerant(self, events: list[Loose]) -> None:
+        self.events += len(events)
+        self.builder.add(fitted for fitted in map(self.fitting.fit, events) if fitted is not None)
+
+    def _warnings(self) -> list[str]:
+        salvage, built = self.pieces.salvage, self.builder
+        said = [*self.source.warnings]
+        if not (salvage.closed or self.pieces.complete):
+            said.append("the file ends in the middle of its events: the writer was stopped, or the copy is incomplete")
+        counted = (
+            (salvage.mended, "event had a quote left unescaped in its name, and was mended"),
+            (salvage.dropped, "event could not be read, and was left out"),
+            (built.absurd + self.fitting.timeless, "span had no usable time, and was left out"),
+            (built.negative, "span ended before it began, and was taken as an instant"),
+            (self.fitting.unended, "span began and never ended, and was left out"),
+        )
+        said.extend(_counted(number, saying) for number, saying in counted if number)
+        if not self.events:
+            said.append("the trace holds no events")
+        return said
+
+
+def _texts(piece: bytes) -> list[bytes]:
+    """The events of a piece as texts: as the decoder sees them, else cut at Kineto's boundaries."""
+    try:
+        return [bytes(raw) for raw in _RAW.decode(piece)]
+    except _MISFITS:
+        return split(piece[1:-1])
+
+
+def _counted(number: int, saying: str) -> str:
+    """``3 events: event ...`` in the plural that reads."""
+    if number == 1:
+        return f"1 {saying}"
+    for one, many in (
+        (r"^(event|span)\b", r"\1s"),
+        (r"\bwas\b", "were"),
+        (r"\bits name\b", "their names"),
+        (r"\bit\b", "they"),
+        ("an instant", "instants"),
+    ):
+        saying = re.sub(one, many, saying)
+    return f"{number:,} {saying}"

@@ -1,0 +1,178 @@
+"""The evidence in one trace: each table is computed when first asked for, and kept."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from auditor.timeline import copies as copying
+from auditor.timeline import frames
+from auditor.timeline.communication import Communication, communication
+from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
+from auditor.timeline.frames import Place
+from auditor.timeline.intervals import Intervals, union
+from auditor.timeline.memory import MemoryUse, memory_use
+from auditor.timeline.naming import is_launch, mask
+from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
+from auditor.timeline.precision import Products, products
+from auditor.timeline.reading import read
+from auditor.timeline.steps import Steps, steps
+from auditor.timeline.totals import (
+    CallTotal,
+    KernelTotal,
+    OperatorTotal,
+    call_totals,
+    kernel_totals,
+    launching_operator,
+    operator_totals,
+)
+from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.tree import CallTree, call_tree
+from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
+
+
+class Timeline:
+    """Evidence of a :class:`Trace`. Times in ns on the trace's clock. Devices are in order of work, the busiest first."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    @classmethod
+    def of(cls, path: Path | str) -> Timeline:
+        """Read a file; raises what :func:`auditor.timeline.read` raises."""
+        return cls(read(path))
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The training steps, and how they were found."""
+        return steps(self.trace)
+
+    @cached_property
+    def tree(self) -> CallTree:
+        """Which span ran inside which on the host."""
+        return call_tree(self.trace.operators, self.trace.calls)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Which call launched which work."""
+        return launches(self.trace)
+
+    @cached_property
+    def launch_delay_ns(self) -> Ints:
+        """Time from launch to start, one value a kernel: how far the host ran ahead."""
+        return launch_delay_ns(self.trace, self.launches)
+
+    @cached_property
+    def devices(self) -> tuple[DeviceUse, ...]:
+        """Busy and idle time of each device."""
+        return devices(self.trace)
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """The time in which any device worked."""
+        return union(self.trace.work.start, self.trace.work.end)
+
+    @cached_property
+    def device_missing(self) -> bool:
+        """Whether kernels were launched, or devices are listed, and yet no work of a device was recorded (CUPTI failed)."""
+        launched = mask(self.trace.names, self.trace.calls.name, is_launch).any()
+        return not len(self.trace.work.start) and bool(launched or self.trace.info.devices)
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Where the host waited for a device, why, and what it cost."""
+        return waits(self.trace, self.tree, self.launches, self.steps, self.devices)
+
+    @cached_property
+    def wait_places(self) -> list[Place | None]:
+        """The user's code around each wait: its line where certain, else its function, None where the trace has no frames."""
+        found = self.waits
+        rough = frames.places(self.trace, self.trace.calls.thread[found.call], found.start)
+        if len(self.trace.frames.start) or not (self.trace.operators.stack >= 0).any():
+            return rough  # a torch that records frames builds its stacks from them: lines of def
+        rows = self.tree.parent[found.call + self.tree.operators].tolist()
+        return [frames.exact_place(self.trace, self.tree, row) or place for row, place in zip(rows, rough, strict=True)]
+
+    @cached_property
+    def scalar_reads(self) -> ScalarReads:
+        """``.item()`` and its kin, told apart by whether a device took part."""
+        return scalar_reads(self.trace, self.tree)
+
+    @cached_property
+    def copies(self) -> copying.Copies:
+        """Every copy that a device made."""
+        return copying.copies(self.trace, self.launches, self.steps)
+
+    @cached_property
+    def copy_totals(self) -> tuple[copying.CopyTotal, ...]:
+        """Copies by kind."""
+        return copying.totals(self.trace, self.copies)
+
+    @cached_property
+    def copy_calls(self) -> tuple[copying.CopyCalls, ...]:
+        """Host calls that made copies, by API and kind."""
+        return copying.calls_by_kind(self.trace, self.launches, self.steps)
+
+    @cached_property
+    def loader(self) -> LoaderWaits | None:
+        """Time without a batch; None where no loader was recorded."""
+        return loader_waits(self.trace, self.steps, self.busy)
+
+    @cached_property
+    def optimizer(self) -> OptimizerUse | None:
+        """What the optimizers did; None where none was recorded."""
+        return optimizer_use(self.trace, self.tree, self.steps)
+
+    @cached_property
+    def allocator_calls(self) -> tuple[AllocatorCalls, ...]:
+        """Calls that take memory from the driver or give it back."""
+        return allocator_calls(self.trace, self.steps)
+
+    @cached_property
+    def communication(self) -> tuple[Communication, ...]:
+        """Collectives of each device that has any."""
+        return tuple(found for use in self.devices if (found := communication(self.trace, use)))
+
+    @cached_property
+    def products(self) -> dict[int, tuple[Products, ...]]:
+        """Arithmetic of matrix products and convolutions, by device."""
+        return {use.device: products(self.trace, use) for use in self.devices}
+
+    @cached_property
+    def memory(self) -> tuple[MemoryUse, ...]:
+        """Memory events by device."""
+        return memory_use(self.trace, self.steps)
+
+    @cached_property
+    def launching_operator(self) -> Ints:
+        """For each device work the row of the tree that launched it, -1 where not known."""
+        return launching_operator(self.trace, self.tree, self.launches)
+
+    @cached_property
+    def operators(self) -> tuple[OperatorTotal, ...]:
+        """Operators by name, with their own time on host and device."""
+        return operator_totals(self.trace, self.tree, self.launching_operator)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelTotal, ...]:
+        """Kernels by name."""
+        return kernel_totals(self.trace)
+
+    @cached_property
+    def runtime_calls(self) -> tuple[CallTotal, ...]:
+        """Runtime and driver calls by name."""
+        return call_totals(self.trace, self.steps)
+
+    @cached_property
+    def operator_calls(self) -> dict[str, int]:
+        """How often each operator and annotation ran, by name."""
+        codes, numbers = np.unique(self.trace.operators.name, return_counts=True)
+        return {self.trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)}
+
+    def compute(self) -> None:
+        """Compute every table now (benchmarks, and processes that send a timeline on)."""
+        for name, member in vars(type(self)).items():
+            if isinstance(member, cached_property):
+                getattr(self, name)

@@ -1,0 +1,216 @@
+"""What was read from one trace file: columns of numbers, names as codes, and what had to be left out.
+
+Times are int64 nanoseconds on the trace's own clock (``Info.base_ns`` makes them epoch times where the file gives it);
+``end`` is exclusive. Names, threads, shapes and types are codes into lists of :class:`Trace`; -1 means "not given".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Small = NDArray[np.int8]
+Flags = NDArray[np.bool_]
+
+KERNEL, MEMCPY, MEMSET = 0, 1, 2
+"""Values of :attr:`Work.kind`."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Spans on the host that torch or the user named: operators, and annotations such as ``ProfilerStep#7``. In file order."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    thread: Codes
+    annotation: Flags
+    sequence: Ints
+    """Autograd's sequence number, the same for a forward operator and its backward node."""
+    forward_thread: Codes
+    """Kineto's small number of the forward's thread; positive on spans of a backward pass."""
+    shapes: Codes
+    types: Codes
+    stack: Codes
+    """Python stack of the operator, where the file has ``Call stack`` (traces of 2021, or verbose ones)."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of the CUDA/HIP runtime or driver on the host."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    thread: Codes
+    correlation: Ints
+
+
+@dataclass(frozen=True)
+class Work:
+    """What ran on devices: kernels, copies, memsets (:data:`KERNEL`, :data:`MEMCPY`, :data:`MEMSET`). ``bytes`` of copies, else -1."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    kind: Small
+    device: Codes
+    stream: Ints
+    correlation: Ints
+    bytes: Ints
+
+
+@dataclass(frozen=True)
+class DeviceMarks:
+    """Annotations as the device saw them (``gpu_user_annotation``): first to last kernel of a user's span, per stream."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    device: Codes
+    stream: Ints
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Python functions (``with_stack=True``). Names end in the line of ``def``, never the line of the call."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    thread: Codes
+
+
+@dataclass(frozen=True)
+class MemoryEvents:
+    """``[memory]`` instants: bytes taken (> 0) or given back (< 0), and the totals after it; -1 where an old torch wrote none."""
+
+    start: Ints
+    name: Codes
+    thread: Codes
+    bytes: Ints
+    allocated: Ints
+    reserved: Ints
+    device_type: Small
+    """0 is the host, 1 is CUDA (and HIP under its CUDA name)."""
+    device: Codes
+
+
+@dataclass(frozen=True)
+class Syncs:
+    """``cuda_sync`` events: CUPTI's own record of what a wait waited for."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    device: Codes
+    stream: Ints
+    correlation: Ints
+
+
+@dataclass(frozen=True)
+class Others:
+    """Spans of every other category: the profiler's own overhead, its window, accelerators whose categories are not known."""
+
+    start: Ints
+    end: Ints
+    name: Codes
+    category: Codes
+    thread: Codes
+
+
+TABLES: dict[str, type[Any]] = {
+    "operators": Operators,
+    "calls": Calls,
+    "work": Work,
+    "marks": DeviceMarks,
+    "frames": Frames,
+    "memory": MemoryEvents,
+    "syncs": Syncs,
+    "others": Others,
+}
+
+DTYPES: dict[str, Any] = {"Ints": np.int64, "Codes": np.int32, "Small": np.int8, "Flags": np.bool_}
+
+
+def schema(table: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """(column, dtype) of a table, in order."""
+    return tuple((field.name, DTYPES[str(field.type)]) for field in fields(table))
+
+
+@dataclass(frozen=True)
+class Device:
+    """One entry of ``deviceProperties``. Capability (0, 0) and memory 0 where the file does not say."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    memory_bytes: int
+    multiprocessors: int
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the file says about itself outside its events."""
+
+    devices: tuple[Device, ...] = ()
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+    base_ns: int = 0
+    """Epoch nanoseconds that event times count from; 0 where they are epoch times already (or nothing is known)."""
+    schema: int | None = None
+    flags: tuple[str, ...] = ()
+    """Profiler options that were on: record_shapes, profile_memory, with_stack, with_flops, with_modules."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """(key, value) of CUDA/HIP/CUPTI/NCCL versions."""
+    trace_name: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A host thread as the trace labels it."""
+
+    pid: str
+    tid: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One trace file as columns. See the module's docstring for units."""
+
+    path: str
+    raw_bytes: int
+    events: int
+    """Events in the file, of every kind, broken ones left out."""
+    names: Sequence[str]
+    threads: Sequence[Thread]
+    texts: Sequence[bytes]
+    """JSON text of shapes, types and stacks, addressed by the codes of :class:`Operators`."""
+    operators: Operators
+    calls: Calls
+    work: Work
+    marks: DeviceMarks
+    frames: Frames
+    memory: MemoryEvents
+    syncs: Syncs
+    others: Others
+    counts: dict[str, int]
+    """Events that hold no span: flow events by category, instants, metadata."""
+    info: Info
+    warnings: tuple[str, ...] = ()
+    """One sentence each, for people: what could not be read, and what that means."""
+
+    def span_ns(self) -> tuple[int, int]:
+        """First start and last end over host and device spans; (0, 0) for an empty trace."""
+        tables = (self.operators, self.calls, self.work, self.frames)
+        starts = [int(table.start.min()) for table in tables if len(table.start)]
+        ends = [int(table.end.max()) for table in tables if len(table.start)]
+        return (min(starts), max(ends)) if starts else (0, 0)

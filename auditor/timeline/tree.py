@@ -1,0 +1,138 @@
+"""Which span ran inside which on each host thread: operators, annotations and runtime calls as one forest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.intervals import groups
+from auditor.timeline.trace import Calls, Codes, Flags, Ints, Operators
+
+
+@dataclass(frozen=True)
+class CallTree:
+    """Rows are those of :class:`Operators` followed by those of :class:`Calls`.
+
+    A span's parent is the innermost operator or annotation that is still open when it starts. Where spans only overlap
+    (clocks of two sources, unfinished spans), the parent need not hold the whole of the child.
+    """
+
+    name: Codes
+    parent: Codes
+    """Row of the parent; -1 at the top."""
+    operators: int
+    """Number of operator rows: row ``operators + i`` is call ``i``."""
+    by_stack: int
+    """Threads whose spans overlap without nesting, so that they were walked span by span."""
+    sources: tuple[Operators, Calls]
+
+    @property
+    def start(self) -> Ints:
+        """Starts of all rows (put together on each access: kept nowhere, a tree may be large)."""
+        return np.concatenate([table.start for table in self.sources])
+
+    @property
+    def end(self) -> Ints:
+        """Ends of all rows, likewise."""
+        return np.concatenate([table.end for table in self.sources])
+
+    def nearest(self, rows: Ints, wanted: Flags) -> Ints:
+        """For each row the innermost ancestor (not itself) whose row is ``wanted``; -1 where there is none."""
+        found = self.parent[rows].astype(np.int64)
+        while True:
+            climbing = np.flatnonzero((found >= 0) & ~wanted[found])
+            if not len(climbing):
+                return found
+            found[climbing] = self.parent[found[climbing]]
+
+    def outermost(self, rows: Ints, wanted: Flags) -> Ints:
+        """For each row the outermost ancestor whose row is ``wanted``; -1 where there is none."""
+        found = self.nearest(rows, wanted)
+        result = found.copy()
+        while (found >= 0).any():
+            found = np.where(found >= 0, self.nearest(np.maximum(found, 0), wanted), -1)
+            result = np.where(found >= 0, found, result)
+        return result
+
+    def self_ns(self) -> Ints:
+        """Duration of each row without what its children cover, never below 0."""
+        start, end = self.start, self.end
+        child = np.flatnonzero(self.parent >= 0)
+        above = self.parent[child]
+        inner = np.minimum(end[child], end[above]) - start[child]
+        taken = np.bincount(above, weights=inner, minlength=len(start))
+        result: Ints = np.maximum(end - start - taken.astype(np.int64), 0)
+        return result
+
+
+def call_tree(operators: Operators, calls: Calls) -> CallTree:
+    """The forest of a trace."""
+    start = np.concatenate((operators.start, calls.start))
+    end = np.concatenate((operators.end, calls.end))
+    parent = np.full(len(start), -1, np.int32)
+    by_stack = 0
+    for _, rows in groups(np.concatenate((operators.thread, calls.thread))):
+        leaf = rows >= len(operators.start)
+        sort = np.lexsort((leaf, -end[rows], start[rows]))
+        order, leaf = rows[sort], leaf[sort]
+        above, nested = _nest(start[order], end[order], leaf)
+        if not nested:
+            above = _walk(start[order], end[order], leaf)
+            by_stack += 1
+        parent[order] = np.where(above >= 0, order[above], -1)
+    names = np.concatenate((operators.name, calls.name))
+    return CallTree(names, parent, len(operators.start), by_stack, (operators, calls))
+
+
+def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:
+    """(order, parent in that order) of the Python frames of one thread."""
+    order = np.lexsort((-end, start))
+    leaf = np.zeros(len(order), np.bool_)
+    above, nested = _nest(start[order], end[order], leaf)
+    return order, above if nested else _walk(start[order], end[order], leaf)
+
+
+def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
+    """Parents of spans sorted by (start, -end, leaf), level by level; False if they do not nest (then the result is wrong).
+
+    Only spans that have a length and are no leaves can be parents. In spans that nest, a span's depth is the number of
+    parents that began before it less those that ended, and its parent is the last one before it a level higher.
+    """
+    size = len(start)
+    holder = (end > start) & ~leaf
+    depth = np.cumsum(holder, dtype=np.int32) - holder
+    depth -= np.searchsorted(np.sort(end[holder]), start, side="right").astype(np.int32)
+    parent = np.full(size, -1, np.int32)
+    if not size or depth.min() < 0:
+        return parent, size == 0
+    if depth.max() < 1 << 15:
+        depth = depth.astype(np.int16)  # numpy sorts these by radix
+    by_depth = np.argsort(depth, kind="stable")
+    edges = np.concatenate(([0], np.cumsum(np.bincount(depth))))
+    above = by_depth[: edges[1]]
+    for level in range(1, len(edges) - 1):
+        above = above[holder[above]]
+        rows = by_depth[edges[level] : edges[level + 1]]
+        place = np.searchsorted(above, rows) - 1
+        if not len(above) or (len(rows) and place.min() < 0):
+            return parent, False
+        parent[rows] = above[place]
+        above = rows
+    child = np.flatnonzero(parent >= 0)
+    until = end[parent[child]]
+    return parent, bool(((end[child] <= until) | ~holder[child]).all() and (start[child] < until).all())
+
+
+def _walk(start: Ints, end: Ints, leaf: Flags) -> Codes:
+    """The same span by span, for any overlaps."""
+    parents: list[int] = []
+    stack: list[int] = []
+    ends = end.tolist()
+    for row, (begin, is_leaf) in enumerate(zip(start.tolist(), leaf.tolist(), strict=True)):
+        while stack and ends[stack[-1]] <= begin:
+            stack.pop()
+        parents.append(stack[-1] if stack else -1)
+        if not is_leaf:
+            stack.append(row)
+    return np.array(parents, np.int32)

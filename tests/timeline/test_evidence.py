@@ -1,0 +1,516 @@
+"""Evidence of small traces whose answers can be counted by hand, and properties against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kineto import BACKWARD, call, frame, kernel, memcpy, memory, note, op, span, text, training, write
+
+from auditor.timeline import Timeline
+from auditor.timeline.frames import place_of
+from auditor.timeline.intervals import union
+from auditor.timeline.naming import is_allocator, is_blocking, is_communication, is_launch
+from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32, arithmetic
+from auditor.timeline.steps import OPTIMIZER, PROFILER, WHOLE
+from auditor.timeline.trace import Calls, Operators
+from auditor.timeline.tree import _walk, call_tree
+from auditor.timeline.waits import COPY_TO_DEVICE, COPY_TO_HOST, EXPLICIT, ITEM, NONZERO
+from auditor.timeline.waits import OTHER as OTHER_OPERATOR
+
+
+@pytest.fixture
+def line_of(tmp_path):
+    return lambda events: Timeline.of(write(tmp_path, text(events)))
+
+
+@pytest.fixture
+def line(line_of):
+    return line_of(training(3))
+
+
+def names(line, rows):
+    return [line.trace.names[line.tree.name[row]] if row >= 0 else None for row in rows]
+
+
+# steps
+
+
+def test_the_profilers_marks_are_the_steps(line):
+    assert (line.steps.source, line.steps.count) == (PROFILER, 3)
+    assert (line.steps.end - line.steps.start).tolist() == [1_000_000] * 3
+    assert line.steps.names == ("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3")
+
+
+def test_without_marks_the_optimizer_gives_the_rhythm(line_of):
+    line = line_of([event for event in training(4) if not event["name"].startswith("ProfilerStep")])
+    assert (line.steps.source, line.steps.count) == (OPTIMIZER, 3)
+    assert (line.steps.end - line.steps.start).tolist() == [1_000_000] * 3
+
+
+def test_of_two_optimizers_the_rarer_one_counts(line_of):
+    often = [note("Optimizer.step#Adam.step", 10.0 * number, 2) for number in range(6)]
+    rare = [note("Optimizer.step#SGD.step", 30.0 * number + 5, 2) for number in range(2)]
+    assert line_of([*often, *rare]).steps.count == 1
+
+
+def test_without_either_the_whole_trace_is_one_step_and_says_so(line_of):
+    steps = line_of([op("aten::mm", 5, 10)]).steps
+    assert (steps.source, steps.count, steps.marked) == (WHOLE, 1, False)
+
+
+def test_marks_of_the_device_and_repeated_marks_are_not_steps(line_of):
+    mark = span("gpu_user_annotation", "ProfilerStep#1", 3, 10, pid=0, tid=7)
+    assert line_of([note("ProfilerStep#1", 0, 10), note("ProfilerStep#1", 0, 10), mark]).steps.count == 1
+
+
+# the call tree
+
+
+def test_parents_are_the_innermost_open_spans(line):
+    tree = line.tree
+    wanted = [row for row in range(len(tree.name)) if line.trace.names[tree.name[row]] == "cudaMemcpyAsync"]
+    assert names(line, tree.parent[wanted]) == ["aten::_local_scalar_dense"] * 3
+    outer = tree.parent[tree.parent[wanted]]
+    assert names(line, outer) == ["aten::item"] * 3
+    assert names(line, tree.parent[outer]) == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+
+
+def test_self_time_is_what_children_leave(line_of):
+    line = line_of([op("outer", 0, 10), op("inner", 2, 3), op("inner", 6, 1)])
+    assert line.tree.self_ns().tolist() == [6000, 3000, 1000]
+
+
+def test_equal_times_the_longer_span_is_outside_and_calls_are_innermost(line_of):
+    line = line_of([op("inner", 0, 5), call("cudaLaunchKernel", 0, 5, 1), op("outer", 0, 9)])
+    assert names(line, line.tree.parent) == ["outer", None, "inner"]
+
+
+def test_an_end_is_exclusive(line_of):
+    line = line_of([op("first", 0, 5), call("cudaLaunchKernel", 5, 1, 1)])
+    assert line.tree.parent.tolist() == [-1, -1]
+
+
+span_lists = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 2), st.booleans()), max_size=40)
+
+
+@given(span_lists)
+def test_the_tree_by_levels_equals_the_tree_span_by_span(spans):
+    spans = [*(one for one in spans if not one[3]), *(one for one in spans if one[3])]
+    count = sum(not one[3] for one in spans)
+    start = np.array([one[0] for one in spans], np.int64)
+    end = start + np.array([one[1] for one in spans], np.int64)
+    thread = np.array([one[2] for one in spans], np.int32)
+    rest = [np.zeros(count, np.int32)] * 5
+    operators = Operators(start[:count], end[:count], rest[0], thread[:count], np.zeros(count, bool), *rest)
+    calls = Calls(
+        start[count:], end[count:], np.zeros(len(spans) - count, np.int32), thread[count:], np.zeros(len(spans) - count, np.int64)
+    )
+    tree = call_tree(operators, calls)
+    leaf = np.arange(len(spans)) >= count
+    for one in set(thread.tolist()):
+        rows = np.flatnonzero(thread == one)
+        order = rows[np.lexsort((leaf[rows], -end[rows], start[rows]))]
+        above = _walk(start[order], end[order], leaf[order])
+        assert tree.parent[order].tolist() == np.where(above >= 0, order[above], -1).tolist()
+
+
+# intervals
+
+pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=12)
+
+
+def cells(intervals) -> set[int]:
+    return {
+        cell for start, end in zip(intervals.start.tolist(), intervals.end.tolist(), strict=True) for cell in range(start, end)
+    }
+
+
+def made(spans):
+    start = np.array([one[0] for one in spans], np.int64)
+    return union(start, start + np.array([one[1] for one in spans], np.int64))
+
+
+@given(pairs, pairs)
+def test_intervals_against_sets_of_cells(one, other):
+    ours, theirs = made(one), made(other)
+    assert cells(ours) == {cell for start, size in one for cell in range(start, start + size)}
+    assert ours.length == len(cells(ours))
+    assert ours.overlap(theirs) == len(cells(ours) & cells(theirs))
+    assert cells(ours.within(theirs)) == cells(ours) & cells(theirs)
+    if len(ours.start):
+        everything = set(range(int(ours.start[0]), int(ours.end[-1])))
+        assert cells(ours.gaps()) == everything - cells(ours)
+
+
+# devices
+
+
+def test_busy_and_idle_time_of_a_device(line_of):
+    line = line_of(
+        [kernel("a", 0, 10), kernel("b", 5, 10, stream=8), kernel("c", 30, 10), memcpy("DtoH (Device -> Pinned)", 60, 5, 4)]
+    )
+    (use,) = line.devices
+    assert (use.busy.length, use.span_ns, use.kernels, use.copies) == (30_000, 65_000, 3, 1)
+    assert use.stream_busy_ns == {7: 25_000, 8: 10_000}
+    assert (use.busy.gaps().end - use.busy.gaps().start).tolist() == [15_000, 20_000]
+    assert use.name == "NVIDIA A100"
+
+
+def test_launches_are_joined_by_correlation_and_zero_joins_nothing(line_of):
+    line = line_of(
+        [call("cudaLaunchKernel", 0, 1, 5), call("cudaLaunchKernel", 2, 1, 0), kernel("a", 3, 1, 5), kernel("b", 4, 1, 0)]
+    )
+    assert line.launches.call_of_work.tolist() == [0, -1]
+    assert line.launches.work_of_call.tolist() == [0, -1]
+    assert line.launch_delay_ns.tolist() == [3000]
+
+
+def test_a_graph_launch_has_many_kernels(line_of):
+    line = line_of([call("cudaGraphLaunch", 0, 1, 5), kernel("a", 3, 1, 5), kernel("b", 4, 1, 5)])
+    assert line.launches.call_of_work.tolist() == [0, 0]
+
+
+def test_kernels_that_were_launched_but_not_recorded_are_known_missing(line_of):
+    assert line_of([call("cudaLaunchKernel", 0, 1, 5)]).device_missing
+    assert not line_of([call("cudaLaunchKernel", 0, 1, 5), kernel("a", 1, 1, 5)]).device_missing
+
+
+# waits
+
+
+def test_waits_have_their_cause_their_step_and_their_time(line):
+    found = line.waits
+    assert found.cause.tolist() == [ITEM, ITEM] * 3 + [EXPLICIT]
+    assert found.step.tolist() == [0, 0, 1, 1, 2, 2, -1]
+    assert found.held.tolist() == [280_000, 10_000] * 3 + [30_000]
+    assert found.synchronises.tolist() == [False, True] * 3 + [True]
+    assert names(line, found.operator)[0] == "aten::_local_scalar_dense"
+    assert names(line, found.outermost)[0] == "aten::item"
+    assert not found.backward.any()
+
+
+def test_the_profilers_own_wait_is_known(line):
+    assert line.waits.profiler.tolist() == [False] * 6 + [True]
+
+
+def test_a_users_synchronisation_is_not_the_profilers(line_of):
+    events = training(2)
+    events.insert(5, call("cudaDeviceSynchronize", 1900, 20, 777))
+    found = line_of(events).waits
+    mine = found.start == 1_900_000
+    assert found.cause[mine].tolist() == [EXPLICIT]
+    assert found.profiler[mine].tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind", "cause"),
+    [
+        ("aten::nonzero", "DtoH (Device -> Pinned)", NONZERO),
+        ("aten::copy_", "HtoD (Pageable -> Device)", COPY_TO_DEVICE),
+        ("aten::copy_", "DtoH (Device -> Pageable)", COPY_TO_HOST),
+        ("aten::equal", "DtoH (Device -> Pageable)", OTHER_OPERATOR),
+    ],
+)
+def test_causes_by_operator(line_of, operator, kind, cause):
+    line = line_of(
+        [
+            op(operator, 0, 50),
+            call("cudaMemcpyAsync", 1, 5, 3),
+            memcpy(kind, 2, 3, 3),
+            call("cudaStreamSynchronize", 10, 5, 4),
+            op("aten::add", 60, 5),
+        ]
+    )
+    assert set(line.waits.cause.tolist()) == {cause}
+
+
+def test_a_pinned_asynchronous_copy_does_not_wait(line_of):
+    line = line_of([op("aten::copy_", 0, 50), call("cudaMemcpyAsync", 1, 5, 3), memcpy("HtoD (Pinned -> Device)", 2, 3, 3)])
+    assert len(line.waits.call) == 0
+
+
+def test_waits_of_a_backward_pass(line_of):
+    line = line_of(
+        [op("autograd::engine::evaluate_function: X", 0, 50, BACKWARD), call("cudaStreamSynchronize", 5, 3, 2, BACKWARD)]
+    )
+    assert line.waits.backward.tolist() == [True]
+
+
+def test_reads_of_host_tensors_are_told_from_reads_of_the_device(line_of):
+    decoys = [op("aten::_local_scalar_dense", 3000.0 + number, 0.5) for number in range(5)]
+    reads = line_of([*training(2), *decoys]).scalar_reads
+    assert (len(reads.rows), int(reads.on_device.sum())) == (7, 2)
+
+
+# prices: what a wait costs
+
+
+def price(line):
+    return line.waits.prices.idle_after.tolist(), line.waits.prices.won_back.tolist()
+
+
+def test_the_price_is_the_devices_idle_time_after_the_wait(line_of):
+    line = line_of(
+        [
+            kernel("a", 0, 100),
+            call("cudaStreamSynchronize", 10, 95, 1),
+            call("cudaLaunchKernel", 120, 5, 2),
+            kernel("b", 130, 10, 2),
+        ]
+    )
+    assert price(line) == ([25_000], [25_000])
+
+
+def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
+    line = line_of(
+        [
+            kernel("a", 0, 100),
+            call("cudaStreamSynchronize", 102, 3, 1),
+            call("cudaLaunchKernel", 900, 5, 2),
+            kernel("b", 910, 10, 2),
+        ]
+    )
+    assert price(line) == ([805_000], [3_000])
+
+
+def test_a_wait_after_which_the_device_still_works_costs_nothing(line_of):
+    line = line_of([kernel("a", 0, 500), call("cudaEventSynchronize", 10, 95, 1), kernel("b", 600, 10)])
+    assert price(line) == ([0], [0])
+
+
+def test_a_wait_behind_which_work_was_queued_already_costs_nothing(line_of):
+    line = line_of(
+        [kernel("a", 0, 100), call("cudaLaunchKernel", 5, 5, 2), call("cudaEventSynchronize", 20, 85, 1), kernel("b", 150, 10, 2)]
+    )
+    assert price(line) == ([0], [0])
+
+
+def test_waits_in_one_gap_share_it(line_of):
+    line = line_of(
+        [
+            kernel("a", 0, 100),
+            call("cudaStreamSynchronize", 10, 90, 1),
+            call("cudaStreamSynchronize", 110, 10, 2),
+            call("cudaLaunchKernel", 140, 5, 3),
+            kernel("b", 150, 10, 3),
+        ]
+    )
+    idle, won = price(line)
+    assert idle == [20_000, 30_000]
+    assert won == [45_000, 5_000], "in proportion to the time each held"
+
+
+def test_idle_time_behind_the_step_is_not_the_steps(line_of):
+    line = line_of(
+        [note("ProfilerStep#1", 0, 120), kernel("a", 0, 100), call("cudaStreamSynchronize", 10, 95, 1), kernel("b", 500, 10)]
+    )
+    assert price(line)[0] == [15_000]
+
+
+waiting = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), min_size=1, max_size=8)
+
+
+@given(waiting, waiting)
+def test_prices_never_exceed_the_step_nor_the_idle_time(tmp_path_factory, held, worked):
+    events = [note("ProfilerStep#1", 0, 500), note("ProfilerStep#2", 500, 500)]
+    events += [
+        call("cudaStreamSynchronize", start, size, 1000 + number, tid=number % 2) for number, (start, size) in enumerate(held)
+    ]
+    events += [kernel("k", start, size) for start, size in worked]
+    line = Timeline.of(write(tmp_path_factory.getbasetemp(), text(events)))
+    prices, waits = line.waits.prices, line.waits
+    gaps = line.busy.gaps()
+    assert (prices.won_back <= waits.held).all()
+    assert prices.won_back.sum() <= gaps.length
+    assert prices.idle_after.sum() <= gaps.length
+    for step in range(2):
+        assert prices.idle_after[waits.step == step].sum() <= 500_000
+
+
+# the rest
+
+
+def test_loader_optimizer_and_copies(line):
+    assert (len(line.loader.rows), line.loader.in_steps_ns) == (3, 120_000)
+    assert line.loader.per_step_ns.tolist() == [40_000] * 3
+    assert line.loader.device_idle_ns == 120_000
+    assert (len(line.optimizer.rows), line.optimizer.launches, line.optimizer.foreach_operators) == (3, 3, 3)
+    assert line.optimizer.launches_per_call == 1
+    (total,) = line.copy_totals
+    assert (total.kind, total.count, total.bytes) == ("Memcpy DtoH (Device -> Pageable)", 3, 12)
+    (calls,) = line.copy_calls
+    assert (calls.api, calls.count, calls.in_steps, calls.ns) == ("cudaMemcpyAsync", 3, 3, 840_000)
+    assert line.copies.pageable.all()
+    assert line.copies.to_host.all()
+
+
+def test_absent_things_are_none_or_empty(line_of):
+    line = line_of([op("aten::mm", 0, 5)])
+    assert line.loader is None
+    assert line.optimizer is None
+    assert line.devices == line.communication == line.copy_totals == line.allocator_calls == line.memory == ()
+
+
+def test_allocator_calls_by_step(line_of):
+    line = line_of(
+        [
+            note("ProfilerStep#1", 0, 50),
+            note("ProfilerStep#2", 50, 50),
+            call("cudaMalloc", 10, 5),
+            call("cudaFree", 60, 5),
+            call("cudaFree", 70, 5),
+        ]
+    )
+    assert {one.api: (one.ns, one.per_step.tolist()) for one in line.allocator_calls} == {
+        "cudaMalloc": (5000, [1, 0]),
+        "cudaFree": (10_000, [0, 2]),
+    }
+
+
+def test_communication_exposed_and_overlapped(line_of):
+    line = line_of([kernel("ncclKernel_AllReduce_RING(x)", 0, 100, stream=9), kernel("gemm", 20, 30), kernel("gemm", 90, 30)])
+    (talk,) = line.communication
+    assert (talk.busy.length, talk.exposed.length, talk.names) == (100_000, 60_000, {"ncclKernel_AllReduce_RING": 1})
+    assert talk.overlap_share == pytest.approx(0.4)
+
+
+def test_memory_by_device(line_of):
+    line = line_of([note("ProfilerStep#1", 0, 50), memory(10, 100, 100), memory(20, -40, 60), memory(60, 500, 560)])
+    (use,) = line.memory
+    assert (use.allocations, use.frees, use.net_bytes, use.peak_allocated) == (2, 1, 560, 560)
+    assert use.allocated_at_step_ends.tolist() == [60]
+
+
+def test_the_users_function_around_a_wait(line_of):
+    line = line_of(
+        [
+            *training(1),
+            frame("train.py(3): <module>", 900, 3000),
+            frame("train.py(40): step", 1000, 900),
+            frame("torch/_tensor.py(7): wrapper", 1090, 320),
+            frame("<built-in method item of Tensor object>", 1095, 310),
+        ]
+    )
+    place = line.wait_places[0]
+    assert (place.file, place.line, place.function, place.exact) == ("train.py", 40, "step", False)
+
+
+def test_the_exact_line_of_an_old_trace(line_of):
+    stack = "/x/site-packages/torch/tensor.py(5): item;train.py(44): step;train.py(60): <module>"
+    line = line_of([op("aten::item", 0, 50, **{"Call stack": stack}), call("cudaStreamSynchronize", 5, 3, 2)])
+    place = line.wait_places[0]
+    assert (place.file, place.line, place.function, place.exact) == ("train.py", 44, "step", True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch/nn/modules/module.py(1): f",
+        "/usr/lib/python3.11/queue.py(2): get",
+        "threading.py(3): run",
+        "multiprocessing/queues.py(1): get",
+        "<frozen runpy>(4): x",
+        "<string>(1): x",
+        "nn.Module: Linear_0",
+        "<built-in method x>",
+    ],
+)
+def test_frames_that_are_not_the_users(name):
+    assert place_of(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train.py(3): main",
+        "src/models/net.py(12): forward",
+        "C:\\work\\a.py(1): f",
+        "test.py(3): main",
+        "/home/me/my_torch_project/a.py(4): g",
+    ],
+)
+def test_frames_that_are_the_users(name):
+    assert place_of(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "kind"),
+    [
+        ("volta_sgemm_128x64_nn", FP32),
+        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", HALF),
+        ("volta_h884gemm_64x128_ldg8_nn", HALF),
+        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_tn", HALF),
+        ("ampere_sgemm_128x64_tn", FP32),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_tn", HALF),
+        ("ampere_fp16_s16816gemm_fp16_64x64_sliced1x2_ldg8_f2f_stages_64x6_nn", HALF),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4", TF32),
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8", HALF),
+        ("cutlass_80_simt_sgemm_128x32_8x5_tn_align1", FP32),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x64_stage3", TF32),
+        (
+            "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x256x64_warpgroupsize2x1x1_execute_segment_k_off_kernel__5x_cublas",
+            HALF,
+        ),
+        ("sm86_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x8_stage3", FP64),
+        ("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT", HALF),
+        ("nvjet_tst_192x192_64x4_1x2_h_bz_coopA_NTT", HALF),
+        ("nvjet_sm100_tst_128x256_64x6_2x1_2cta_v_bz_TNT", HALF),
+        ("nvjet_qqtst_128x128_128x6_2x1_v_bz_TNN", FP8),
+        ("Cijk_Ailk_Bljk_SB_MT128x128x16_SE", FP32),
+        ("Cijk_Alik_Bljk_BBS_BH_MT256x256x64_MI32x32x8x1", HALF),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32", HALF),
+        ("Cijk_Alik_Bljk_F8BS_BH_MT256x256x128", FP8),
+        (
+            "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(Flash_fwd_params)",
+            HALF,
+        ),
+        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)", FP32),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", None),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>", None),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", None),
+        ("gemm_of_a_future_library", OTHER),
+    ],
+)
+def test_arithmetic_by_kernel_name(kernel_name, kind):
+    assert arithmetic(kernel_name) == kind
+
+
+def test_calls_by_name():
+    assert all(
+        map(
+            is_blocking,
+            [
+                "cudaStreamSynchronize",
+                "cudaStreamSynchronize_ptsz",
+                "cudaDeviceSynchronize_v3020",
+                "hipMemcpyWithStream",
+                "cuCtxSynchronize",
+            ],
+        )
+    )
+    assert not any(map(is_blocking, ["cudaMemcpyAsync", "cudaStreamIsCapturing", "cudaEventQuery", "cudaStreamWaitEvent"]))
+    assert all(map(is_launch, ["cudaLaunchKernel", "cudaLaunchKernelExC_v11060", "cuLaunchKernelEx", "hipExtModuleLaunchKernel"]))
+    assert not any(map(is_launch, ["cudaGraphLaunch", "cudaLaunchHostFunc"]))
+    assert all(map(is_allocator, ["cudaMalloc", "hipFree", "cuMemCreate", "cudaFree_v3020"]))
+    assert is_communication("ncclDevKernel_AllGather_RING_LL")
+    assert not is_communication("void gemm_nccl")
+
+
+def test_totals_by_operator_and_kernel(line):
+    totals = {one.name: one for one in line.operators}
+    assert (totals["aten::mm"].calls, totals["aten::mm"].host_ns) == (6, 150_000)
+    assert totals["aten::mm"].self_ns == 150_000 - 6 * 5_000
+    assert totals["aten::mm"].device_ns == 3 * 400_000
+    assert totals["aten::item"].self_ns == 3 * 2_000
+    assert "ProfilerStep#1" not in totals
+    calls = {one.name: (one.calls, one.ns, one.in_steps) for one in line.runtime_calls}
+    assert calls["cudaLaunchKernel"] == (9, 45_000, 9)
+    assert calls["cudaDeviceSynchronize"] == (1, 30_000, 0)
+    assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == ("ampere_sgemm_128x64_nn", 3, 900_000)
+
+
+def test_every_table_can_be_computed_at_once(line):
+    line.compute()
+    assert line.operator_calls["aten::mm"] == 6

@@ -1,0 +1,138 @@
+"""Mutations of small traces: nothing but the project's own error is raised, every table can be computed, and it is quick."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from kineto import frame, in_lines, memory, redumped, span, text, training
+
+from auditor.errors import AuditProblem
+from auditor.timeline import Timeline
+from auditor.timeline.ranks import Unread, rank_facts
+
+EVENTS = [
+    *training(2),
+    frame("train.py(3): main", 900, 5000),
+    memory(1100, 512, 1024),
+    span("Operator", "old", 1, 2, tid="7"),
+    {"ph": "B", "cat": "cpu_op", "name": "b", "pid": 1, "tid": 1, "ts": 1},
+    {"ph": "s", "id": 5, "pid": 1, "tid": 100, "ts": 1065, "cat": "ac2g", "name": "ac2g"},
+]
+SEEDS = [text(EVENTS).encode(), redumped(EVENTS).encode(), in_lines(EVENTS).encode()]
+PIECES = [
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b"\n  },\n  {",
+    b"},{",
+    b"NaN",
+    b"1e999",
+    b"-",
+    b"\xff\xfe",
+    b"null",
+    b'"traceEvents": [',
+    b"9" * 400,
+]
+EXAMPLES = int(os.environ.get("AUDITOR_FUZZ", "150"))
+SECONDS = 5.0
+
+mutation = st.tuples(
+    st.sampled_from(["flip", "cut", "insert", "drop", "repeat"]),
+    st.floats(0, 1, exclude_max=True),
+    st.integers(1, 300),
+    st.sampled_from(PIECES),
+)
+
+
+def mutate(raw: bytes, changes) -> bytes:
+    for kind, where, size, piece in changes:
+        at = int(where * len(raw))
+        if kind == "flip":
+            raw = raw[:at] + bytes([raw[at] ^ (size % 255 + 1)]) + raw[at + 1 :] if raw else raw
+        elif kind == "cut":
+            raw = raw[:at]
+        elif kind == "insert":
+            raw = raw[:at] + piece + raw[at:]
+        elif kind == "drop":
+            raw = raw[:at] + raw[at + size :]
+        else:
+            raw = raw[: at + size] + raw[at:]
+    return raw
+
+
+def survive(path):
+    begun = time.process_time()
+    try:
+        line = Timeline.of(path)
+    except AuditProblem:
+        return
+    line.compute()
+    line.tree.self_ns()
+    prices, steps = line.waits.prices, line.steps
+    assert (prices.won_back >= 0).all()
+    assert (prices.won_back <= line.waits.held).all()
+    for step in range(steps.count):
+        inside = line.waits.step == step
+        assert prices.won_back[inside].sum() <= steps.end[step] - steps.start[step]
+    assert not isinstance(rank_facts(path), Unread)
+    assert time.process_time() - begun < SECONDS
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(SEEDS), st.lists(mutation, min_size=1, max_size=6))
+@example(SEEDS[0], [("insert", 0.5, 1, b'"')])
+def test_mutated_text(tmp_path_factory, seed, changes):
+    path = tmp_path_factory.getbasetemp() / "mutated.json"
+    path.write_bytes(mutate(seed, changes))
+    survive(path)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(SEEDS), st.lists(mutation, min_size=1, max_size=3))
+def test_mutated_gzip(tmp_path_factory, seed, changes):
+    path = tmp_path_factory.getbasetemp() / "mutated.json.gz"
+    path.write_bytes(mutate(gzip.compress(seed, mtime=0), changes))
+    survive(path)
+
+
+numbers = st.one_of(
+    st.floats(), st.integers(), st.text(max_size=3), st.none(), st.booleans(), st.lists(st.integers(), max_size=2)
+)
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "ph": st.sampled_from(["X", "B", "E", "i", "M", "s", "?"]) | numbers,
+                "cat": st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "", "x"]),
+            },
+            optional={
+                "name": st.sampled_from(["aten::item", "cudaStreamSynchronize", "nccl", "ProfilerStep#1", "Optimizer.step#A"])
+                | numbers,
+                "ts": st.floats(0, 100) | numbers,
+                "dur": st.floats(0, 50) | numbers,
+                "pid": numbers,
+                "tid": st.integers(0, 2) | numbers,
+                "args": st.dictionaries(
+                    st.sampled_from(["correlation", "device", "stream", "bytes", "Bytes", "Input Dims"]), numbers
+                )
+                | numbers,
+            },
+        ),
+        max_size=20,
+    )
+)
+def test_any_values_in_any_field(tmp_path_factory, events):
+    path = tmp_path_factory.getbasetemp() / "values.json"
+    path.write_text(text(events) if events else "[]")
+    survive(path)

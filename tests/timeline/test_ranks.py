@@ -1,0 +1,133 @@
+"""Folders of ranks: clocks set by collectives, the straggler named, damaged and missing ranks said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kineto import HEAD, kernel, note, text, write
+
+from auditor.errors import AuditProblem
+from auditor.timeline import fleet, trace_files
+from auditor.timeline.ranks import RankFacts, in_processes, rank_facts
+
+
+def rank_events(rank: int, clock: float, late: float):
+    """Ten steps; the collective ends everywhere at the same time, and a rank that computes longer comes to it later."""
+    events = []
+    for step in range(10):
+        start = clock + 1000.0 * step
+        events += [
+            note(f"ProfilerStep#{step}", start, 990),
+            kernel("gemm", start + 10, 300 + late, 100 * step + 1),
+            kernel("ncclDevKernel_AllReduce_Sum_f32(x)", start + 310 + late, 500 - late, 100 * step + 2, stream=9),
+        ]
+    return events
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for rank in range(4):
+        content = text(rank_events(rank, 5_000_000.0 + 77_000 * rank, 200 if rank == 2 else 10 * rank))
+        write(
+            tmp_path,
+            content.replace('"rank": 3', f'"rank": {rank}').replace('"world_size": 8', '"world_size": 4'),
+            f"worker{rank}.json.gz",
+        )
+    return tmp_path
+
+
+def test_clocks_are_aligned_and_the_straggler_is_named(folder):
+    job = fleet(trace_files(folder))
+    assert [one.rank for one in job.ranks] == [0, 1, 2, 3]
+    assert (job.world_size, job.missing, job.unread, job.warnings) == (4, (), (), ())
+    found = job.alignment
+    assert found.shared == 10
+    assert found.offset_ns.tolist() == [0, 77_000_000, 154_000_000, 231_000_000]
+    assert found.spread_ns.tolist() == [0, 0, 0, 0]
+    assert found.straggler == 2
+    assert found.last_count.tolist() == [0, 0, 10, 0]
+    assert found.waited_ns.tolist() == [2_000_000, 1_900_000, 0, 1_700_000]
+    assert job.least_waiting.rank == 2
+    assert job.ranks[0].median_step_ns == 990_000
+
+
+def test_facts_of_one_rank(folder):
+    facts = rank_facts(folder / "worker2.json.gz")
+    assert (facts.rank, facts.world_size, facts.kernels) == (2, 4, 20)
+    assert (facts.communication_ns, facts.exposed_ns, facts.compute_ns) == (3_000_000, 3_000_000, 5_000_000)
+    assert facts.device_name == "NVIDIA A100"
+
+
+def test_the_work_can_be_done_anywhere(folder):
+    seen = []
+
+    def elsewhere(work, paths):
+        seen.extend(paths)
+        return [work(path) for path in paths]
+
+    assert fleet(trace_files(folder), elsewhere).alignment.straggler == 2
+    assert len(seen) == 4
+
+
+def test_the_pool_of_processes_gives_the_same(folder, monkeypatch):
+    monkeypatch.setattr("auditor.timeline.ranks.POOL_BYTES", 0)
+    job = fleet(trace_files(folder), in_processes)
+    assert job.alignment.straggler == 2
+
+
+def test_missing_and_damaged_ranks_are_said(folder):
+    (folder / "worker1.json.gz").write_bytes(b"<html>")
+    job = fleet(trace_files(folder))
+    assert job.missing == (1,)
+    assert [one.path.endswith("worker1.json.gz") for one in job.unread] == [True]
+    assert job.alignment.shared == 10
+
+
+def test_ranks_from_file_names(tmp_path):
+    head = HEAD.replace('"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},', "")
+    for rank in (0, 1):
+        write(tmp_path, text(rank_events(rank, 0, 0), head), f"rank-{rank}.json")
+    assert [one.rank for one in fleet(trace_files(tmp_path)).ranks] == [0, 1]
+
+
+def test_two_files_of_one_rank_are_said(folder):
+    (folder / "worker9.json.gz").write_bytes((folder / "worker2.json.gz").read_bytes())
+    job = fleet(trace_files(folder))
+    assert len(job.ranks) == 4
+    assert "two files are of rank 2" in job.warnings[0]
+
+
+def test_one_rank_alone_has_no_alignment(tmp_path):
+    write(tmp_path, text(rank_events(0, 0, 0)))
+    job = fleet(trace_files(tmp_path))
+    assert job.alignment is None
+    assert job.missing == (0, 1, 2, 4, 5, 6, 7)
+
+
+def test_ranks_that_share_no_collective_are_not_aligned(tmp_path):
+    write(tmp_path, text([kernel("ncclA", 0, 5)]), "rank0.json")
+    write(tmp_path, text([kernel("ncclB", 0, 5)]).replace('"rank": 3', '"rank": 4'), "rank1.json")
+    assert fleet(trace_files(tmp_path)).alignment is None
+
+
+def test_a_fleet_of_256(tmp_path):
+    for rank in range(256):
+        content = text(rank_events(rank, 9_000.0 * rank, 150 if rank == 77 else 0))
+        write(
+            tmp_path,
+            content.replace('"rank": 3', f'"rank": {rank}').replace('"world_size": 8', '"world_size": 256'),
+            f"rank{rank}.json",
+        )
+    job = fleet(trace_files(tmp_path), map)
+    assert (len(job.ranks), job.missing) == (256, ())
+    assert job.ranks[job.alignment.straggler].rank == 77
+    assert all(isinstance(one, RankFacts) for one in job.ranks)
+
+
+def test_folders_without_traces_end_in_one_sentence(tmp_path):
+    with pytest.raises(AuditProblem, match="holds no"):
+        trace_files(tmp_path)
+    write(tmp_path, json.dumps({"a": 1}))
+    with pytest.raises(AuditProblem, match="none of 1 files is a trace"):
+        fleet(trace_files(tmp_path))

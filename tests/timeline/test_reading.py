@@ -1,0 +1,450 @@
+"""Every spelling since 2021, and every damage: what is readable is kept, the rest is said, nothing else is raised."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+
+import pytest
+from kineto import TAIL, call, frame, in_lines, kernel, memcpy, memory, note, op, redumped, span, text, training, write
+
+from auditor.errors import AuditProblem
+from auditor.timeline import read
+from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES
+
+EVENTS = [
+    *training(2),
+    frame("train.py(3): main", 900, 5000),
+    memory(1100, 512, 1024),
+    span("gpu_user_annotation", "ProfilerStep#1", 1075, 500, pid=0, tid=7),
+    span("cuda_sync", "Stream Sync", 1380, 5, pid=0, tid=7, device=0, stream=7, correlation=1003),
+    span("overhead", "Buffer Flush", 1900, 10),
+    {"ph": "s", "id": 5, "pid": 1, "tid": 100, "ts": 1065, "cat": "ac2g", "name": "ac2g"},
+    {"ph": "f", "id": 5, "pid": 0, "tid": 7, "ts": 1075, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+]
+
+
+def sizes(trace):
+    return {group: len(getattr(trace, group).start) for group in TABLES}
+
+
+def same(one, other):
+    assert one.events == other.events
+    assert one.counts == other.counts
+    for group in TABLES:
+        ours, theirs = getattr(one, group), getattr(other, group)
+        for column in vars(ours):
+            if column in {"shapes", "types"}:
+                continue  # codes of JSON text, whose blanks may differ
+            mine, yours = getattr(ours, column).tolist(), getattr(theirs, column).tolist()
+            if column in {"name", "category"}:  # numbered in order of appearance
+                mine, yours = [one.names[code] for code in mine], [other.names[code] for code in yours]
+            assert mine == yours, (group, column)
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return read(write(tmp_path, text(EVENTS)))
+
+
+def test_all_kinds_of_events_come_out_as_columns(whole):
+    assert sizes(whole) == {
+        "operators": 18,
+        "calls": 11,
+        "work": 8,
+        "marks": 1,
+        "frames": 1,
+        "memory": 1,
+        "syncs": 1,
+        "others": 1,
+    }
+    assert whole.counts == {"ac2g": 2}
+    assert whole.warnings == ()
+    assert whole.events == len(EVENTS)
+    item = next(row for row, code in enumerate(whole.operators.name) if whole.names[code] == "aten::item")
+    assert (whole.operators.start[item], whole.operators.end[item]) == (1_100_000, 1_400_000)
+    assert whole.operators.annotation.sum() == 6
+    assert sorted(whole.work.kind.tolist()) == [KERNEL] * 6 + [MEMCPY] * 2
+    mm = whole.names.index("aten::mm")
+    assert {whole.texts[code] for code in whole.operators.shapes[whole.operators.name == mm] if code >= 0} == {
+        b"[[8, 8], [8, 8]]"
+    }
+    assert whole.memory.bytes.tolist() == [512]
+
+
+def test_the_head_and_the_tail_are_read(whole):
+    info = whole.info
+    assert (info.rank, info.world_size, info.backend, info.base_ns) == (3, 8, "nccl", 1000)
+    assert info.devices[0].name == "NVIDIA A100"
+    assert info.devices[0].capability == (8, 0)
+    assert info.flags == ("record_shapes",)
+    assert info.trace_name == "step.json"
+
+
+def test_gzip_is_known_by_content_and_not_by_name(tmp_path, whole):
+    same(read(write(tmp_path, text(EVENTS), "trace.json.gz")), whole)
+    same(read(write(tmp_path, gzip.compress(text(EVENTS).encode()), "packed.json")), whole)
+    raw = text(EVENTS).encode()
+    members = gzip.compress(raw[:999]) + gzip.compress(raw[999:])
+    same(read(write(tmp_path, members, "members.json")), whole)
+
+
+@pytest.mark.parametrize("indent", [None, 0, 1, 2, 4])
+def test_a_trace_that_went_through_another_writer(tmp_path, whole, indent):
+    document = json.loads(text(EVENTS))
+    trace = read(write(tmp_path, json.dumps(document, indent=indent)))
+    same(trace, whole)
+    assert trace.info == whole.info
+    assert trace.warnings == ()
+
+
+@pytest.mark.parametrize("indent", [None, 1, 2])
+def test_keys_behind_the_events(tmp_path, whole, indent):
+    document = json.loads(text(EVENTS))
+    events = document.pop("traceEvents")
+    trace = read(write(tmp_path, json.dumps({"traceEvents": events, **document}, indent=indent)))
+    same(trace, whole)
+    assert trace.info == whole.info
+
+
+def test_a_bare_list_of_events(tmp_path, whole):
+    trace = read(write(tmp_path, json.dumps(EVENTS)))
+    same(trace, whole)
+    assert trace.info.rank is None
+
+
+def test_the_exporter_in_python_writes_one_event_a_line(tmp_path, whole):
+    trace = read(write(tmp_path, in_lines(EVENTS)))
+    same(trace, whole)
+    assert trace.info == whole.info
+    broken = in_lines(EVENTS).replace('"aten::item"', 'aten::item"', 1)
+    assert read(write(tmp_path, broken)).events == whole.events - 1
+
+
+@pytest.mark.parametrize("repeat", [300, 3000])
+@pytest.mark.parametrize("writer", [text, redumped, in_lines])
+def test_many_pieces_lose_nothing(tmp_path, writer, repeat):
+    events = [op(f"aten::op{number % 7}", 10.0 * number, 5) for number in range(repeat)]
+    trace = read(write(tmp_path, writer(events), "trace.json.gz"))
+    assert trace.operators.start.tolist() == [10_000 * number for number in range(repeat)]
+    assert trace.warnings == ()
+
+
+def test_nanoseconds_are_exact(tmp_path):
+    times = [1_371_624_315_968.95, 5_120_034_001.001, 0.007, 17.999]
+    trace = read(write(tmp_path, text([op("a", time, 0.003) for time in times])))
+    assert trace.operators.start.tolist() == [1_371_624_315_968_950, 5_120_034_001_001, 7, 17_999]
+    assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
+
+
+@pytest.mark.parametrize("writer", [text, redumped])
+def test_nanoseconds_since_1970_are_exact(tmp_path, writer):
+    times = ["1712195495519689.047", "1712195495519695.812", "1712999999999999.999", "1713000000000000.001"]
+    raw = writer([op("a", 1_000_000 + place, 0.003) for place in range(4)])
+    for place, time in enumerate(times):
+        raw = raw.replace(f'"ts": {1_000_000 + place},', f'"ts": {time},')
+    trace = read(write(tmp_path, raw))
+    exact = [int(time.replace(".", "")) for time in times]
+    assert trace.operators.start[:3].tolist() == exact[:3]
+    assert abs(trace.operators.start[3] - exact[3]) < 250, (
+        "behind a change of the leading digits: to the quarter of a microsecond"
+    )
+    assert (trace.operators.end - trace.operators.start).tolist() == [3] * 4
+
+
+def test_spellings_of_2021(tmp_path):
+    events = [
+        span("Operator", "aten::mm", 10, 5, tid="144", **{"Input dims": [[2], []], "Device": 0, "External id": 1}),
+        span("Runtime", "cudaLaunchKernel", 11, 2, tid="144", correlation=4, **{"external id": 1}),
+        span("Kernel", "k", 20, 5, pid=0, tid="stream 7", device=0, stream=7, correlation=4),
+        span(
+            "Memcpy",
+            "Memcpy HtoD (Pageable -> Device)",
+            30,
+            5,
+            pid=0,
+            tid="stream 7",
+            device=0,
+            stream=7,
+            correlation=5,
+            bytes=64,
+        ),
+        span("Memset", "Memset (Device)", 40, 5, pid=0, tid="stream 7", device=0, stream=7, correlation=6, bytes=8),
+        {
+            "ph": "i",
+            "s": "t",
+            "name": "[memory]",
+            "pid": 1,
+            "tid": 144,
+            "ts": 12,
+            "args": {"Device Type": 0, "Device Id": -1, "Bytes": 4},
+        },
+    ]
+    trace = read(write(tmp_path, text(events)))
+    assert trace.work.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
+    assert trace.work.stream.tolist() == [7, 7, 7]
+    assert trace.texts[trace.operators.shapes[0]].replace(b" ", b"") == b"[[2],[]]"
+    assert len(trace.threads) == 1, "a thread named by text in one event and by number in another is one"
+    assert trace.memory.allocated.tolist() == [-1]
+
+
+def test_the_old_autograd_profiler_named_no_categories(tmp_path):
+    events = [
+        span(None, "aten::mm", 1.5, 2, pid="CPU functions", tid=1),
+        span(None, "volta_sgemm", 3, 4, pid="CUDA functions", tid=0),
+    ]
+    trace = read(write(tmp_path, json.dumps(events)))
+    assert (len(trace.operators.start), trace.work.kind.tolist()) == (1, [KERNEL])
+
+
+def test_empty_categories_are_told_by_their_arguments(tmp_path):
+    events = [
+        span("", "aten::mm", 1, 9),
+        span("", "cudaLaunchKernel", 2, 1, correlation=3),
+        span("", "gemm", 4, 1, pid=0, tid=7, device=0, stream=7, correlation=3),
+        span("", "Memcpy DtoH (Device -> Pinned)", 5, 1, pid=0, tid=7, device=0, stream=7, correlation=4),
+    ]
+    trace = read(write(tmp_path, text(events)))
+    assert (len(trace.operators.start), len(trace.calls.start)) == (1, 1)
+    assert trace.work.kind.tolist() == [KERNEL, MEMCPY]
+
+
+@pytest.mark.parametrize("category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime"])
+def test_runtimes_of_other_makers(tmp_path, category):
+    trace = read(write(tmp_path, text([span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")])))
+    assert trace.calls.correlation.tolist() == [8]
+
+
+def test_accelerators_that_are_not_known_are_kept_apart(tmp_path):
+    trace = read(
+        write(
+            tmp_path,
+            text([span("mtia_ccp_events", "event_wait", 1, 1), span("mtia_runtime", "recordEvent", 1, 1, correlation=8)]),
+        )
+    )
+    assert [trace.names[code] for code in trace.others.category] == ["mtia_ccp_events", "mtia_runtime"]
+
+
+def test_begins_and_ends_make_spans(tmp_path):
+    events = [
+        {"ph": "B", "cat": "cpu_op", "name": "outer", "pid": 1, "tid": 1, "ts": 10},
+        {"ph": "B", "cat": "cpu_op", "name": "inner", "pid": 1, "tid": 1, "ts": 11},
+        {"ph": "E", "pid": 1, "tid": 1, "ts": 13},
+        {"ph": "E", "pid": 1, "tid": 1, "ts": 20},
+        {"ph": "B", "cat": "cpu_op", "name": "never ends", "pid": 1, "tid": 1, "ts": 30},
+    ]
+    trace = read(write(tmp_path, text(events)))
+    spans = {
+        trace.names[code]: (start, end)
+        for code, start, end in zip(trace.operators.name, trace.operators.start, trace.operators.end)
+    }
+    assert spans == {"inner": (11_000, 13_000), "outer": (10_000, 20_000)}
+    assert trace.warnings == ("1 span began and never ended, and was left out",)
+
+
+def test_a_missing_duration_is_zero(tmp_path):
+    trace = read(write(tmp_path, text([span("cpu_op", "a", 5, None), op("b", 6, 1)])))
+    assert (trace.operators.end - trace.operators.start).tolist() == [0, 1000]
+
+
+def test_an_unescaped_quote_costs_nothing(tmp_path, whole):
+    broken = text(EVENTS).replace('"aten::item"', '"say "hello" {to: "me"}"', 1)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(broken)
+    trace = read(write(tmp_path, broken))
+    assert sizes(trace) == sizes(whole)
+    assert 'say "hello" {to: "me"}' in trace.names
+    assert trace.warnings == ("1 event had a quote left unescaped in its name, and was mended",)
+
+
+def test_an_unescaped_quote_in_one_line_json(tmp_path, whole):
+    broken = redumped(EVENTS).replace('"aten::item"', '"say "hello" twice"', 1)
+    trace = read(write(tmp_path, broken))
+    assert sizes(trace) == sizes(whole)
+    assert 'say "hello" twice' in trace.names
+
+
+def test_an_event_that_cannot_be_mended_is_the_only_one_lost(tmp_path, whole):
+    broken = text(EVENTS).replace('"name": "aten::item"', '"name": aten::item"', 1)
+    trace = read(write(tmp_path, broken))
+    assert trace.events == whole.events - 1
+    assert trace.warnings == ("1 event could not be read, and was left out",)
+
+
+def test_invalid_utf8_spoils_only_a_name(tmp_path, whole):
+    broken = text(EVENTS).encode().replace(b"aten::item", b"aten::\xff\xfe")
+    trace = read(write(tmp_path, broken))
+    assert sizes(trace) == sizes(whole)
+    assert all(name.encode() is not None for name in trace.names)
+
+
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e300", "1e999", "99999999999999999999999", '"soon"', "null", "[]"]
+)
+@pytest.mark.parametrize("writer", [text, redumped])
+def test_a_time_that_cannot_be_drops_only_its_span(tmp_path, whole, number, writer):
+    broken = writer(EVENTS).replace('"ts": 1100.0', f'"ts": {number}', 1)
+    trace = read(write(tmp_path, broken))
+    assert sizes(trace)["operators"] == sizes(whole)["operators"] - 1
+    assert trace.warnings == ("1 span had no usable time, and was left out",)
+
+
+def test_a_negative_duration_is_an_instant(tmp_path):
+    trace = read(write(tmp_path, text([op("a", 5, -3), op("b", 5, 3)])))
+    assert (trace.operators.end - trace.operators.start).tolist() == [0, 3000]
+    assert trace.warnings == ("1 span ended before it began, and was taken as an instant",)
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**70), "0x10", "seven", None, 1.5, True, [1], {"a": 1}])
+def test_arguments_of_any_type_are_survived(tmp_path, value):
+    events = [
+        span("kernel", "k", 1, 1, pid=0, tid=7, device=value, stream=value, correlation=value, bytes=value),
+        op("a", 1, 1, **{"Sequence number": value, "Fwd thread id": value, "Input Dims": value}),
+        call("c", 1, 1, value),
+    ]
+    trace = read(write(tmp_path, text(events)))
+    assert (len(trace.work.start), len(trace.operators.start), len(trace.calls.start)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("args", [None, [], "text", 5])
+def test_arguments_that_are_no_object(tmp_path, args):
+    trace = read(write(tmp_path, text([{**op("a", 1, 1), "args": args}, op("b", 2, 1)])))
+    assert [trace.names[code] for code in trace.operators.name] == ["a", "b"]
+
+
+def test_events_that_are_no_objects(tmp_path):
+    trace = read(write(tmp_path, json.dumps({"traceEvents": [1, None, "x", [], op("a", 1, 1)]})))
+    assert len(trace.operators.start) == 1
+
+
+@pytest.mark.parametrize("writer", [text, redumped, in_lines])
+def test_a_file_cut_off_anywhere_keeps_what_was_whole(tmp_path, writer, whole):
+    full = writer(EVENTS).encode()
+    begin = full.index(b"traceEvents") + 20
+    for cut in range(begin, len(full) - 60, 211):
+        trace = read(write(tmp_path, full[:cut]))
+        boundary = full[begin:cut].count(b'"ph"') - 1
+        assert abs(trace.events - boundary) <= 2
+        assert any("middle of its events" in warning for warning in trace.warnings) or not trace.events
+
+
+def test_truncated_and_damaged_gzip(tmp_path):
+    events = [op(f"aten::op{number}", 10.0 * number, 5) for number in range(5000)]
+    packed = gzip.compress(text(events).encode())
+    cut = read(write(tmp_path, packed[: len(packed) // 2], "cut.json"))
+    assert 100 < cut.events < 5000
+    assert any("ends in the middle" in warning for warning in cut.warnings)
+    hurt = bytearray(packed)
+    hurt[len(hurt) // 2 : len(hurt) // 2 + 40] = b"\xff" * 40
+    assert read(write(tmp_path, bytes(hurt), "hurt.json")).events > 100
+
+
+def test_commas_too_many(tmp_path):
+    events = text([op("a", 1, 1), op("b", 2, 1)])
+    for broken in (
+        events.replace(TAIL, "," + TAIL),
+        events.replace("},", "},,"),
+        redumped([op("a", 1, 1), op("b", 2, 1)]).replace("}}]", "}},]"),
+    ):
+        assert len(read(write(tmp_path, broken)).operators.start) == 2
+
+
+def test_duplicate_keys_the_last_one_counts(tmp_path):
+    trace = read(write(tmp_path, text([op("a", 1, 1)]).replace('"name": "a"', '"name": "x", "name": "a"')))
+    assert trace.names[trace.operators.name[0]] == "a"
+
+
+@pytest.mark.parametrize("depth", [50, 100_000])
+def test_deep_nesting(tmp_path, depth):
+    deep = "[" * depth + "]" * depth
+    broken = text([op("a", 1, 1), op("b", 2, 1), op("c", 3, 1)]).replace('"args": {}', f'"args": {{"deep": {deep}}}', 1)
+    names = {trace_name for trace_name in read(write(tmp_path, broken)).names}
+    assert names >= {"b", "c"}
+
+
+def test_huge_names_are_cut(tmp_path):
+    trace = read(write(tmp_path, text([op("x" * 3_000_000, 1, 1), op("b", 2, 1)])))
+    assert [len(trace.names[code]) for code in trace.operators.name] == [4096, 1]
+
+
+def test_an_event_without_end_is_given_up(tmp_path):
+    raw = text([op("a", 1, 1)])[: -len(TAIL) - 4] + ', "x": "' + "y" * 40_000_000
+    trace = read(write(tmp_path, raw))
+    assert trace.events == 0
+    assert trace.warnings
+
+
+def test_a_gzip_bomb_is_bounded(tmp_path):
+    bomb = gzip.compress(b'{"traceEvents": [' + b" " * 100_000_000)
+    trace = read(write(tmp_path, bomb, "bomb.json"), limit=64 << 20)
+    assert trace.events == 0
+    assert any("64 MiB" in warning for warning in trace.warnings)
+    with pytest.raises(AuditProblem):
+        read(write(tmp_path, gzip.compress(b"{" + b" " * 100_000_000), "bomb.json"), limit=64 << 20)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "holds no text"),
+        (b"  \n ", "holds no text"),
+        (b"\x1f\x8b\x08\x00", "holds no text"),
+        (b"<!DOCTYPE html><html>404</html>", "web page"),
+        (b"not json", "not JSON"),
+        (b"PK\x03\x04rest", "not JSON"),
+        (b'{"a": 1}', 'holds no "traceEvents"'),
+        (b'{"traceEvents": {}}', 'holds no "traceEvents"'),
+        (b"17", "not JSON"),
+    ],
+)
+def test_files_that_are_no_traces_end_in_one_sentence(tmp_path, content, says):
+    with pytest.raises(AuditProblem, match=says) as raised:
+        read(write(tmp_path, content))
+    assert raised.value.hint
+    assert "\n" not in raised.value.message
+
+
+def test_missing_files_and_folders_end_in_one_sentence(tmp_path):
+    for path in (tmp_path / "nowhere.json", tmp_path):
+        with pytest.raises(AuditProblem, match="cannot be read"):
+            read(path)
+
+
+def test_no_events_at_all(tmp_path):
+    for content in ('{"traceEvents": []}', "[]", '{"traceEvents": [', "["):
+        trace = read(write(tmp_path, content))
+        assert trace.events == 0
+        assert "the trace holds no events" in trace.warnings
+        assert trace.span_ns() == (0, 0)
+
+
+def test_a_byte_order_mark(tmp_path, whole):
+    same(read(write(tmp_path, b"\xef\xbb\xbf" + text(EVENTS).encode())), whole)
+
+
+def test_windows_line_ends(tmp_path, whole):
+    same(read(write(tmp_path, text(EVENTS).replace("\n", "\r\n"))), whole)
+
+
+def test_times_are_finite_integers(whole):
+    for group in ("operators", "calls", "work"):
+        table = getattr(whole, group)
+        assert (table.end >= table.start).all()
+        assert math.isfinite(float(table.end.max()))
+
+
+def test_the_texts_that_repeat_are_kept_once(tmp_path):
+    shapes = {"Input Dims": [[4, 4], [4, 4]]}
+    trace = read(write(tmp_path, text([op("aten::mm", number, 1, **shapes) for number in range(100)])))
+    assert len(trace.texts) == 1
+    assert set(trace.operators.shapes.tolist()) == {0}
+
+
+def test_copies_and_notes_helpers_are_kineto(tmp_path):
+    trace = read(
+        write(
+            tmp_path, text([note("Optimizer.step#SGD.step", 1, 1), memcpy("HtoD (Pinned -> Device)", 1, 1, 1), kernel("k", 1, 1)])
+        )
+    )
+    assert trace.counts == {}
