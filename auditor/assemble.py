@@ -31,14 +31,14 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     return Report(
-        run=_run(manifest, steps, recording),
+        run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
         findings=findings,
-        warnings=(*manifest.get("warnings", ()), *_said_in(rehearsed), *judgement.warnings),
+        warnings=(*manifest.get("warnings", ()), *_said_in(rehearsed), *(facts.warnings if facts else ()), *judgement.warnings),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
-        series=tuple(_series(steps)),
+        series=tuple(_series(steps)) or _traced_series(facts),
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
@@ -54,16 +54,19 @@ def step_rows(recording: Recording) -> list[Row]:
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def _run(manifest: Row, steps: list[Row], recording: Recording) -> Run:
+def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.TraceFacts | None) -> Run:
+    bare = facts is not None and manifest.get("device") == "trace"
     return Run(
         target=manifest.get("target", ""),
-        steps=manifest.get("steps", 0),
+        steps=facts.steps if facts is not None and bare else manifest.get("steps", 0),
         warmup=manifest.get("warmup", 0),
         world_size=manifest.get("world_size", 1),
-        device=manifest.get("device", "cpu"),
+        device=", ".join(facts.devices) or "cpu" if facts is not None and bare else manifest.get("device", "cpu"),
         outcome=cast("Outcome", manifest.get("outcome", "killed")),
         error=_error(manifest.get("error"), recording),
-        step_us=_times([row["us"] for row in steps if row["pass"] == "quiet"]),
+        step_us=_times(
+            list(facts.step_us) if facts is not None and bare else [row["us"] for row in steps if row["pass"] == "quiet"]
+        ),
         peak_bytes=PeakBytes(
             device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=None),
             host=max((row["rss"] for row in steps if "rss" in row), default=None),
@@ -112,6 +115,11 @@ def _series(steps: list[Row]) -> Iterable[Series]:
         numbered = [(number, row) for number, row in enumerate(steps) if field in row]
         if numbered:
             yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
+
+
+def _traced_series(facts: traces.TraceFacts | None) -> tuple[Series, ...]:
+    us = facts.step_us if facts is not None else ()
+    return (Series("step time in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
 
 
 def _x(numbered: list[tuple[int, Row]]) -> tuple[float, ...]:
@@ -184,7 +192,9 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
         yield f"garbage collection took {share:.1%} of the quiet pass"
-    if manifest.get("device") == "rehearse":
+    if manifest.get("device") == "trace":
+        yield "everything comes from a trace that torch.profiler recorded: its times hold the profiler's own cost"
+    elif manifest.get("device") == "rehearse":
         yield "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a GPU, there are no times"
     elif manifest.get("device") == "cuda":
         yield "step times are those between device events at the step's boundaries; no synchronisation was added inside a pass"

@@ -168,12 +168,16 @@ def run(**options: Any) -> None:
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--out", type=click.Path(), help="Folder for the results. [default: the recording's own folder]")
+@click.option("--out", type=click.Path(), help="Folder for the results. [default: the recording's own, or audits/<trace>]")
 @judging_options
 def analyze(**options: Any) -> None:
-    """Judge an existing recording again: no GPU, no program, no torch.
+    """Judge what was recorded: no GPU, no program, no torch.
 
-    PATH is the folder of a run (or its recording/ inside).
+    PATH is the folder of a run (or its recording/ inside), or a trace that torch.profiler wrote (.json, .json.gz).
+
+    \b
+      audit analyze audits/trainer-step-20260101-120000
+      audit analyze worker0.pt.trace.json.gz
     """
     from auditor.commands import analyze as command
 

@@ -35,9 +35,9 @@ class Judgement:
     warnings: tuple[str, ...]
 
 
-def evidence_of(rule: type[Rule]) -> dict[str, type[Table]]:
-    """The tables that a rule's ``detect`` asks for, by parameter name."""
-    hints = typing.get_type_hints(rule.detect)
+def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
+    """The tables that a rule's ``detect`` (or ``in_trace``) asks for, by parameter name."""
+    hints = typing.get_type_hints(getattr(rule, question))
     return {name: table for name, table in hints.items() if isinstance(table, type) and issubclass(table, Table)}
 
 
@@ -53,6 +53,11 @@ class Tables:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._built: dict[type[Table], Table | NotLooked] = {}
+
+    @property
+    def bare_trace(self) -> bool:
+        """True if there is nothing but a trace."""
+        return bool(self._recording.manifest.get("device") == "trace")
 
     def get(self, table: type[Table]) -> Table:
         """The table. Raises :class:`NotLooked` when the recording does not hold what it needs."""
@@ -73,6 +78,8 @@ class Tables:
             return reason
 
     def _why_missing(self, parts: list[str]) -> str:
+        if self.bare_trace:
+            return "a trace does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
         ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
         told = [ABSENT[part] for part in parts if part in ABSENT]
@@ -133,8 +140,9 @@ def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tupl
     name = rule.name()
     try:
         asked = rule(**knobs)
-        evidence = {parameter: tables.get(table) for parameter, table in evidence_of(rule).items()}
-        found = [_complete(asked, finding) for finding in asked.detect(**evidence)]
+        question = "in_trace" if tables.bare_trace and rule.in_trace is not None else "detect"
+        evidence = {parameter: tables.get(table) for parameter, table in evidence_of(rule, question).items()}
+        found = [_complete(asked, finding) for finding in getattr(asked, question)(**evidence)]
     except NotLooked as reason:
         return Verdict(rule.code, name, "skipped", str(reason)), []
     except Exception:

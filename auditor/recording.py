@@ -20,6 +20,7 @@ from auditor.model import Outcome, Site
 
 SCHEMA = "audit-recording/1"
 MANIFEST = "manifest.json"
+TRACE = "trace.json.gz"
 SITES = "sites"
 SOURCES = "sources"
 ROW_LIMIT = 4_000_000
@@ -187,6 +188,12 @@ class Recording:
         self.folder = folder
         self.manifest = read_manifest(folder)
 
+    @property
+    def trace(self) -> Path | None:
+        """The file that torch.profiler wrote, if there is one."""
+        path = self.folder / TRACE
+        return path if path.is_file() else None
+
     def has(self, part: str) -> bool:
         """True if the probe that writes this part ran (it may have seen nothing)."""
         return (self.folder / f"{part}.jsonl").is_file()
@@ -263,6 +270,36 @@ class Recording:
                 decode_source(raw).split("\n") if raw is not None else []
             )  # splitlines() knows more separators than Python
         return cache[file]
+
+
+class TraceRecording(Recording):
+    """A trace that stands alone, from wherever: a recording without any part, judged by what a trace shows."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = path.parent
+        self.manifest = {
+            "schema": SCHEMA,
+            "target": path.name,
+            "cwd": "",
+            "device": "trace",
+            "outcome": "completed",
+            "sources": {},
+            "parts": [],
+            "passes": [],
+            "recorded_at": "",
+            "environment": {},
+            "warnings": [],
+        }
+        self._path = path
+
+    @property
+    def trace(self) -> Path | None:
+        """The file itself."""
+        return self._path
+
+    def has(self, part: str) -> bool:
+        """Nothing was recorded beside the trace."""
+        return False
 
 
 def decode_source(raw: bytes) -> str:

@@ -32,6 +32,10 @@ class Rule:
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
 
+    # The same question asked of a trace that stands alone; None where a trace cannot tell. Rules that only a trace
+    # answers need no second method: their detect() names trace tables.
+    in_trace: ClassVar[Callable[..., Iterator[Finding]] | None] = None
+
     def remedy(self, finding: Finding) -> Remedy | None:
         """What to do about one finding of this rule; None when there is only the manual's advice."""
         return None

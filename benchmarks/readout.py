@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from overhead import transformer
 
 from auditor.capture.trace import compress
-from auditor.evidence.trace import read_file
+from auditor.evidence.trace import facts_of
+from auditor.timeline import Timeline
 
 STEPS = 10
 
@@ -47,8 +48,7 @@ def ours(profiler: profile) -> tuple[float, int]:
         raw, packed = Path(folder) / "trace.json", Path(folder) / "trace.json.gz"
         profiler.export_chrome_trace(str(raw))
         compress(raw, packed)
-        facts = read_file(packed)
-        assert facts is not None
+        facts = facts_of(Timeline.of(packed))
         return time.thread_time() - begin, facts.events
 
 

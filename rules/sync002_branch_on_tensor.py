@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from auditor.evidence import Reads
 from auditor.evidence.reads import Place
+from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
 from .reading import ReadingRule
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ class BranchOnTensor(ReadingRule):
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("branch"), self._sentence)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(waits, waits.of("branch"), lambda place: f"Python branches on a tensor (`{place.operator}`)")
 
     def _sentence(self, place: Place) -> str:
         return f"Python branches on the tensor `{place.text}`: this {place.waits} on {place.rhythm}"

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from auditor.evidence import Reads
 from auditor.evidence.reads import Place
+from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
 from .reading import ReadingRule
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ class CopyToHostEveryStep(ReadingRule):
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("transfer"), self._sentence)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(waits, waits.of("copy to host"), lambda place: f"`{place.operator}` copies a tensor to the host")
 
     def _sentence(self, place: Place) -> str:
         return f"`{place.text}` copies a tensor to the host{place.through}: it {place.waits} on {place.rhythm}"

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import DeviceCalls, Machine, Source
+from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,9 @@ class ExplicitSynchronize(Rule):
                 facts=site.facts,
                 hints={"alone": source.stands_alone(site.site, "synchronize")},
             )
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it")
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from auditor.evidence import Reads
 from auditor.evidence.reads import Place
+from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
 from .reading import ReadingRule
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,11 @@ class DataDependentShape(ReadingRule):
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("shape"), self._sentence)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(
+            waits, waits.of("shape"), lambda place: f"the size of what `{place.operator}` gives depends on values"
+        )
 
     def _sentence(self, place: Place) -> str:
         return f"the size of `{place.text}` depends on values{place.through}: it {place.waits} on {place.rhythm}"

@@ -8,7 +8,9 @@ from auditor import catalogue, config
 from auditor.cli import exit_code
 from auditor.commands import results
 from auditor.errors import AuditProblem
-from auditor.recording import MANIFEST, Recording, UnreadableRecording
+from auditor.evidence.trace import timeline_of
+from auditor.recording import MANIFEST, Recording, TraceRecording, UnreadableRecording
+from auditor.rule import NotLooked
 
 
 def analyze(
@@ -40,6 +42,8 @@ def analyze(
 def _open(path: Path) -> Recording:
     if not path.exists():
         raise AuditProblem(f"{path} does not exist")
+    if path.is_file():
+        return _open_trace(path)
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
             try:
@@ -49,10 +53,24 @@ def _open(path: Path) -> Recording:
             if recording.manifest.get("outcome") == "not run":
                 raise AuditProblem(f"{folder} recorded no step: its target could not be run")
             return recording
-    raise AuditProblem(f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote")
+    raise AuditProblem(
+        f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote, or a trace of torch.profiler"
+    )
+
+
+def _open_trace(path: Path) -> Recording:
+    recording = TraceRecording(path)
+    try:
+        timeline_of(recording)
+    except NotLooked as problem:
+        raise AuditProblem(str(problem)) from None
+    return recording
 
 
 def _home(recording: Recording) -> Path:
     """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
+    if isinstance(recording, TraceRecording) and recording.trace is not None:
+        name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
+        return Path("audits") / name
     folder = recording.folder
     return folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")

@@ -1,0 +1,173 @@
+"""Where the host waited for the device in a trace: by cause and place, for how long, and what the device lost by it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.table import Table
+from auditor.evidence.trace import timeline_of
+from auditor.model import Site
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.frames import Place
+
+Cause = Literal["scalar", "branch", "shape", "copy to host", "copy to device", "copy", "explicit", "other"]
+
+CAUSES: dict[str, Cause] = {
+    "item": "scalar",
+    "nonzero": "shape",
+    "copy to host": "copy to host",
+    "copy to device": "copy to device",
+    "copy on device": "copy",
+    "copy": "copy",
+    "explicit": "explicit",
+}
+"""Words of :data:`auditor.timeline.waits.CAUSES`; anything else is ``other``."""
+
+
+@dataclass(frozen=True)
+class WaitPlace:
+    """Waits of one cause at one place. Times are sums over the trace in us; ``steps`` are those that it was seen on.
+
+    ``operator`` is the outermost operator around the wait (what the program called), ``api`` the runtime call that held the
+    host. ``site`` is None where the trace has no Python frames; ``exact`` is False where its line is only that of the
+    function's ``def``. ``won_us`` is the idle time of the device that the wait caused: what would come back without it.
+    """
+
+    cause: Cause
+    operator: str
+    api: str
+    site: Site | None
+    exact: bool
+    backward: bool
+    synchronises: bool
+    seen: frozenset[int]
+    n: int
+    held_us: float
+    won_us: float
+    of: int
+
+    @property
+    def rhythm(self) -> Rhythm:
+        """On which steps the host waited here."""
+        return rhythm(set(self.seen), self.of)
+
+    @property
+    def per_step(self) -> float:
+        """Waits in each step, on average."""
+        return self.n / self.of
+
+    @property
+    def won_us_per_step(self) -> float:
+        """Idle time of the device in each step that the wait caused."""
+        return self.won_us / self.of
+
+    @property
+    def where(self) -> str:
+        """The place in words: ``in train_step (train.py), `` where only the function is known, else empty."""
+        if self.site is None or self.exact:
+            return ""
+        return f" in {self.site.function} ({self.site.file})"
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return (
+            ("operator", self.operator or "none: the program's own call"),
+            ("runtime call", self.api),
+            ("seen on", f"{self.rhythm} of the trace"),
+            ("host held", f"{self.held_us / self.of:.1f} us per step"),
+            ("device idle because of it", f"{self.won_us_per_step:.1f} us per step"),
+            ("pass", "backward" if self.backward else "forward"),
+        )
+
+
+@dataclass(frozen=True)
+class TraceWaits(Table):
+    """Waits inside the trace's steps (in all of it where it marks none). The profiler's own are left out."""
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: int = 1
+    marked: bool = False
+    """Whether the trace marks its steps; else the whole of it counts as one, and nothing is said per step."""
+    places: tuple[WaitPlace, ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> TraceWaits:
+        """From the trace. Raises :class:`NotLooked` where it shows no device: on a CPU nothing waits."""
+        line = timeline_of(recording)
+        if line.device_missing:
+            raise NotLooked("the trace lists a GPU and holds none of its work (the profiler could not record it)")
+        if not line.devices:
+            raise NotLooked("the trace shows no GPU")
+        steps = line.steps
+        return cls(max(1, steps.count), steps.marked, tuple(_places(line)))
+
+    def of(self, *causes: Cause) -> list[WaitPlace]:
+        """Places with one of these causes, the dearest first."""
+        return sorted((place for place in self.places if place.cause in causes), key=lambda place: -place.won_us)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What makes two waits one finding."""
+
+    cause: Cause
+    operator: str
+    place: Place | None
+    backward: bool
+
+
+def _places(line: Timeline) -> Iterator[WaitPlace]:
+    waits = line.waits
+    inside = ~waits.profiler & ((waits.step >= 0) | (not line.steps.marked))
+    groups: dict[_Key, list[int]] = defaultdict(list)
+    for row in inside.nonzero()[0].tolist():
+        groups[_key(line, row)].append(row)
+    for key, rows in groups.items():
+        yield _place(line, key, rows)
+
+
+def _key(line: Timeline, row: int) -> _Key:
+    trace, waits, tree = line.trace, line.waits, line.tree
+    outermost = int(waits.outermost[row])
+    operator = trace.names[tree.name[outermost]] if outermost >= 0 else ""
+    cause = _cause(waits.cause_name(row, trace, tree), operator)
+    return _Key(cause, operator, line.wait_places[row], bool(waits.backward[row]))
+
+
+def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
+    trace, waits, place = line.trace, line.waits, key.place
+    longest = max(rows, key=lambda row: int(waits.held[row]))
+    synchronised = int(waits.synchronises[rows].sum())  # a copy and its synchronisation are one wait
+    return WaitPlace(
+        cause=key.cause,
+        operator=key.operator,
+        api=trace.names[trace.calls.name[waits.call[longest]]],
+        site=Site(place.file, place.line, place.function) if place is not None else None,
+        exact=place is not None and place.exact,
+        backward=key.backward,
+        synchronises=synchronised > 0,
+        seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
+        n=synchronised or len(rows),
+        held_us=float(waits.held[rows].sum()) / 1e3,
+        won_us=float(waits.prices.won_back[rows].sum()) / 1e3,
+        of=max(1, line.steps.count),
+    )
+
+
+def _cause(name: str, operator: str) -> Cause:
+    cause = CAUSES.get(name, "other")
+    return "branch" if cause == "scalar" and operator in BRANCHES else cause
+
+
+BRANCHES = frozenset({"aten::is_nonzero", "aten::equal", "aten::allclose"})
+"""Operators whose result Python asks for its truth."""
