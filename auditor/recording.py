@@ -272,36 +272,6 @@ class Recording:
         return cache[file]
 
 
-class TraceRecording(Recording):
-    """A trace that stands alone, from wherever: a recording without any part, judged by what a trace shows."""
-
-    def __init__(self, path: Path) -> None:
-        self.folder = path.parent
-        self.manifest = {
-            "schema": SCHEMA,
-            "target": path.name,
-            "cwd": "",
-            "device": "trace",
-            "outcome": "completed",
-            "sources": {},
-            "parts": [],
-            "passes": [],
-            "recorded_at": "",
-            "environment": {},
-            "warnings": [],
-        }
-        self._path = path
-
-    @property
-    def trace(self) -> Path | None:
-        """The file itself."""
-        return self._path
-
-    def has(self, part: str) -> bool:
-        """Nothing was recorded beside the trace."""
-        return False
-
-
 def decode_source(raw: bytes) -> str:
     """Python source text by its coding line, else UTF-8 with replacement; every line ends in a line feed."""
     import io

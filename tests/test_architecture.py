@@ -32,6 +32,7 @@ MAY = {
     "auditor/config.py": {"auditor.errors", "auditor.rule"},
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
     "auditor/runner.py": {"auditor.errors", "auditor.plan", "auditor.recording"},
+    "auditor/bare_trace.py": {"auditor.recording"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {

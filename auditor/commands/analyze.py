@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditor import catalogue, config
+from auditor.bare_trace import TraceRecording
 from auditor.cli import exit_code
 from auditor.commands import results
 from auditor.errors import AuditProblem
 from auditor.evidence.trace import timeline_of
-from auditor.recording import MANIFEST, Recording, TraceRecording, UnreadableRecording
+from auditor.recording import MANIFEST, Recording, UnreadableRecording
 from auditor.rule import NotLooked
 
 
