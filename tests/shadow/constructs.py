@@ -208,6 +208,9 @@ def one_argument_where(lab):
 def three_argument_where(lab):
     torch.where(lab.x > 0, lab.x, 0.0)
 
+def where_with_host_scalar(lab):  # native/TensorCompare.cpp, where_self_out: other.to(device)
+    torch.where(lab.x > 0, lab.x, torch.tensor(0.0))  #: h2d
+
 def masked_select(lab):
     lab.x.masked_select(lab.x > 0)  #: masked_select
 
