@@ -246,6 +246,14 @@ def _unchecked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return through(func, args, kwargs)
 
 
+def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """TensorCompare.cpp, where_self_out: a 0-dim host tensor is moved to the device. Numbers are made there."""
+    for one in args:
+        if isinstance(one, Tensor) and not isinstance(one, ShadowTensor) and one.dim() == 0:
+            tell("copy", "aten::where", one.nbytes, "h2d")
+    return through(func, args, kwargs)
+
+
 def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(args[1], ShadowTensor):
         raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")  # noqa: TRY004
@@ -276,6 +284,8 @@ RULES: dict[Any, _Rule] = {
     _GRAD.__get__: _get_grad,
     _GRAD.__set__: _set_grad,
     torch._C._nn.one_hot: _one_hot,
+    _C.where: _where,
+    Tensor.where: _where,
     _C.quantile: _unchecked,
     _C.nanquantile: _unchecked,
     Tensor.quantile: _unchecked,
