@@ -69,7 +69,7 @@ class ShadowDevice:
         methods.install(self._patches)
         saving.install(self._patches)
         facade.install(self._patches, self._current)
-        limits.install(self._patches, compiled=self._compiled)
+        limits.install(self._patches, self._current, compiled=self._compiled)
         self._patches.on_undo(_forget_default_device)
         _rebind(self._patches, before)
 
