@@ -57,13 +57,15 @@ class CallTree:
 
     def self_ns(self) -> Ints:
         """Duration of each row without what its children cover, never below 0."""
-        start, end = self.start, self.end
-        child = np.flatnonzero(self.parent >= 0)
-        above = self.parent[child]
-        inner = np.minimum(end[child], end[above]) - start[child]
-        taken = np.bincount(above, weights=inner, minlength=len(start))
-        result: Ints = np.maximum(end - start - taken.astype(np.int64), 0)
-        return result
+        operators, calls = self.sources
+        taken = np.zeros(self.operators)
+        for table, parent in ((operators, self.parent[: self.operators]), (calls, self.parent[self.operators :])):
+            child = np.flatnonzero(parent >= 0)
+            above = parent[child]
+            inner = np.minimum(table.end[child], operators.end[above]) - table.start[child]
+            taken += np.bincount(above, weights=inner, minlength=self.operators)
+        own = np.maximum(operators.end - operators.start - taken.astype(np.int64), 0)
+        return np.concatenate((own, calls.end - calls.start))
 
 
 def call_tree(operators: Operators, calls: Calls) -> CallTree:
@@ -74,13 +76,14 @@ def call_tree(operators: Operators, calls: Calls) -> CallTree:
     by_stack = 0
     for _, rows in groups(np.concatenate((operators.thread, calls.thread))):
         leaf = rows >= len(operators.start)
-        sort = np.lexsort((leaf, -end[rows], start[rows]))
-        order, leaf = rows[sort], leaf[sort]
+        order = rows[np.lexsort((leaf, -end[rows], start[rows]))]
+        leaf = order >= len(operators.start)
         above, nested = _nest(start[order], end[order], leaf)
         if not nested:
             above = _walk(start[order], end[order], leaf)
             by_stack += 1
-        parent[order] = np.where(above >= 0, order[above], -1)
+        child = np.flatnonzero(above >= 0)
+        parent[order[child]] = order[above[child]]
     names = np.concatenate((operators.name, calls.name))
     return CallTree(names, parent, len(operators.start), by_stack, (operators, calls))
 
@@ -119,9 +122,10 @@ def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
             return parent, False
         parent[rows] = above[place]
         above = rows
+    del depth, by_depth
     child = np.flatnonzero(parent >= 0)
     until = end[parent[child]]
-    return parent, bool(((end[child] <= until) | ~holder[child]).all() and (start[child] < until).all())
+    return parent, bool((start[child] < until).all() and ((end[child] <= until) | ~holder[child]).all())
 
 
 def _walk(start: Ints, end: Ints, leaf: Flags) -> Codes:
