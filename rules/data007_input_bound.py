@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from auditor.evidence import Batches, Machine
 from auditor.evidence.batches import Loader
-from auditor.evidence.rhythm import FEWEST_STEPS
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -71,7 +70,7 @@ class StepWaitsForInput(Rule):
     ## Sources
     Peers warn at 5 % (torch_tb_profiler), 10 % and 20 % (TraceML), 15 % and 30 % (gpuprof) of the step. Ours are higher
     because a wrong alarm about workers is the complaint heard most (Lightning #18723, #15572). In a trace, what lies between
-    TraceML's 10 % and ours, and waits of less than a millisecond, are notes.
+    TraceML's 10 % and ours, waits of less than a millisecond, and shares of steps that the profiler did not mark, are notes.
     """
 
     code = "DATA007"
@@ -133,8 +132,7 @@ class StepWaitsForInput(Rule):
         )
 
     def _severity_in_trace(self, steps: TraceSteps, share: float, mean: float) -> Severity | None:
-        few = not steps.marked or len(steps.steps) < FEWEST_STEPS
-        if few or share < self.share or mean < self.least_us:
+        if not steps.certain or share < self.share or mean < self.least_us:
             return Severity.NOTE
         return Severity.ERROR if share >= self.severe else None
 

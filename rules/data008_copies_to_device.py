@@ -53,7 +53,8 @@ class StepBoundByCopiesToDevice(Rule):
     The trace is a test of copies; or it was cut down to small batches to be small itself.
 
     ## Sources
-    Thresholds of TraceML (10 % and 20 % of the step on the device's clock); ours count only what no kernel hides.
+    Thresholds of TraceML (10 % and 20 % of the step on the device's clock); ours count only what no kernel hides. With fewer
+    than three steps, or steps that the profiler did not mark, it is a note.
     """
 
     code = "DATA008"
@@ -81,7 +82,7 @@ class StepBoundByCopiesToDevice(Rule):
             lost_us_per_step=mean if marked else None,
             basis="estimated" if marked else "none",
             seen_on="trace",
-            severity=self._severity(share) if marked else Severity.NOTE,
+            severity=self._severity(share) if steps.certain else Severity.NOTE,
             facts=(
                 ("copies to the device", f"{steps.share('to_device_us'):.1%} of the time"),
                 ("with nothing beside them", f"{mean:.0f} us per step"),

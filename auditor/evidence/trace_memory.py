@@ -47,6 +47,8 @@ class TraceMemory(Table):
     def build(cls, recording: Recording) -> TraceMemory:
         """From memory events. Raises :class:`NotLooked` where they are missing or a device's size is."""
         line = timeline_of(recording)
+        if not line.devices:
+            raise NotLooked("the trace shows no GPU")
         if not any(use.device_type != HOST for use in line.memory):
             raise NotLooked("the trace holds no memory events of a GPU: torch.profiler writes them with profile_memory=True")
         devices = tuple(_peaks(line))

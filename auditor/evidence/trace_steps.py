@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor.evidence.rhythm import FEWEST_STEPS
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
 from auditor.model import Site
 from auditor.recording import Recording
 from auditor.rule import NotLooked
+
+PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
+"""Words of :mod:`auditor.timeline.steps`, which is not imported here: it needs numpy."""
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +79,11 @@ class TraceSteps(Table):
         )
 
     @property
+    def certain(self) -> bool:
+        """Whether the profiler marked the steps itself and there are enough of them to tell what is usual."""
+        return self.source == PROFILER and len(self.steps) >= FEWEST_STEPS
+
+    @property
     def workers(self) -> str:
         """How the loader loads, in words."""
         return "num_workers=0" if "SingleProcess" in self.loader else "worker processes"
@@ -84,7 +93,7 @@ class TraceSteps(Table):
         """What the shares are of, in words."""
         if not self.marked:
             return "the trace, which marks no steps"
-        return f"{len(self.steps)} steps" + (" (from one optimizer step to the next)" if self.source == "optimizer" else "")
+        return f"{len(self.steps)} steps" + (" (from one optimizer step to the next)" if self.source == OPTIMIZER else "")
 
     def need_steps(self, least: int = 1) -> None:
         """Raises :class:`NotLooked` where the trace marks fewer steps than that."""

@@ -82,5 +82,12 @@ def first_batch_is_slow__trace():
     return text(loop(6, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 1 else 50)))
 
 
+def steps_guessed_from_the_optimizer__trace():
+    def body(number, start):
+        return [*_loading(number, start, 5000), note("Optimizer.step#SGD.step", start + 9000, 900)]
+
+    return text([event for event in loop(5, 10_000.0, body) if not event["name"].startswith("ProfilerStep")])
+
+
 def trace_that_marks_no_steps__trace():
     return text([event for number in range(4) for event in _loading(number, 10_000.0 * number, 5000)])

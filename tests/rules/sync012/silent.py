@@ -17,6 +17,10 @@ def first_step_warms_the_cache__trace():
     return _allocating(5, on=(1,), times=12)
 
 
+def largest_shape_comes_after_the_first_step__trace():
+    return _allocating(3, on=(1, 2))
+
+
 def empty_cache_called_once__trace():
     return _allocating(10, on=(5,), api="cudaFree", times=8)
 
