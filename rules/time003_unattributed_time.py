@@ -86,6 +86,7 @@ class UnattributedTime(Rule):
             facts=(
                 ("unknown", f"{steps.mean('unknown_us') / 1000:.2f} ms per step, in stretches of a millisecond or more"),
                 ("longest stretch", f"{steps.silence.us / 1000:.2f} ms"),
+                *((("inside", steps.silence.function),) if steps.silence.function else ()),
                 ("device busy", f"{steps.share('busy_us'):.1%} of the time"),
                 (
                     "waiting for the loader",

@@ -38,10 +38,14 @@ class TraceStep:
 
 @dataclass(frozen=True)
 class Silence:
-    """The longest stretch of the steps in which the trace shows nothing; ``site`` is the function that ran, where known."""
+    """The longest stretch of the steps in which the trace shows nothing.
+
+    ``site`` is the user's function that ran, ``function`` the innermost one that holds the stretch, whoever wrote it.
+    """
 
     us: float
     site: Site | None = None
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,8 @@ def _silence(line: Timeline) -> Silence | None:
     start, end = line.composition.longest_unknown
     if end <= start:
         return None
-    return Silence((end - start) / 1e3, _site(line.function_at((start + end) // 2)))
+    place, function = line.longest_unknown
+    return Silence((end - start) / 1e3, _site(place), function)
 
 
 def _site(place: Place | None) -> Site | None:

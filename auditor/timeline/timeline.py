@@ -156,9 +156,12 @@ class Timeline:
         """The user's innermost function at each moment of a host thread, where the trace has Python frames."""
         return frames.places(self.trace, threads, times)
 
-    def function_at(self, time: int) -> Place | None:
-        """The same at one moment of the thread that runs the steps."""
-        return self.functions_at(np.array([time], np.int64), np.array([self.main_thread], np.int32))[0]
+    @cached_property
+    def longest_unknown(self) -> tuple[Place | None, str]:
+        """The user's function in the longest stretch without events, and the innermost one of anybody's that holds it."""
+        start, end = self.composition.longest_unknown
+        times, thread = np.array([(start + end) // 2], np.int64), np.array([self.main_thread], np.int32)
+        return self.functions_at(times, thread)[0], frames.around(self.trace, self.main_thread, start, end)
 
     @cached_property
     def main_thread(self) -> int:

@@ -185,6 +185,16 @@ def test_the_function_of_the_longest_silence_and_of_the_slowest_batch_are_named(
     assert (steps.silence.site.function, steps.loader_site.function) == ("read", "main")
 
 
+def test_the_function_around_a_silence_may_be_a_librarys(recorded):
+    def body(number, start):
+        inner = frame("site-packages/PIL/Image.py(9): load", start + 600, 9350)
+        return [frame("train.py(3): main", start, 9990), inner, *product(start + 100, number)]
+
+    steps = TraceSteps.build(recorded(loop(3, 10_000.0, body)))
+    assert steps.silence is not None and steps.silence.site is not None
+    assert (steps.silence.site.function, steps.silence.function) == ("main", "site-packages/PIL/Image.py(9): load")
+
+
 def test_driver_calls_are_counted_by_step_with_their_time(recorded):
     allocating = [
         call("cudaMalloc", 1100, 30),

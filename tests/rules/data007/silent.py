@@ -79,7 +79,7 @@ def steps_that_last_as_long_as_an_operator__trace():
 
 
 def first_batch_is_slow__trace():
-    return text(loop(6, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 1 else 50)))
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 1 else 50)))
 
 
 def steps_guessed_from_the_optimizer__trace():

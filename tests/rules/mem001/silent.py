@@ -22,7 +22,9 @@ def cache_fills_what_tensors_do_not_need__trace():
 
 
 def memory_of_the_host__trace():
-    return _needing(0.95, device_type=0)
+    host = memory(1400.0, 512, int(0.95 * CAPACITY), device_type=0)
+    events = loop(3, 1000.0, lambda number, start: product(start, number))
+    return text([*events, host, memory(1500.0, 512, 1024)], head_with_memory(CAPACITY))
 
 
 def capacity_is_not_told__trace():
