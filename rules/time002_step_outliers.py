@@ -53,7 +53,7 @@ class StepOutliers(Rule):
         global count
         count += 1
         model(torch.ones(4, 8)).mean().backward()
-        if count % 5 == 0:
+        if count % 6 == 0:
             gc.collect()
     ```
 

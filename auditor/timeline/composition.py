@@ -41,13 +41,15 @@ class Composition:
     """Start and end of the longest of those stretches; (0, 0) without any."""
 
 
-def composition(trace: Trace, steps: Steps, busy: Intervals, made: Copies, loader: LoaderWaits | None) -> Composition:
-    """The parts of each step."""
+def composition(
+    trace: Trace, steps: Steps, busy: Intervals, made: Copies, loader: LoaderWaits | None, *, thread: int = -1
+) -> Composition:
+    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any)."""
     work = trace.work
     sending = np.zeros(len(work.start), np.bool_)
     sending[made.work[made.to_device]] = True
     to_device = _spans(work.start, work.end, sending)
-    loading = _spans(trace.operators.start, trace.operators.end, loader.rows if loader is not None else np.empty(0, np.int64))
+    loading = _spans(trace.operators.start, trace.operators.end, _waiting(trace, loader, thread))
     unknown = _unknown(trace, steps)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
     return Composition(
@@ -64,6 +66,11 @@ def composition(trace: Trace, steps: Steps, busy: Intervals, made: Copies, loade
 
 def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:
     return union(start[rows], end[rows])
+
+
+def _waiting(trace: Trace, loader: LoaderWaits | None, thread: int) -> Ints:
+    rows = loader.rows if loader is not None else np.empty(0, np.int64)
+    return rows if thread < 0 else rows[trace.operators.thread[rows] == thread]
 
 
 def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:

@@ -125,7 +125,7 @@ class Timeline:
     @cached_property
     def composition(self) -> Composition:
         """What each step's time was spent on."""
-        return composition(self.trace, self.steps, self.busy, self.copies, self.loader)
+        return composition(self.trace, self.steps, self.busy, self.copies, self.loader, thread=self.step_thread)
 
     @cached_property
     def optimizer(self) -> OptimizerUse | None:
@@ -164,12 +164,17 @@ class Timeline:
         return self.functions_at(times, thread)[0], frames.around(self.trace, self.main_thread, start, end)
 
     @cached_property
-    def main_thread(self) -> int:
-        """The host thread that runs the steps: that of their marks, else the busiest."""
+    def step_thread(self) -> int:
+        """The host thread that marks the steps, -1 where the profiler did not mark them."""
         spans = self.trace.operators
-        rows = mask(self.trace.names, spans.name, is_step)
-        threads = spans.thread[rows] if rows.any() else spans.thread
+        threads = spans.thread[mask(self.trace.names, spans.name, is_step)]
         return int(np.bincount(threads).argmax()) if len(threads) else -1
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The same, else the busiest host thread."""
+        threads = self.trace.operators.thread
+        return int(np.bincount(threads).argmax()) if self.step_thread < 0 and len(threads) else self.step_thread
 
     @cached_property
     def waiting_memsets(self) -> tuple[Memset, ...]:

@@ -87,6 +87,8 @@ class Judged:
 
     def excuse(self, kind: str) -> str:
         """Why a visible defect is rightly not reported; empty where nothing excuses it."""
+        if kind == "dataloader_wait_ge_10pct" and self.truth["trace"]["dataloader"].get("not_hidden_by_gpu_pct", 100) < 10:
+            return "hidden by device work"
         if kind != "allocator_calls":
             return ""
         calls = self.truth["trace"]["alloc_calls"].values()

@@ -12,6 +12,7 @@ from auditor.evidence.trace_waits import TraceWaits
 from auditor.rule import NotLooked
 from auditor.timeline import Timeline
 from tests.timeline.kineto import (
+    BACKWARD,
     call,
     frame,
     head_with_memory,
@@ -64,6 +65,12 @@ def test_the_loaders_wait_is_cut_at_the_step_and_at_device_work(line_of):
     steps = [note("ProfilerStep#1", 0, 1000), note("ProfilerStep#2", 1000, 1000)]
     parts = line_of([*steps, note(LOADER, 800, 600), kernel("k", 1100, 200, 1)]).composition
     assert (us(parts.loader), us(parts.loader_alone)) == ([200, 400], [200, 200])
+
+
+def test_a_loader_that_another_thread_waits_for_holds_nobody_up(line_of):
+    marks = [note("ProfilerStep#1", 0, 1000)]
+    assert us(line_of([*marks, note(LOADER, 100, 600, tid=BACKWARD)]).composition.loader) == [0]
+    assert us(line_of([note(LOADER, 100, 600, tid=BACKWARD)]).composition.loader) == [600]  # who runs the steps is not known
 
 
 def test_a_stretch_without_events_is_unknown_from_a_millisecond_on(line_of):
