@@ -7,9 +7,11 @@ from auditor.rule import Rule
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
+from .data008_copies_to_device import StepBoundByCopiesToDevice
 from .data009_device_resident_batch import LoaderYieldsDeviceTensors
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .mem001_near_capacity import DeviceMemoryNearlyFull
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
@@ -24,9 +26,13 @@ from .sync004_explicit_synchronize import ExplicitSynchronize
 from .sync005_data_dependent_shape import DataDependentShape
 from .sync006_blocking_copy import BlockingCopyEveryStep
 from .sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from .sync008_synchronous_memset import SynchronousMemset
 from .sync009_allocator_call import AllocatorCallEveryStep
 from .sync010_made_on_host import TensorMadeOnHostThenMoved
 from .sync011_constant_to_device import ConstantSentEveryStep
+from .sync012_driver_allocations import DriverAllocationsInSteadyState
+from .time002_step_outliers import StepOutliers
+from .time003_unattributed_time import UnattributedTime
 
 CATALOGUE: tuple[type[Rule], ...] = (
     ScalarReadEveryStep,
@@ -36,15 +42,19 @@ CATALOGUE: tuple[type[Rule], ...] = (
     DataDependentShape,
     BlockingCopyEveryStep,
     AsyncCopyFromPageableMemory,
+    SynchronousMemset,
     AllocatorCallEveryStep,
     TensorMadeOnHostThenMoved,
     ConstantSentEveryStep,
+    DriverAllocationsInSteadyState,
     LoaderWithoutPinnedMemory,
     PinnedBatchCopiedBlocking,
     StepWaitsForInput,
+    StepBoundByCopiesToDevice,
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
@@ -52,4 +62,6 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AnomalyModeLeftOn,
     GradientsFilledWithZeros,
     ClipReadsGradientNorm,
+    StepOutliers,
+    UnattributedTime,
 )
