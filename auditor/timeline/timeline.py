@@ -12,6 +12,7 @@ from auditor.timeline import frames
 from auditor.timeline.communication import Communication, communication
 from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
 from auditor.timeline.frames import Place
+from auditor.timeline.idle import Idle, idle
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.memory import MemoryUse, memory_use
 from auditor.timeline.naming import is_launch, mask
@@ -129,6 +130,12 @@ class Timeline:
     def allocator_calls(self) -> tuple[AllocatorCalls, ...]:
         """Calls that take memory from the driver or give it back."""
         return allocator_calls(self.trace, self.steps)
+
+    @cached_property
+    def idle(self) -> Idle | None:
+        """Idle time of the device with the most work, and why; None where no device worked."""
+        used = self.devices
+        return idle(self.trace, used[0], self.launches, self.steps, (self.loader, self.waits)) if used else None
 
     @cached_property
     def communication(self) -> tuple[Communication, ...]:
