@@ -8,6 +8,7 @@ import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
+from auditor.timeline.naming import is_step
 from auditor.timeline.phases import LoaderWaits
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
@@ -120,3 +121,27 @@ def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
     started = np.searchsorted(np.sort(trace.work.start[rows]), launched, side="right")
     result: Ints = np.maximum(np.arange(len(launched)) - started, 0)
     return result
+
+
+def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
+    """The shortest span of the thread that covers at least half of a stretch: a call, operator or annotation, else a function."""
+    spans = (
+        (trace.calls.start, trace.calls.end, trace.calls.name, trace.calls.thread),
+        (trace.operators.start, trace.operators.end, trace.operators.name, trace.operators.thread),
+        (trace.frames.start, trace.frames.end, trace.frames.name, trace.frames.thread),
+    )
+    for start, end, name, threads in spans:
+        covered = np.minimum(end, stretch[1]) - np.maximum(start, stretch[0])
+        rows = np.flatnonzero((threads == thread) & (2 * covered >= stretch[1] - stretch[0]))
+        rows = rows[np.argsort((end - start)[rows], kind="stable")]
+        found = next((trace.names[name[row]] for row in rows.tolist() if not is_step(trace.names[name[row]])), "")
+        if found:
+            return found
+    return ""
+
+
+def launched_in(found: Idle, spans: Intervals) -> int:
+    """Idle time that ended in launches of the host inside these spans, with an empty queue, the part inside them."""
+    dry = found.launched >= found.start
+    covered = spans.covered(found.start[dry], np.maximum(found.launched[dry], found.start[dry]))
+    return int(np.minimum(covered, found.rest[dry]).sum())
