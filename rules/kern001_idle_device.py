@@ -17,6 +17,9 @@ CARRIED = {
 }
 """Who else reports the idle time, by its cause: what they carry is no second warning here."""
 
+LONG_KERNELS = "the host is slow between launches, though most kernels are not short"
+UNEXPLAINED = "no single cause explains half of it"
+
 
 @dataclass(frozen=True)
 class DeviceIdleInStep(Rule):
@@ -27,7 +30,8 @@ class DeviceIdleInStep(Rule):
     A trace in whose steps no kernel, copy or memset ran for a large part of the time. Each gap is given to who could have
     filled it: the loader, a host wait, launches that came too slowly, other work of the host. Those are findings of their
     own with their own price, so this one is then a note that says which of them to look at first. It is a warning where
-    the greater part has no such owner: work was queued and did not start, or the trace does not show why.
+    a large part has no such owner: kernels that are not short and yet launched too slowly (heavy Python, or a profiler
+    with stacks), work that was queued and did not start, or a reason that the trace does not show.
 
     ## Why it costs
     Whatever makes the gaps, the device is paid for and computes nothing in them.
@@ -72,14 +76,17 @@ class DeviceIdleInStep(Rule):
     since = "0.3"
 
     share: float = knob(0.3, "Share of the steps' time without any work of the device from which it is reported.")
+    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
             return
-        unowned = idle.share - idle.share_of(*CARRIED)
-        loud = idle.marked and unowned >= self.share
+        carried = [cause for cause in CARRIED if cause != LAUNCHING or idle.small]
+        unowned = idle.share - idle.share_of(*carried)
+        loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
         cause = max(CARRIED, key=idle.share_of)
-        why = "no other finding explains most of it" if loud else f"mostly ({idle.share_of(cause):.0%}) because {CARRIED[cause]}"
+        because = LONG_KERNELS if cause == LAUNCHING and not idle.small else CARRIED[cause]
+        why = f"mostly ({idle.share_of(cause):.0%}) because {because}" if 2 * idle.share_of(cause) >= idle.share else UNEXPLAINED
         yield Finding(
             None,
             f"the device has nothing to do for {idle.share:.0%} of {idle.of_what}: {why}",

@@ -18,8 +18,9 @@ class LaunchBound(Rule):
 
     ## What it finds
     Time in which the device idles between two kernels because the queue is empty and the host is just launching the next
-    one. Short kernels alone are no defect: while the queue is full they cost nothing, and nothing is reported. Where most
-    of that time lies in an optimizer that steps parameter by parameter, OPT001 is the finding and this one a note.
+    one. Short kernels alone are no defect: while the queue is full they cost nothing, and nothing is reported. A note where
+    most kernels are 10 us or longer (KERN001 has it then), or where most of that time lies in an optimizer that steps
+    parameter by parameter (OPT001).
 
     ## Why it costs
     An operator costs 5 to 100 us of host time whatever its size. When its kernel runs for 3 us, the device idles for the rest.
@@ -72,7 +73,7 @@ class LaunchBound(Rule):
             return
         lost = idle.us_per_step(LAUNCHING)
         single = optimizer.one_by_one and 2 * optimizer.idle_us_per_step >= lost
-        loud = share >= self.share and idle.marked and idle.kernels >= self.least_kernels and not single
+        loud = share >= self.share and idle.marked and idle.kernels >= self.least_kernels and idle.small and not single
         most = ", most of it in the optimizer (OPT001)" if single else ""
         yield Finding(
             None,

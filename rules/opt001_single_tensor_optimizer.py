@@ -72,14 +72,15 @@ class OptimizerStepsOneByOne(Rule):
         if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
             return
         loud = optimizer.marked
+        priced = loud and optimizer.idle_us_per_step > 0
         yield Finding(
             None,
             f"{' and '.join(optimizer.names)} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
             f"{optimizer.us_per_step / 1000:.1f} ms of host time per step, one parameter after the other",
             steps=optimizer.steps if loud else 0,
             per_step=optimizer.calls / optimizer.steps,
-            lost_us_per_step=optimizer.idle_us_per_step if loud else None,
-            basis="estimated" if loud else "none",
+            lost_us_per_step=optimizer.idle_us_per_step if priced else None,
+            basis="estimated" if priced else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(

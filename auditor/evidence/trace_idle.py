@@ -90,6 +90,11 @@ class DeviceIdle(Table):
         return self.share_of(*causes) * self.window_us / self.steps
 
     @property
+    def small(self) -> bool:
+        """Whether most kernels are short: then launching less (fusion, graphs) is the cure for slow launches."""
+        return 2 * self.short >= self.kernels > 0
+
+    @property
     def of_what(self) -> str:
         """What the shares are of, in words."""
         return "the steps' time" if self.marked else "the time from its first work to its last (the trace marks no steps)"

@@ -124,20 +124,18 @@ def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
 
 
 def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
-    """The shortest span of the thread that covers at least half of a stretch: a call, operator or annotation, else a function."""
+    """The shortest call, operator, annotation or function of the thread that covers at least half of a stretch."""
     spans = (
         (trace.calls.start, trace.calls.end, trace.calls.name, trace.calls.thread),
         (trace.operators.start, trace.operators.end, trace.operators.name, trace.operators.thread),
         (trace.frames.start, trace.frames.end, trace.frames.name, trace.frames.thread),
     )
+    found: list[tuple[int, str]] = []
     for start, end, name, threads in spans:
         covered = np.minimum(end, stretch[1]) - np.maximum(start, stretch[0])
         rows = np.flatnonzero((threads == thread) & (2 * covered >= stretch[1] - stretch[0]))
-        rows = rows[np.argsort((end - start)[rows], kind="stable")]
-        found = next((trace.names[name[row]] for row in rows.tolist() if not is_step(trace.names[name[row]])), "")
-        if found:
-            return found
-    return ""
+        found += [(int(end[row] - start[row]), trace.names[name[row]]) for row in rows.tolist()]
+    return min((one for one in found if not is_step(one[1])), default=(0, ""))[1]
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
