@@ -83,4 +83,6 @@ class BiasBeforeBatchNorm(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False).")
+        return Remedy(
+            "Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False)."
+        )

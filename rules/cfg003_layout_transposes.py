@@ -73,7 +73,9 @@ class LayoutTransposedAroundConvolutions(Rule):
             basis="estimated" if structure.marked else "none",
             seen_on="trace",
             severity=None if structure.marked else Severity.NOTE,
-            facts=tuple((name[:90], f"{time / structure.kernel_us:.1%} of kernel time") for name, time in structure.transposes[:4]),
+            facts=tuple(
+                (name[:90], f"{time / structure.kernel_us:.1%} of kernel time") for name, time in structure.transposes[:4]
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -96,4 +96,6 @@ class RankKeepsOthersWaiting(Rule):
         return Severity.ERROR if ranks.waited_share >= self.severe else None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Look at the late rank's own findings first: they are what makes it late. Balance the work where it computes more.")
+        return Remedy(
+            "Look at the late rank's own findings first: they are what makes it late. Balance the work where it computes more."
+        )

@@ -99,4 +99,6 @@ class DeviceIdleInStep(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Take the largest cause first: feed the loop faster, remove host waits, launch less (torch.compile, CUDA graphs).")
+        return Remedy(
+            "Take the largest cause first: feed the loop faster, remove host waits, launch less (torch.compile, CUDA graphs)."
+        )

@@ -87,7 +87,9 @@ class HostLeavesDeviceIdle(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Move what the host does there out of the step: into loader workers, onto the device, or to every so many steps.")
+        return Remedy(
+            "Move what the host does there out of the step: into loader workers, onto the device, or to every so many steps."
+        )
 
 
 def _in(gap: Gap) -> str:

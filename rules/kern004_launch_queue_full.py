@@ -75,4 +75,6 @@ class LaunchQueueFull(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Nothing to repair on the device. Do host work (logging, preparing data) in another thread if it comes late.")
+        return Remedy(
+            "Nothing to repair on the device. Do host work (logging, preparing data) in another thread if it comes late."
+        )

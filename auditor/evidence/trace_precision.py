@@ -117,7 +117,9 @@ def _table(line: Timeline) -> Precision:
 def _matmuls(line: Timeline) -> tuple[tuple[str, float], ...]:
     from auditor.timeline.precision import matmul_ns
 
-    return tuple((name, ns / 1e3) for name, ns in matmul_ns(line.trace, line.devices[0], line.tree, line.launching_operator).items())
+    return tuple(
+        (name, ns / 1e3) for name, ns in matmul_ns(line.trace, line.devices[0], line.tree, line.launching_operator).items()
+    )
 
 
 def _amd(line: Timeline) -> bool:

@@ -65,9 +65,7 @@ class Idle:
         return rows[np.argsort(-self.rest[rows], kind="stable")]
 
 
-def idle(
-    trace: Trace, use: DeviceUse, joined: Launches, steps: Steps, host: tuple[LoaderWaits | None, Waits]
-) -> Idle:
+def idle(trace: Trace, use: DeviceUse, joined: Launches, steps: Steps, host: tuple[LoaderWaits | None, Waits]) -> Idle:
     """Gaps of a device inside the marked steps; inside the span of its own work where the trace marks none."""
     windows = steps.windows if steps.marked else Intervals(use.busy.start[:1], use.busy.end[-1:])
     gaps = _outside(use.busy).within(windows)

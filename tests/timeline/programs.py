@@ -89,6 +89,11 @@ class Program:
         begin = HEAD.replace("NVIDIA A100", f"NVIDIA {self.device}")
         begin = begin.replace('"computeMajor": 8, "computeMinor": 0', f'"computeMajor": {major}, "computeMinor": {minor}')
         for key, value in head.items():
-            old = {"rank": '"rank": 3', "backend": '"backend": "nccl"', "world_size": '"world_size": 8', "record_shapes": '"record_shapes": 1'}[key]
+            old = {
+                "rank": '"rank": 3',
+                "backend": '"backend": "nccl"',
+                "world_size": '"world_size": 8',
+                "record_shapes": '"record_shapes": 1',
+            }[key]
             begin = begin.replace(old, f'"{key}": {value}')
         return text(self.events, begin)
