@@ -58,10 +58,10 @@ def index_loops(trace: Trace, tree: CallTree) -> tuple[IndexLoop, ...]:
     taken = np.zeros(len(order), np.bool_)
     indexing = _named(trace, INDEXING)[trace.operators.name[order]]
     for period in range(1, LONGEST_CYCLE + 1):
-        for first, last in _runs(_same(trace, tree, order, period)):
+        for first, last in _runs(_same(trace, tree, order, period), (LEAST_REPEATS - 1) * period):
             stop = last + period
             repeats = (stop - first) // period
-            if repeats < LEAST_REPEATS or taken[first:stop].any() or not indexing[first : first + period].any():
+            if taken[first:stop].any() or not indexing[first : first + period].any():
                 continue
             taken[first:stop] = True
             found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
@@ -91,10 +91,12 @@ def _same(trace: Trace, tree: CallTree, order: Ints, period: int) -> Flags:
     return same
 
 
-def _runs(flags: Flags) -> list[tuple[int, int]]:
-    """(first, one past last) of each stretch of True."""
+def _runs(flags: Flags, least: int) -> list[tuple[int, int]]:
+    """(first, one past last) of each stretch of True that is long enough."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    first, last = edges[::2], edges[1::2]
+    long = last - first >= least
+    return list(zip(first[long].tolist(), last[long].tolist(), strict=True))
 
 
 def _loop(trace: Trace, tree: CallTree, rows: Ints, shape: tuple[int, int]) -> IndexLoop:
