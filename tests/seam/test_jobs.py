@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from auditor.reports.as_json import Json, load
+from auditor.reports.html import Html
+from auditor.reports.terminal import Terminal
 
 from auditor import assemble, catalogue, engine
 from auditor.bare_trace import RankedTraces
@@ -137,3 +140,16 @@ def test_eight_recorded_ranks():
     assert "for rank 7, last at 5 of 8 collectives" in by_code["DIST004"].message
     assert by_code["DIST004"].severity is Severity.NOTE  # one step in the traces
     assert "on rank 7" in by_code["DIST003"].message
+
+
+def test_the_ranks_are_a_table_in_terminal_and_page(tmp_path):
+    report = judged(laid_out(tmp_path / "job", job(12, late)))
+    shown = Terminal(width=120).render(report)
+    (head,) = [line for line in shown.splitlines() if line.split()[:2] == ["rank", "median"]]
+    assert head.split()[-2:] == ["peak", "memory"]
+    rows = shown.splitlines()[shown.splitlines().index(head) + 1 :][:9]
+    assert [row.split()[0] for row in rows] == ["2", "11", "10", "9", "8", "7", "6", "5", "and"]
+    assert "and 4 ranks that wait longer in collectives" in rows[-1]
+    page = Html().render(report)
+    assert all(f'<tr><th scope="row">{rank}</th><td>990 us</td>' in page for rank in range(12))
+    assert 'id="ranks"' not in Html().render(replace(report, ranks=()))
