@@ -18,7 +18,8 @@ class ExposedCommunication(Rule):
 
     ## What it finds
     Time in the steps in which a collective ran on the device and no other kernel did. In a folder of ranks the rank is judged
-    that the others wait for: what it spends in collectives is communication, not waiting for others (that is DIST004).
+    that the others wait for: what it spends in collectives is communication, not waiting for others (that is DIST004). A note
+    where only the steps, or only the whole trace, has that much of it: a broadcast before the first step is no defect.
 
     ## Why it costs
     Gradients can be reduced while the backward pass still computes; whatever is left over makes each step longer on every rank.
@@ -68,7 +69,7 @@ class ExposedCommunication(Rule):
 
     def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
         share = job.exposed_share
-        if not job.collectives or share < self.share:
+        if not job.collectives or max(share, job.of_span) < self.share:
             return
         who = f" on rank {job.rank}" if ranks.rows else ""
         hidden = 1 - job.exposed_us / job.communication_us if job.communication_us else 0.0
@@ -86,7 +87,7 @@ class ExposedCommunication(Rule):
         )
 
     def _severity(self, job: Job, ranks: Ranks) -> Severity | None:
-        if not job.marked:
+        if not job.marked or min(job.exposed_share, job.of_span) < self.share:
             return Severity.NOTE
         return Severity.ERROR if ranks.rows and job.exposed_share >= self.severe else None
 

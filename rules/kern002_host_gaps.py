@@ -66,13 +66,15 @@ class HostLeavesDeviceIdle(Rule):
     since = "0.3"
 
     share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
+    of_steps: float = knob(0.5, "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.")
     least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
         if share < self.share or not idle.gaps:
             return
-        loud = idle.marked and idle.kernels >= self.least_kernels
+        usual = idle.gap_steps >= self.of_steps * idle.steps
+        loud = idle.marked and usual and idle.kernels >= self.least_kernels
         longest = idle.gaps[0]
         yield Finding(
             None,

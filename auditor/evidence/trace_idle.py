@@ -42,7 +42,8 @@ class DeviceIdle(Table):
     """Idle time of the device with the most work, inside the steps (inside the span of its work where the trace marks none).
 
     Times are sums over ``steps`` in us; ``idle_us`` has one entry for each of :data:`INPUT`, :data:`WAIT`,
-    :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE` and ``unknown``. ``empty`` is the share of kernels that found the queue empty.
+    :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE`, ``profiler`` and ``unknown``. ``empty`` is the share of kernels that found
+    the queue empty, ``gap_steps`` the number of steps with a gap of :data:`HOST`.
     """
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
@@ -53,6 +54,7 @@ class DeviceIdle(Table):
     window_us: float = 0.0
     idle_us: tuple[tuple[str, float], ...] = ()
     gaps: tuple[Gap, ...] = ()
+    gap_steps: int = 0
     kernels: int = 0
     short: int = 0
     """Kernels shorter than 10 us."""
@@ -108,6 +110,7 @@ class DeviceIdle(Table):
             LAUNCHING: "idle between launches (queue empty, gaps under 0.5 ms)",
             HOST: "idle while the host did something else (gaps from 0.5 ms)",
             DEVICE: "idle with work in the queue",
+            "profiler": "idle while the profiler was busy with itself",
             "unknown": "idle at the end of a step, or for a reason the trace does not show",
         }
         idle = tuple((words[cause], f"{us / self.window_us:.1%}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us)
@@ -125,6 +128,7 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
         device=use.name,
         window_us=found.windows.length / 1e3,
         idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
+        gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
         gaps=tuple(_gap(line, found, row) for row in found.of_host()[:LONGEST].tolist()),
         kernels=use.kernels,
         short=use.short_kernels,

@@ -39,6 +39,8 @@ class Job(Table):
     """Those of them that name gloo."""
     communication_us: float = 0.0
     exposed_us: float = 0.0
+    of_span: float = 0.0
+    """Exposed part of the time from the device's first work to its last, steps or not."""
 
     @classmethod
     def build(cls, recording: Recording) -> Job:
@@ -73,4 +75,5 @@ def _job(line: Timeline) -> Job:
         gloo=sum(number for name, number in calls if name.startswith("gloo:")),
         communication_us=talk.busy.overlap(windows) / 1e3 if talk else 0.0,
         exposed_us=talk.exposed.overlap(windows) / 1e3 if talk else 0.0,
+        of_span=talk.exposed.length / max(1, use.span_ns) if talk else 0.0,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
-from auditor.timeline.naming import is_step
+from auditor.timeline.naming import is_step, mask
 from auditor.timeline.phases import LoaderWaits
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
@@ -17,7 +17,8 @@ from auditor.timeline.waits import Waits
 LONG_GAP_NS = 500_000
 """Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the profiler too."""
 
-INPUT, WAIT, LAUNCHING, HOST, DEVICE, UNKNOWN = "input", "wait", "launching", "host", "device", "unknown"
+INPUT, WAIT, PROFILER = "input", "wait", "profiler"
+LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Idle:
     """Idle time of one device inside the windows that were looked at. Columns of one length, one row a gap; times in ns.
 
     ``input`` is the part of a gap in which the loop had no batch, ``wait`` what host waits in it cost
-    (:attr:`Prices.won_back`). The rest belongs to the host where the queue had run dry (the next work was launched after the
+    (:attr:`Prices.won_back`), ``profiler`` what the profiler says of itself. The rest belongs to the host where the queue had run dry (the next work was launched after the
     gap began), and to the device where it had not.
     """
 
@@ -34,6 +35,7 @@ class Idle:
     end: Ints
     input: Ints
     wait: Ints
+    profiler: Ints
     rest: Ints
     launched: Ints
     """When the work after the gap was launched; -1 where not known, or where no work follows in the window."""
@@ -52,6 +54,7 @@ class Idle:
         return {
             INPUT: int(self.input.sum()),
             WAIT: int(self.wait.sum()),
+            PROFILER: int(self.profiler.sum()),
             LAUNCHING: int(self.rest[dry & ~long].sum()),
             HOST: int(self.rest[dry & long].sum()),
             DEVICE: int(self.rest[(self.launched >= 0) & ~dry].sum()),
@@ -73,8 +76,10 @@ def idle(trace: Trace, use: DeviceUse, joined: Launches, steps: Steps, host: tup
     length = gaps.end - gaps.start
     loading = _loading(trace, loader).covered(gaps.start, gaps.end)
     waiting = np.minimum(_won_in(gaps, waits), length - loading)
+    left = length - loading - waiting
+    profiler = np.minimum(_profilers_own(trace).covered(gaps.start, gaps.end), left)
     launched, thread = _next_launch(trace, use, joined, gaps)
-    return Idle(windows, gaps.start, gaps.end, loading, waiting, length - loading - waiting, launched, thread)
+    return Idle(windows, gaps.start, gaps.end, loading, waiting, profiler, left - profiler, launched, thread)
 
 
 def _outside(busy: Intervals) -> Intervals:
@@ -86,6 +91,12 @@ def _outside(busy: Intervals) -> Intervals:
 def _loading(trace: Trace, loader: LoaderWaits | None) -> Intervals:
     rows = loader.rows if loader is not None else np.empty(0, np.int64)
     return union(trace.operators.start[rows], trace.operators.end[rows])
+
+
+def _profilers_own(trace: Trace) -> Intervals:
+    """Time that the profiler spent on itself, as far as it says so (buffers of CUPTI)."""
+    own = mask(trace.names, trace.others.category, lambda category: category.lower() == "overhead")
+    return union(trace.others.start[own], trace.others.end[own])
 
 
 def _won_in(gaps: Intervals, waits: Waits) -> Ints:

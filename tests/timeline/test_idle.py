@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.idle import DEVICE, HOST, INPUT, LAUNCHING, UNKNOWN, WAIT, queue_depth
-from tests.timeline.kineto import HEAD, call, frame, kernel, memcpy, note, op, text, training, write
+from auditor.timeline.idle import DEVICE, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, queue_depth
+from tests.timeline.kineto import HEAD, call, frame, kernel, memcpy, note, op, span, text, training, write
 
 
 def of(tmp_path, events, head=HEAD):
@@ -35,13 +35,21 @@ def test_each_gap_goes_to_who_could_have_filled_it(tmp_path):
         ),
     )
     causes = line.idle.by_cause()
-    assert causes == {INPUT: 900_000, WAIT: 0, LAUNCHING: 200_000, HOST: 900_000, DEVICE: 50_000, UNKNOWN: 500_000}
+    assert causes == {INPUT: 900_000, WAIT: 0, PROFILER: 0, LAUNCHING: 200_000, HOST: 900_000, DEVICE: 50_000, UNKNOWN: 500_000}
     assert line.idle.total == 4_000_000 - 1_450_000
 
 
 def test_what_a_wait_cost_is_the_waits(tmp_path):
     line = of(tmp_path, training(3))
     assert line.idle.by_cause()[WAIT] == int(line.waits.prices.won_back[line.waits.step >= 0].sum()) > 0
+
+
+def test_what_the_profiler_does_for_itself_is_nobodys_gap(tmp_path):
+    own = span("overhead", "Activity Buffer Request", 1300, 1500, pid=-1, tid=0)
+    line = of(tmp_path, step(*launched(1000, 1010, 100, 1), own, *launched(2950, 2960, 100, 2), us=2100))
+    causes = line.idle.by_cause()
+    assert (causes[PROFILER], causes[HOST]) == (1_500_000, 350_000)
+    assert len(line.idle.of_host()) == 0
 
 
 def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(tmp_path):

@@ -47,3 +47,15 @@ def once_in_a_long_step__trace():
             program.think(600)
             program.operator("aten::mm", 200.0)
     return program.trace()
+
+
+def a_checkpoint_in_one_step_of_six__trace():
+    program = Program()
+    for number in range(6):
+        with program.step():
+            for _ in range(20):
+                program.operator("aten::mm", 60.0)
+            program.drain()
+            program.think(5000 if number == 3 else 5, "trainer.py(40): save")
+            program.operator("aten::mm", 60.0)
+    return program.trace()
