@@ -70,8 +70,8 @@ class BiasBeforeBatchNorm(Rule):
         loud = structure.marked and structure.bias_share >= self.share
         each = structure.biased / structure.steps
         yield Finding(
-            None,
-            f"{each:.0f} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'} add a bias that a batch "
+            structure.biased_at.site,
+            f"{each:.0f} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias that a batch "
             f"norm takes away: {structure.bias_share:.1%} of the kernel time",
             steps=structure.steps if structure.marked else 0,
             per_step=each if structure.marked else 0.0,

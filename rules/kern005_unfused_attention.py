@@ -66,8 +66,8 @@ class UnfusedAttention(Rule):
         if not structure.attentions or share < self.share:
             return
         yield Finding(
-            None,
-            f"attention runs as bmm, softmax, bmm: {share:.0%} of the kernel time, {structure.attentions} times "
+            structure.attention_at.site,
+            f"attention{structure.attention_at} runs as bmm, softmax, bmm: {share:.0%} of the kernel time, {structure.attentions} times "
             f"{f'in {structure.steps} steps' if structure.marked else 'in the trace'}",
             steps=structure.steps if structure.marked else 0,
             per_step=structure.attentions / structure.steps if structure.marked else 0.0,

@@ -69,8 +69,8 @@ class LoopOverIndex(Rule):
             if loop.us_per_step < self.share * step_us:
                 continue
             yield Finding(
-                None,
-                f"{_said(loop)} {loop.repeats} times in a row{f' in `{loop.parent}`' if loop.parent else ''}: "
+                loop.where.site,
+                f"{_said(loop)} {loop.repeats} times in a row{f' in `{loop.parent}`' if loop.parent else ''}{loop.where}: "
                 f"{loop.us_per_step / 1000:.1f} ms of host time{' per step' if structure.marked else ''}",
                 steps=structure.steps if structure.marked else 0,
                 per_step=loop.times / structure.steps if structure.marked else 0.0,

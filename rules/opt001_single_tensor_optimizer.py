@@ -74,8 +74,8 @@ class OptimizerStepsOneByOne(Rule):
         loud = optimizer.marked
         priced = loud and optimizer.idle_us_per_step > 0
         yield Finding(
-            None,
-            f"{' and '.join(optimizer.names)} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
+            optimizer.where.site,
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
             f"{optimizer.us_per_step / 1000:.1f} ms of host time per step, one parameter after the other",
             steps=optimizer.steps if loud else 0,
             per_step=optimizer.calls / optimizer.steps,

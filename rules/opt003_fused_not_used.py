@@ -76,8 +76,8 @@ class FusedOptimizerNotUsed(Rule):
         if not could or not foreach or len(optimizer.names) > 1 or optimizer.host_share < self.share:
             return
         yield Finding(
-            None,
-            f"{could[0]} steps with foreach operators, {optimizer.host_share:.0%} of the steps' time on the host: "
+            optimizer.where.site,
+            f"{could[0]}{optimizer.where} steps with foreach operators, {optimizer.host_share:.0%} of the steps' time on the host: "
             "fused=True does the same in one pass",
             steps=optimizer.steps if optimizer.marked else 0,
             per_step=optimizer.calls / optimizer.steps,

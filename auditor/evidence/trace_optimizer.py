@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
+from auditor.evidence.trace_places import NOWHERE, Where, where
 from auditor.recording import Recording
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class OptimizerCalls(Table):
     idle_us_per_step: float = 0.0
     us_per_step: float = 0.0
     """Host time inside them in each step."""
+    where: Where = NOWHERE
 
     @classmethod
     def build(cls, recording: Recording) -> OptimizerCalls:
@@ -60,6 +62,7 @@ class OptimizerCalls(Table):
             host_share=use.in_steps_ns / max(1, line.steps.windows.length),
             idle_us_per_step=_idle_ns(line) / 1e3 / steps,
             us_per_step=use.in_steps_ns / 1e3 / steps,
+            where=where(line, use.rows),
         )
 
     @property

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
+from auditor.evidence.trace_places import NOWHERE, Where, where
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
+    from auditor.timeline.patterns import IndexLoop
 
 TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
 """Kernels of cuDNN and MIOpen that turn the layout of a tensor around a convolution."""
@@ -27,6 +29,7 @@ class Loop:
     repeats: int
     times: int
     us_per_step: float
+    where: Where = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,13 @@ class Structure(Table):
     attentions: int = 0
     """Softmaxes between two batched products, forward and backward."""
     attention_us: float = 0.0
+    attention_at: Where = NOWHERE
     loops: tuple[Loop, ...] = ()
     shapes: bool = False
     """Whether shapes of convolutions were recorded."""
     biased: int = 0
     """Convolutions whose bias a batch norm takes away."""
+    biased_at: Where = NOWHERE
     bias_us: float = 0.0
     convolutions: int = 0
     transposes: tuple[tuple[str, float], ...] = ()
@@ -100,9 +105,11 @@ def _table(line: Timeline) -> Structure:
         kernel_us=use.kernel_ns / 1e3,
         attentions=len(line.attention.softmax),
         attention_us=line.attention.ns / 1e3,
+        attention_at=where(line, line.attention.softmax),
         loops=_loops(line),
         shapes=biased.looked,
         biased=len(biased.rows),
+        biased_at=where(line, biased.rows),
         bias_us=biased.bias_ns / 1e3,
         convolutions=sum(line.operator_calls.get(name, 0) for name in ("aten::conv1d", "aten::conv2d", "aten::conv3d")),
         transposes=tuple((one.name, one.ns / 1e3) for one in line.kernels if any(word in one.name for word in TRANSPOSES)),
@@ -111,13 +118,22 @@ def _table(line: Timeline) -> Structure:
 
 
 def _loops(line: Timeline) -> tuple[Loop, ...]:
+    import numpy as np
+
     steps = max(1, line.steps.count)
-    groups: dict[tuple[tuple[str, ...], str], list[tuple[int, int]]] = {}
+    groups: dict[tuple[tuple[str, ...], str], list[IndexLoop]] = {}
     for loop in line.index_loops:
         if not line.steps.marked or line.steps.start[0] <= loop.start <= line.steps.end[-1]:
-            groups.setdefault((loop.cycle, loop.parent), []).append((loop.repeats, loop.ns))
+            groups.setdefault((loop.cycle, loop.parent), []).append(loop)
     found = [
-        Loop(cycle, parent, max(turns for turns, _ in runs), len(runs), sum(ns for _, ns in runs) / 1e3 / steps)
+        Loop(
+            cycle,
+            parent,
+            repeats=max(run.repeats for run in runs),
+            times=len(runs),
+            us_per_step=sum(run.ns for run in runs) / 1e3 / steps,
+            where=where(line, np.array([run.first for run in runs])),
+        )
         for (cycle, parent), runs in groups.items()
     ]
     return tuple(sorted(found, key=lambda loop: -loop.us_per_step))

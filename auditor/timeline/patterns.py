@@ -47,6 +47,8 @@ class IndexLoop:
     cycle: tuple[str, ...]
     parent: str
     repeats: int
+    first: int
+    """Row of its first operator in :class:`CallTree`."""
     start: int
     ns: int
 
@@ -104,7 +106,7 @@ def _loop(trace: Trace, tree: CallTree, rows: Ints, shape: tuple[int, int]) -> I
     parent = int(tree.parent[rows[0]])
     start, end = int(trace.operators.start[rows[0]]), int(trace.operators.end[rows].max())
     cycle = tuple(trace.names[trace.operators.name[row]] for row in rows[:period].tolist())
-    return IndexLoop(cycle, trace.names[tree.name[parent]] if parent >= 0 else "", repeats, start, end - start)
+    return IndexLoop(cycle, trace.names[tree.name[parent]] if parent >= 0 else "", repeats, int(rows[0]), start, end - start)
 
 
 def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:

@@ -98,6 +98,14 @@ class Timeline:
         rows = self.tree.parent[found.call + self.tree.operators].tolist()
         return [frames.exact_place(self.trace, self.tree, row) or place for row, place in zip(rows, rough, strict=True)]
 
+    def places_of(self, rows: Ints) -> list[Place | None]:
+        """The user's code around operators (rows of the tree): their line where certain, else the function, else None."""
+        operators = self.trace.operators
+        rough = frames.places(self.trace, operators.thread[rows], operators.start[rows])
+        if len(self.trace.frames.start):
+            return rough
+        return [frames.exact_place(self.trace, self.tree, row) for row in rows.tolist()]
+
     @cached_property
     def scalar_reads(self) -> ScalarReads:
         """``.item()`` and its kin, told apart by whether a device took part."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from auditor.timeline import Timeline
 from auditor.timeline.precision import FP32, TF32, matmul_ns
-from tests.timeline.kineto import op, text, write
+from tests.timeline.kineto import frame, op, text, write
 from tests.timeline.programs import Program
 
 
@@ -93,3 +95,23 @@ def test_a_bias_is_lost_only_where_channels_agree(tmp_path):
         program.operator("aten::batch_norm", 5.0, **{"Input Dims": [[1, channels, 6, 6], [channels]]})
     found = line(tmp_path, program).biased_convolutions
     assert (found.looked, len(found.rows), found.bias_ns) == (True, 1, 7_000)
+
+
+def test_operators_are_placed_in_the_users_function(tmp_path):
+    program = Program()
+    begin = program.host
+    program.operator("aten::bmm", 10)
+    program.think(5)
+    program.events.append(frame("model.py(40): attend", begin, 200))
+    program.events.append(frame("torch/nn/functional.py(9): softmax", begin + 1, 100))
+    found = line(tmp_path, program)
+    assert [(place.file, place.line, place.function, place.exact) for place in found.places_of(np.array([0]))] == [
+        ("model.py", 40, "attend", False)
+    ]
+
+
+def test_a_stack_of_the_operator_gives_the_line_itself(tmp_path):
+    stack = {"Call stack": "torch/nn/functional.py(9): softmax;model.py(43): attend;train.py(7): step"}
+    found = Timeline.of(write(tmp_path, text([op("aten::bmm", 0, 5, **stack), op("aten::mm", 9, 5)])))
+    (place, other) = found.places_of(np.array([0, 1]))
+    assert (place.line, place.function, place.exact, other) == (43, "attend", True, None)
