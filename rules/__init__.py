@@ -14,6 +14,7 @@ from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
+from .data008_copies_to_device import StepBoundByCopiesToDevice
 from .data009_device_resident_batch import LoaderYieldsDeviceTensors
 from .dist002_backend_not_nccl import BackendOfTheHost
 from .dist003_exposed_communication import ExposedCommunication
@@ -26,6 +27,7 @@ from .kern003_launch_bound import LaunchBound
 from .kern004_launch_queue_full import LaunchQueueFull
 from .kern005_unfused_attention import UnfusedAttention
 from .kern006_loop_indexing import LoopOverIndex
+from .mem001_near_capacity import DeviceMemoryNearlyFull
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
@@ -42,9 +44,13 @@ from .sync004_explicit_synchronize import ExplicitSynchronize
 from .sync005_data_dependent_shape import DataDependentShape
 from .sync006_blocking_copy import BlockingCopyEveryStep
 from .sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from .sync008_synchronous_memset import SynchronousMemset
 from .sync009_allocator_call import AllocatorCallEveryStep
 from .sync010_made_on_host import TensorMadeOnHostThenMoved
 from .sync011_constant_to_device import ConstantSentEveryStep
+from .sync012_driver_allocations import DriverAllocationsInSteadyState
+from .time002_step_outliers import StepOutliers
+from .time003_unattributed_time import UnattributedTime
 
 CATALOGUE: tuple[type[Rule], ...] = (
     ScalarReadEveryStep,
@@ -54,15 +60,19 @@ CATALOGUE: tuple[type[Rule], ...] = (
     DataDependentShape,
     BlockingCopyEveryStep,
     AsyncCopyFromPageableMemory,
+    SynchronousMemset,
     AllocatorCallEveryStep,
     TensorMadeOnHostThenMoved,
     ConstantSentEveryStep,
+    DriverAllocationsInSteadyState,
     LoaderWithoutPinnedMemory,
     PinnedBatchCopiedBlocking,
     StepWaitsForInput,
+    StepBoundByCopiesToDevice,
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
@@ -88,4 +98,6 @@ CATALOGUE: tuple[type[Rule], ...] = (
     BackendOfTheHost,
     ExposedCommunication,
     RankKeepsOthersWaiting,
+    StepOutliers,
+    UnattributedTime,
 )

@@ -11,12 +11,14 @@ from auditor.timeline import copies as copying
 from auditor.timeline import frames
 from auditor.timeline.casts import AwkwardProducts, Casts, awkward_products, casts
 from auditor.timeline.communication import Communication, communication
+from auditor.timeline.composition import Composition, composition
 from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
 from auditor.timeline.frames import Place
 from auditor.timeline.idle import Idle, doing, idle
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.memory import MemoryUse, memory_use
-from auditor.timeline.naming import is_launch, mask
+from auditor.timeline.memsets import Memset, waiting_memsets
+from auditor.timeline.naming import is_launch, is_step, mask
 from auditor.timeline.patterns import Attention, BiasedConvolutions, IndexLoop, attention, biased_convolutions, index_loops
 from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
 from auditor.timeline.precision import Products, products
@@ -31,7 +33,7 @@ from auditor.timeline.totals import (
     launching_operator,
     operator_totals,
 )
-from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.trace import Codes, Ints, Trace
 from auditor.timeline.tree import CallTree, call_tree
 from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
 
@@ -132,6 +134,11 @@ class Timeline:
         return loader_waits(self.trace, self.steps, self.busy)
 
     @cached_property
+    def composition(self) -> Composition:
+        """What each step's time was spent on."""
+        return composition(self.trace, self.steps, self.busy, self.copies, self.loader, thread=self.step_thread)
+
+    @cached_property
     def optimizer(self) -> OptimizerUse | None:
         """What the optimizers did; None where none was recorded."""
         return optimizer_use(self.trace, self.tree, self.steps)
@@ -165,6 +172,35 @@ class Timeline:
     def memory(self) -> tuple[MemoryUse, ...]:
         """Memory events by device."""
         return memory_use(self.trace, self.steps)
+
+    def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
+        """The user's innermost function at each moment of a host thread, where the trace has Python frames."""
+        return frames.places(self.trace, threads, times)
+
+    @cached_property
+    def longest_unknown(self) -> tuple[Place | None, str]:
+        """The user's function in the longest stretch without events, and the innermost one of anybody's that holds it."""
+        start, end = self.composition.longest_unknown
+        times, thread = np.array([(start + end) // 2], np.int64), np.array([self.main_thread], np.int32)
+        return self.functions_at(times, thread)[0], frames.around(self.trace, self.main_thread, start, end)
+
+    @cached_property
+    def step_thread(self) -> int:
+        """The host thread that marks the steps, -1 where the profiler did not mark them."""
+        spans = self.trace.operators
+        threads = spans.thread[mask(self.trace.names, spans.name, is_step)]
+        return int(np.bincount(threads).argmax()) if len(threads) else -1
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The same, else the busiest host thread."""
+        threads = self.trace.operators.thread
+        return int(np.bincount(threads).argmax()) if self.step_thread < 0 and len(threads) else self.step_thread
+
+    @cached_property
+    def waiting_memsets(self) -> tuple[Memset, ...]:
+        """Memsets that held the host until they were done."""
+        return waiting_memsets(self.trace, self.launches, self.busy)
 
     @cached_property
     def launching_operator(self) -> Ints:

@@ -170,6 +170,7 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
+    compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
     needs = text.partition("\n")[0].removeprefix("# needs: ")
     if needs == "ranks":
         pytest.skip("needs several processes, each with a GPU")
