@@ -23,6 +23,7 @@ class SynchronousMemset(Rule):
 
     ## Why it costs
     The memset comes after everything queued on the stream, so the host waits for all of that, and queues nothing meanwhile.
+    The price is the device's idle time that follows.
 
     ## Example
     ```python
@@ -80,7 +81,7 @@ class SynchronousMemset(Rule):
                 f"{calls.api}{memory} holds the host {often}",
                 steps=len(seen.seen) if driver.marked else 0,
                 per_step=sum(calls.per_step) / seen.of if driver.marked else 0.0,
-                lost_us_per_step=sum(calls.us_per_step) / seen.of if driver.marked else None,
+                lost_us_per_step=sum(calls.lost_us) / seen.of if driver.marked else None,
                 basis="estimated" if driver.marked else "none",
                 seen_on="trace",
                 severity=None if self._usual(driver, calls) else Severity.NOTE,

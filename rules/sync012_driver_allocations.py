@@ -27,7 +27,7 @@ class DriverAllocationsInSteadyState(Rule):
     ``cudaFree`` waits for all work of the device, ``cudaMalloc`` holds the host for up to milliseconds. torch's caching
     allocator is there so that steady steps need neither. It goes to the driver again when the cache was given back
     (``empty_cache``), when memory ran out and cached blocks were freed to retry (``num_alloc_retries``), or when each
-    batch has a shape that no cached block fits.
+    batch has a shape that no cached block fits. The price is the device's idle time during and because of the calls.
 
     ## Example
     ```python
@@ -83,7 +83,7 @@ class DriverAllocationsInSteadyState(Rule):
         if not steady:
             return
         most = max((one.rhythm(WARMING) for one in steady), key=lambda one: len(one.seen))
-        lost = sum(sum(one.us_per_step[WARMING:]) for one in steady) / most.of
+        lost = sum(sum(one.lost_us[WARMING:]) for one in steady) / most.of
         names = " and ".join(one.api for one in steady)
         yield Finding(
             None,
@@ -94,9 +94,7 @@ class DriverAllocationsInSteadyState(Rule):
             basis="estimated",
             seen_on="trace",
             severity=None if most.share >= self.share else Severity.NOTE,
-            facts=tuple(
-                (one.api, f"{sum(one.per_step[WARMING:])} calls, {sum(one.us_per_step[WARMING:]):.0f} us") for one in steady
-            ),
+            facts=tuple((one.api, f"{one.n} calls, {one.us / one.n:.1f} us each") for one in steady),
             hints={"frees": any("Free" in one.api or "Release" in one.api for one in steady), "pins": steady[0].pins},
         )
 

@@ -22,7 +22,8 @@ STREAM_ORDERED = ("cudaMallocAsync", "cudaFreeAsync")
 
 @dataclass(frozen=True)
 class DriverCalls:
-    """Calls of one API. ``per_step`` counts them on each step; ``us`` is the host's time inside all of them.
+    """Calls of one API. ``per_step`` counts them on each step; ``us`` is the host's time inside all of them, ``lost_us`` on each
+    step the device's idle time that they caused.
 
     ``memory`` is the kind of memory that a memset writes (``Device``, ``Pinned``, ``Managed``), empty for other calls.
     """
@@ -31,7 +32,7 @@ class DriverCalls:
     n: int
     us: float
     per_step: tuple[int, ...]
-    us_per_step: tuple[float, ...]
+    lost_us: tuple[float, ...]
     memory: str = ""
     site: Site | None = None
 
@@ -85,12 +86,14 @@ def _memsets(line: Timeline) -> list[DriverCalls]:
 
 
 def _calls(line: Timeline, rows: list[int], api: str, memory: str = "", site: Site | None = None) -> DriverCalls:
+    import numpy as np
+
     calls = line.trace.calls
-    us = (calls.end[rows] - calls.start[rows]) / 1e3
+    us = float((calls.end[rows] - calls.start[rows]).sum()) / 1e3
     step = line.steps.of(calls.start[rows]).tolist()
-    number, time = [0] * line.steps.count, [0.0] * line.steps.count
-    for each, took in zip(step, us.tolist(), strict=True):
+    number, lost = [0] * line.steps.count, [0.0] * line.steps.count
+    for each, ns in zip(step, line.call_prices(np.array(rows)).tolist(), strict=True):
         if each >= 0:
             number[each] += 1
-            time[each] += took
-    return DriverCalls(api, len(rows), float(us.sum()), tuple(number), tuple(time), memory, site)
+            lost[each] += ns / 1e3
+    return DriverCalls(api, len(rows), us, tuple(number), tuple(lost), memory, site)

@@ -22,6 +22,7 @@ from auditor.timeline.naming import is_launch, is_step, mask
 from auditor.timeline.patterns import Attention, BiasedConvolutions, IndexLoop, attention, biased_convolutions, index_loops
 from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
 from auditor.timeline.precision import Products, products
+from auditor.timeline.pricing import call_prices
 from auditor.timeline.reading import read
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
@@ -172,6 +173,10 @@ class Timeline:
     def memory(self) -> tuple[MemoryUse, ...]:
         """Memory events by device."""
         return memory_use(self.trace, self.steps)
+
+    def call_prices(self, rows: Ints) -> Ints:
+        """What calls of the runtime cost that hold the host, in ns."""
+        return call_prices(self.trace, self.launches, self.devices, self.steps, rows)
 
     def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
         """The user's innermost function at each moment of a host thread, where the trace has Python frames."""

@@ -211,8 +211,31 @@ def test_driver_calls_are_counted_by_step_with_their_time(recorded):
     ]
     driver = TraceDriver.build(recorded([*allocating, *loop(3, 1000.0, lambda number, start: product(start + 400, number))]))
     (calls,) = driver.allocator
-    assert (calls.n, calls.per_step, calls.us_per_step, calls.us) == (4, (1, 0, 2), (30.0, 0.0, 60.0), 95.0)
+    assert (calls.n, calls.per_step, calls.us) == (4, (1, 0, 2), 95.0)
     assert (calls.rhythm().seen, calls.rhythm(after=1).seen, calls.pins) == ((0, 2), (1,), False)
+
+
+@pytest.mark.parametrize(
+    ("at", "took", "lost"),
+    [
+        (1100, 200, 0),  # the device works on
+        (1400, 200, 200),  # it ran dry at 1500, and is given work 200 us later than it could have been
+        (1550, 100, 100),  # it idled all the time
+        (1300, 500, 415),  # no more than the device idled
+    ],
+    ids=["hidden", "half hidden", "idle", "longer than the work"],
+)
+def test_a_call_costs_the_idle_time_of_the_device_that_it_causes(recorded, at, took, lost):
+    work = [*product(1000, 1, 485), *product(1900, 2, 50)]  # busy from 1015 to 1500 and from 1915 on
+    driver = TraceDriver.build(recorded([note("ProfilerStep#1", 1000, 1000), call("cudaMalloc", at, took), *work]))
+    assert driver.allocator[0].lost_us == (lost,)
+
+
+def test_calls_in_one_gap_share_what_it_gives(recorded):
+    work = [*product(1000, 1, 485), *product(1900, 2, 50)]
+    calls = [call("cudaMalloc", 1450, 100), call("cudaMalloc", 1550, 300)]
+    driver = TraceDriver.build(recorded([note("ProfilerStep#1", 1000, 1000), *calls, *work]))
+    assert driver.allocator[0].lost_us[0] <= 415  # the gap
 
 
 def test_peaks_stand_beside_the_capacity_of_their_own_device(recorded):
