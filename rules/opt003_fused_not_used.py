@@ -72,7 +72,7 @@ class FusedOptimizerNotUsed(Rule):
 
     def detect(self, optimizer: OptimizerCalls) -> Iterator[Finding]:
         could = [name for name in optimizer.names if name in FUSED]
-        foreach = optimizer.foreach and not optimizer.fused
+        foreach = optimizer.foreach and optimizer.launches_per_call > 0 and not optimizer.fused
         if not could or not foreach or len(optimizer.names) > 1 or optimizer.host_share < self.share:
             return
         yield Finding(

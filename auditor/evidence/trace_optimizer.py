@@ -10,6 +10,7 @@ from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
 from auditor.evidence.trace_places import NOWHERE, Where, where
 from auditor.recording import Recording
+from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
@@ -45,8 +46,10 @@ class OptimizerCalls(Table):
 
     @classmethod
     def build(cls, recording: Recording) -> OptimizerCalls:
-        """From the trace."""
+        """From the trace. Raises :class:`NotLooked` where it shows no work of a device: on a CPU nothing is launched."""
         line = timeline_of(recording)
+        if line.device_missing or not line.devices:
+            raise NotLooked("the trace shows no GPU")
         use = line.optimizer
         if use is None:
             return cls()
