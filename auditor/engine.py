@@ -13,7 +13,7 @@ from typing import Any
 from auditor.evidence.table import Table
 from auditor.model import Finding, Verdict, finding_key
 from auditor.plan import REHEARSAL
-from auditor.recording import Recording, UnreadableRecording
+from auditor.recording import Recording
 from auditor.rule import NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
@@ -118,10 +118,7 @@ def judge(
 
 def rehearsal_of(recording: Recording) -> Recording | None:
     """The rehearsal inside a recording, if there is one that can be read."""
-    try:
-        return Recording(recording.folder / REHEARSAL)
-    except UnreadableRecording:
-        return None
+    return recording.inside(REHEARSAL)
 
 
 def _ask(rule: type[Rule], tables: Tables, rehearsed: Tables | None, knobs: Mapping[str, Any]) -> tuple[Verdict, list[Finding]]:

@@ -158,8 +158,8 @@ def unfit(rehearsed: Recording) -> str:
     limit = limit_of(rehearsed)
     if limit:
         return limit
-    if manifest["outcome"] == "oom" and steps:
-        return ""
+    if manifest["outcome"] == "oom":
+        return f"it runs out of memory after {steps} steps: {(manifest.get('error') or {}).get('message', '')}"
     if steps < LEAST_REHEARSED:
         error = manifest.get("error") or {}
         said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]

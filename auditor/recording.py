@@ -188,6 +188,13 @@ class Recording:
         self.folder = folder
         self.manifest = read_manifest(folder)
 
+    def inside(self, name: str) -> Recording | None:
+        """The recording of a further run that lies inside this one (``replay``, ``rehearsal``); None if it cannot be read."""
+        try:
+            return Recording(self.folder / name)
+        except UnreadableRecording:
+            return None
+
     @property
     def trace(self) -> Path | None:
         """The file that torch.profiler wrote, if there is one."""

@@ -42,7 +42,7 @@ def enlarge(source: Path, target: Path, size: int) -> int:
     begin = raw.index(b"{", re.search(rb'"traceEvents"\s*:\s*\[', raw).end())
     end = raw.rindex(BOUNDARY) + 4  # the last event is left out: behind it stands the tail
     events = raw[begin + 1 : end - 1].split(BOUNDARY)  # without names of processes, which stand once in a real trace
-    body = b"{" + BOUNDARY.join(event for event in events if b'"ph": "M"' not in event and b'"pid": "' not in event) + b"}"
+    body = b"{" + BOUNDARY.join(event for event in events if b'"ph": "M"' not in event and b'"pid": "' not in event) + b"\n  }"
     head, tail = raw[:begin], b"\n  ]\n}"
     if size < len(body):
         body = body[: body.rindex(BOUNDARY, 0, size) + 4]
@@ -114,20 +114,18 @@ def pyarrow_pieces(path: Path) -> int:
     number = pa.int64()
     fields = [(key, pa.string()) for key in ("ph", "cat", "name")] + [("pid", number), ("tid", number)]
     fields += [("ts", pa.float64()), ("dur", pa.float64()), ("args", pa.struct([(key, number) for key in ARGS]))]
-    options = reader.ParseOptions(explicit_schema=pa.schema(fields), newlines_in_values=True, unexpected_field_behavior="ignore")
-    tables, rest = [], b""
+    options = reader.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
+    lines = bytes.maketrans(b"\n\r", b" \n")  # one event a line
+    tables = []
     with gzip.open(path, "rb") as file:
         rest = file.read(1 << 20).split(b'"traceEvents": [', 1)[1].lstrip()
         while more := file.read(8 << 20):
             rest += more
             cut = rest.rindex(BOUNDARY)
-            events, rest = rest[: cut + 4].replace(BOUNDARY, b"\n  }\n  {"), rest[cut + 6 :]
-            try:
-                table = reader.read_json(
-                    pa.py_buffer(events), read_options=reader.ReadOptions(block_size=2 << 20), parse_options=options
-                )
-            except pa.ArrowInvalid:
-                continue  # processes named by text, at the very end
+            events, rest = rest[: cut + 4].replace(BOUNDARY, b"}\r{").translate(lines), rest[cut + 6 :]
+            table = reader.read_json(
+                pa.py_buffer(events), read_options=reader.ReadOptions(block_size=2 << 20), parse_options=options
+            )
             for place, key in ((1, "cat"), (2, "name")):
                 table = table.set_column(place, key, table[key].dictionary_encode())
             tables.append(table)

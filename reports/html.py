@@ -117,6 +117,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "count": amounts.count,
         "outcome": summary.outcome,
+        "rehearsed": summary.rehearsed,
         "severities": summary.severities,
         "looked": summary.looked,
         "reasons": summary.reasons,

@@ -10,7 +10,7 @@ from typing import get_args
 
 from auditor.model import Finding, Report, Severity, Status, Verdict
 
-from . import amounts
+from . import amounts, text
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -37,6 +37,16 @@ _OUTCOMES = {
     "timeout": "the target timed out",
     "interrupted": "interrupted",
 }
+
+
+def rehearsed(report: Report) -> str:
+    """What was rehearsed beside the run on the CPU; empty if nothing was."""
+    played = report.environment.get("rehearsed on", "")
+    return (
+        f"GPU path rehearsed: {text.one_line(played, 120)}; it finds what a GPU would wait for, and prices nothing"
+        if played
+        else ""
+    )
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,9 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
             f"{amounts.duration(times.min)} to {amounts.duration(times.max)} ({amounts.count(times.n, 'step')})",
             width,
         )
+    rehearsed = summary.rehearsed(report)
+    if rehearsed:
+        yield from _wrapped(rehearsed, width)
 
 
 def _ranks(report: Report) -> Iterator[Text]:

@@ -20,9 +20,9 @@ class CopyRule(Rule):
 
     share: float = knob(0.5, "Share of the loud steps from which a copy is reported.")
 
-    def usual(self, sites: Iterable[CopySite]) -> Iterator[CopySite]:
-        """Lines that copy on most steps, by themselves: what a library copies on their behalf is not theirs to change."""
-        return (place for place in sites if place.rhythm.usual(self.share) and not place.library)
+    def usual(self, sites: Iterable[CopySite], *, by_libraries: bool = False) -> Iterator[CopySite]:
+        """Lines that copy on most steps; by themselves, since what a library copies for them is not theirs to change."""
+        return (place for place in sites if place.rhythm.usual(self.share) and (by_libraries or not place.library))
 
     def without_waiting(self, finding: Finding) -> Iterator[Edit]:
         """``non_blocking=True`` for each call that moves a batch in pinned memory."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Copies
 from auditor.evidence.copies import CopySite
+from auditor.evidence.source import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import knob
 
@@ -70,10 +71,14 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 
-    def detect(self, copies: Copies) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for number, place in self._by_loader(copies).items():
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
+            if made_at is not None and not source.called(made_at, "DataLoader"):
+                made_at = None  # made by a library, or by a subclass of the user's
+            if made_at is None and place.library:
+                continue
             moved = "" if made_at is None else f" at {place.site}"
             message = (
                 f"{place.amount} of batches are copied to the device{moved} on {place.rhythm}, from memory that is not pinned"
@@ -85,13 +90,13 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at or place.site,
                 message,
                 severity=Severity.NOTE if small else None,
-                hints={"made_at": made_at, "moves": place.moves},
+                hints={"made_at": made_at, "moves": () if place.library else place.moves},
             )
 
     def _by_loader(self, copies: Copies) -> dict[int, CopySite]:
-        """The first line that moves each loader's batches on most steps."""
+        """The first line that moves each loader's batches on most steps, or has them moved by a library."""
         first: dict[int, CopySite] = {}
-        for place in self.usual(copies.sites("batch", pinned=False)):
+        for place in self.usual(copies.sites("batch", pinned=False), by_libraries=True):
             for copy in place.copies:
                 first.setdefault(-1 if copy.loader is None else copy.loader, place)
         return first

@@ -73,7 +73,7 @@ class AnomalyModeLeftOn(Rule):
             lost_us_per_step=saved,
             basis="none" if saved is None else "measured",
             seen_on=machine.device,
-            facts=(("backward calls under it", f"{modes.anomaly_backwards:.1f} per step"),),
+            facts=_facts(modes),
             hints={"call": source.called(site, "set_detect_anomaly", "detect_anomaly") if site is not None else ""},
         )
 
@@ -85,3 +85,10 @@ class AnomalyModeLeftOn(Rule):
         reason = "it only checks and reports: gradients are the same without it"
         off = "set_detect_anomaly(False)"
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
+
+
+def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
+    facts = [("backward calls under it", f"{modes.anomaly_backwards:.1f} per step")]
+    if modes.checks:
+        facts.append(("host syncs that its checks make on a GPU", f"{modes.checks:.0f} per step (rehearsed)"))
+    return tuple(facts)

@@ -16,6 +16,9 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OWN_ROOMS = tuple(os.path.join(os.path.dirname(_OWN.rstrip(os.sep)), room) + os.sep for room in ("rules", "reports"))
 
 
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
 def _library_roots() -> tuple[str, ...]:
     """Folders whose files are nobody's trainer: the standard library and installed packages."""
     roots = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -60,6 +63,8 @@ class Frames:
         if self._own_roots and file.startswith(self._own_roots):
             return True
         path = os.path.abspath(file)
+        if any(mark in path for mark in INSTALLED):  # of another environment that this one looks into
+            return False
         return not path.startswith(self._libraries) and not os.path.realpath(path).startswith(self._libraries)
 
     def user_frame(self, depth: int = 1) -> tuple[FrameType | None, FrameType | None]:

@@ -13,7 +13,7 @@ from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_log import PART as READS
 from auditor.capture.reads_log import ReadLog
 from auditor.capture.rehearsed_memory import RehearsedMemory
-from auditor.capture.shadow import Crossing, Listener, ShadowDevice
+from auditor.capture.shadow import MODELS, Crossing, Listener, ShadowDevice
 
 READ_KINDS = frozenset(
     [
@@ -61,14 +61,15 @@ class RehearsalProbe(Probe, Listener):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.memory = self._held = RehearsedMemory(
+            context.memory_limit or MODELS[0].total_bytes, context.frames, context.writer.folder
+        )
         self._shadow = ShadowDevice(self, compiled="eager")
-        folder = context.writer.folder
-        self._memory = RehearsedMemory(context.memory_limit or self._shadow.gpu.total_bytes, context.frames, folder)
         self._log: ReadLog | None = None
         self._copies: dict[tuple[Any, ...], Copied] = {}
         self._used = 0
         context.mark_batch = _mark_batch
-        context.counters = self._memory.counters
+        context.counters = self._held.counters
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class RehearsalProbe(Probe, Listener):
         """Write down no more."""
         if self._log is not None:
             self.step_end()
-            self._memory.dump()
+            self._held.dump()
         self._log = None
 
     # -- what crosses ------------------------------------------------------------------------------------------------
@@ -144,11 +145,11 @@ class RehearsalProbe(Probe, Listener):
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
         """A storage appeared on the device."""
-        self._memory.allocated(storage_id, nbytes)
+        self._held.allocated(storage_id, nbytes)
 
     def freed(self, storage_id: int) -> None:
         """A storage is gone."""
-        self._memory.freed(storage_id)
+        self._held.freed(storage_id)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

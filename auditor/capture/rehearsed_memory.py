@@ -84,14 +84,33 @@ class RehearsedMemory:
         self.settle()
         return self.allocator.stats()
 
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the card."""
+        return self.allocator.total_bytes
+
+    def reset_peak(self) -> None:
+        """As ``torch.cuda.reset_peak_memory_stats``."""
+        self.settle()
+        self.allocator.reset_peak()
+
+    def empty_cache(self) -> None:
+        """As ``torch.cuda.empty_cache``."""
+        self.settle()
+        self.allocator.empty_cache()
+
+    def snapshot(self) -> dict[str, Any]:
+        """As ``torch.cuda.memory._snapshot``."""
+        self.settle()
+        return self.allocator.snapshot()
+
     def dump(self, name: str = SNAPSHOT) -> None:
         """Write a snapshot in torch's own schema, whole or not at all."""
-        self.settle()
         path = self._folder / name
         temporary = path.with_name(path.name + ".new")
         try:
             with temporary.open("wb") as file:
-                pickle.dump(self.allocator.snapshot(), file)
+                pickle.dump(self.snapshot(), file)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

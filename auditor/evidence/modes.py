@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.machine import device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
 from auditor.recording import Recording, Row
+
+ENGINE = "torch/autograd/graph.py:_engine_run_backward"
+"""The innermost Python frame of what the autograd engine does by itself."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Modes(Table):
 
     steps: int = 0
     anomaly: tuple[AnomalyStep, ...] = ()
+    checks: float | None = None
+    """Host syncs in each rehearsed step that the autograd engine makes to look for NaN; None without a rehearsal."""
 
     @classmethod
     def build(cls, recording: Recording) -> Modes:
@@ -36,7 +42,7 @@ class Modes(Table):
         steps = Steps.build(recording)
         name = "quiet" if steps.quiet else "loud"
         rows = (row for row in rows_of(recording, "modes") if row["pass"] == name and row["what"] == "anomaly")
-        return cls(len(steps.quiet or steps.loud), tuple(_anomaly_step(recording, row) for row in rows))
+        return cls(len(steps.quiet or steps.loud), tuple(_anomaly_step(recording, row) for row in rows), _checks(recording))
 
     @property
     def anomaly_rhythm(self) -> Rhythm:
@@ -53,6 +59,16 @@ class Modes(Table):
         """The line that switched it on for most steps; None if that was before the recorder looked."""
         sites = [row.site for row in self.anomaly if row.site is not None]
         return max(sites, key=sites.count, default=None)
+
+
+def _checks(recording: Recording) -> float | None:
+    rehearsed = recording if device_of(recording) == "rehearsal" else recording.inside("rehearsal")
+    if rehearsed is None or not rehearsed.has("reads"):
+        return None
+    steps = len(Steps.build(rehearsed).loud)
+    rows = [row for row in rehearsed.rows("reads") if row["pass"] == "loud" and row["kind"] == "item"]
+    by_engine = [row["n"] for row in rows if (rehearsed.site_row(row["at"]).get("via") or "").startswith(ENGINE)]
+    return sum(by_engine) / steps if steps else None
 
 
 def _anomaly_step(recording: Recording, row: Row) -> AnomalyStep:

@@ -110,7 +110,7 @@ def allocator_calls(trace: Trace, steps: Steps) -> tuple[AllocatorCalls, ...]:
     """Allocator calls by API, the longest first."""
     calls = trace.calls
     found = []
-    for code in np.unique(calls.name).tolist():
+    for code in np.flatnonzero(np.bincount(calls.name)).tolist():
         name = trace.names[code]
         if plain(name) in ALLOCATOR:
             rows = np.flatnonzero(calls.name == code)

@@ -264,8 +264,8 @@ class Timeline:
     @cached_property
     def operator_calls(self) -> dict[str, int]:
         """How often each operator and annotation ran, by name."""
-        codes, numbers = np.unique(self.trace.operators.name, return_counts=True)
-        return {self.trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)}
+        numbers = np.bincount(self.trace.operators.name)
+        return {self.trace.names[code]: int(numbers[code]) for code in np.flatnonzero(numbers).tolist()}
 
     def compute(self) -> None:
         """Compute every table now (benchmarks, and processes that send a timeline on)."""

@@ -57,13 +57,15 @@ class CallTree:
 
     def self_ns(self) -> Ints:
         """Duration of each row without what its children cover, never below 0."""
-        start, end = self.start, self.end
-        child = np.flatnonzero(self.parent >= 0)
-        above = self.parent[child]
-        inner = np.minimum(end[child], end[above]) - start[child]
-        taken = np.bincount(above, weights=inner, minlength=len(start))
-        result: Ints = np.maximum(end - start - taken.astype(np.int64), 0)
-        return result
+        operators, calls = self.sources
+        taken = np.zeros(self.operators)
+        for table, parent in ((operators, self.parent[: self.operators]), (calls, self.parent[self.operators :])):
+            child = np.flatnonzero(parent >= 0)
+            above = parent[child]
+            inner = np.minimum(table.end[child], operators.end[above]) - table.start[child]
+            taken += np.bincount(above, weights=inner, minlength=self.operators)
+        own = np.maximum(operators.end - operators.start - taken.astype(np.int64), 0)
+        return np.concatenate((own, calls.end - calls.start))
 
 
 def call_tree(operators: Operators, calls: Calls) -> CallTree:
@@ -73,24 +75,34 @@ def call_tree(operators: Operators, calls: Calls) -> CallTree:
     parent = np.full(len(start), -1, np.int32)
     by_stack = 0
     for _, rows in groups(np.concatenate((operators.thread, calls.thread))):
-        leaf = rows >= len(operators.start)
-        sort = np.lexsort((leaf, -end[rows], start[rows]))
-        order, leaf = rows[sort], leaf[sort]
+        order = rows[_outer_first(start[rows], end[rows], rows >= len(operators.start))]
+        leaf = order >= len(operators.start)
         above, nested = _nest(start[order], end[order], leaf)
         if not nested:
             above = _walk(start[order], end[order], leaf)
             by_stack += 1
-        parent[order] = np.where(above >= 0, order[above], -1)
+        child = np.flatnonzero(above >= 0)
+        parent[order[child]] = order[above[child]]
     names = np.concatenate((operators.name, calls.name))
     return CallTree(names, parent, len(operators.start), by_stack, (operators, calls))
 
 
 def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:
     """(order, parent in that order) of the Python frames of one thread."""
-    order = np.lexsort((-end, start))
-    leaf = np.zeros(len(order), np.bool_)
+    leaf = np.zeros(len(start), np.bool_)
+    order = _outer_first(start, end, leaf)
     above, nested = _nest(start[order], end[order], leaf)
     return order, above if nested else _walk(start[order], end[order], leaf)
+
+
+def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
+    """Order by start; of equal starts the longer first, and operators before calls."""
+    order = np.argsort(start, kind="stable")  # files are nearly in order: much faster than sorting by three keys
+    same = start[order[1:]] == start[order[:-1]]
+    tied = np.flatnonzero(np.concatenate(([False], same)) | np.concatenate((same, [False])))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((leaf[rows], -end[rows], start[rows]))]
+    return order
 
 
 def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
@@ -119,9 +131,10 @@ def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
             return parent, False
         parent[rows] = above[place]
         above = rows
+    del depth, by_depth
     child = np.flatnonzero(parent >= 0)
     until = end[parent[child]]
-    return parent, bool(((end[child] <= until) | ~holder[child]).all() and (start[child] < until).all())
+    return parent, bool((start[child] < until).all() and ((end[child] <= until) | ~holder[child]).all())
 
 
 def _walk(start: Ints, end: Ints, leaf: Flags) -> Codes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from auditor import engine
-from auditor.evidence import Machine, Steps
+from auditor.evidence import Machine, Modes, Steps
 from auditor.model import Finding, Severity, Site
 from auditor.plan import REHEARSAL
 from auditor.recording import SCHEMA, Recording, RecordingWriter, store_sources, write_manifest
@@ -103,3 +104,22 @@ def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Pat
     recorded(tmp_path / REHEARSAL, "rehearse")
     judged = engine.judge(main, (PricedOnTheCpu,))
     assert sorted((f.site.line, f.seen_on) for f in judged.findings if f.site) == [(1, "rehearsal"), (2, "cpu")]
+
+
+def test_the_rehearsal_counts_the_syncs_of_anomaly_mode(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    for name, part, row in (
+        (".", "modes", {"pass": "quiet", "step": 0, "what": "anomaly", "at": None, "n": 1}),
+        (REHEARSAL, "steps", {"pass": "loud", "step": 0, "us": 1.0, "start_us": 0.0}),
+        (REHEARSAL, "reads", {"pass": "loud", "step": 0, "at": 0, "kind": "item", "n": 7}),
+        (REHEARSAL, "reads", {"pass": "loud", "step": 0, "at": 1, "kind": "item", "n": 1}),
+    ):
+        if name == REHEARSAL and not (tmp_path / REHEARSAL).exists():
+            recorded(tmp_path / REHEARSAL, "rehearse")
+        with (tmp_path / name / f"{part}.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    assert Modes.build(main).checks == 0.0
+    engine_site = {"id": 0, "file": "t.py", "line": 1, "function": "step", "via": "torch/autograd/graph.py:_engine_run_backward"}
+    rows = (engine_site, {**engine_site, "id": 1, "via": ""})
+    (tmp_path / REHEARSAL / "sites.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Modes.build(main).checks == 7.0

@@ -122,3 +122,11 @@ def test_the_registry_gives_it_by_name() -> None:
     assert renderer("terminal").suffix == ".txt"
     with pytest.raises(ValueError, match="known formats: terminal, json, html"):
         renderer("pdf")
+
+
+def test_a_rehearsal_is_said_beside_the_times() -> None:
+    report = replace(golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"})
+    said = "GPU path rehearsed: NVIDIA H200 (rehearsed on the CPU); it finds what a GPU would wait for"
+    assert said in " ".join(Terminal().render(report).split())
+    assert said in renderer("html").render(report)
+    assert "rehearsed:" not in Terminal().render(replace(report, environment={}))

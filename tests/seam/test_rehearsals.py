@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from auditor.evidence.unpickle import load_plain
+
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
 
 BODY = """
@@ -45,6 +47,14 @@ TARGETS = {
         device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"
     ),
     "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model); loss.item()"),
+    "hungry": BODY.format(device=PORTABLE, workers=0, more="kept.append(torch.empty(3 << 20, device=device))").replace(
+        "    def step", "    kept = []\n\n    def step"
+    ),
+    "snapshots": BODY.format(
+        device=PORTABLE + "\n    torch.cuda.memory._record_memory_history() if torch.cuda.is_available() else None",
+        workers=0,
+        more="torch.cuda.memory._dump_snapshot('mine.pickle') if torch.cuda.is_available() else None",
+    ),
     "breaks_on_a_gpu": BODY.format(device=PORTABLE, workers=0, more='assert device.type == "cpu", "no kernel for this card"'),
 }
 SCRIPT = BODY.format(device=PORTABLE, workers=0, more="print(loss.item())") + "\n    while True:\n        step()\n"
@@ -60,12 +70,14 @@ def runs(tmp_path_factory, audit):
             target = f"{name}.py"
         if name.startswith("rehearsed"):
             source, more = TARGETS.get(name.removeprefix("rehearsed_"), SCRIPT), ("--device", "rehearse")
+        if name.endswith("hungry"):
+            more = (*more, "--memory-limit", "100MiB")
         (folder / f"{name}.py").write_text(textwrap.dedent(source))
         out = folder / f"out-{name}"
         done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
         return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
 
-    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_parallel"]
+    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_parallel", "rehearsed_hungry"]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names, pool.map(one, names), strict=True))
 
@@ -138,6 +150,35 @@ def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
     assert (done.returncode, report["run"]["outcome"]) == (0, "completed")
     (warning,) = report["warnings"]
     assert "no kernel for this card" in warning
+
+
+def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):
+    done, report, out = runs["rehearsed_hungry"]
+    assert (done.returncode, report["run"]["outcome"]) == (3, "oom")
+    error = report["run"]["error"]
+    assert error["type"] == "OutOfMemoryError"
+    assert "CUDA out of memory. Tried to allocate 12.00 MiB" in error["message"]
+    assert "total capacity of 100.00 MiB" in error["message"]
+    assert error["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
+    blocks = [
+        block for segment in load_plain(out / "recording" / "oom_snapshot.pickle")["segments"] for block in segment["blocks"]
+    ]
+    assert sum(block["size"] == 12 << 20 and block["state"] == "active_allocated" for block in blocks) >= 5
+    assert any(block["frames"] and block["frames"][0]["name"] == "step" for block in blocks if block["size"] == 12 << 20)
+
+
+def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
+    done, report, _ = runs["hungry"]
+    assert (done.returncode, report["run"]["outcome"], report["run"]["device"]) == (0, "completed", "cpu")
+    (warning,) = report["warnings"]
+    assert "runs out of memory" in warning
+    assert "CUDA out of memory. Tried to allocate 12.00 MiB" in warning
+
+
+def test_a_program_may_take_its_own_snapshots(runs):
+    _, report, out = runs["snapshots"]
+    assert report["warnings"] == []
+    assert load_plain(out.parent / "mine.pickle")["segments"]
 
 
 @pytest.mark.parametrize("name", ["script", "rehearsed_script"])

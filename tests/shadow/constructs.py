@@ -187,6 +187,12 @@ def slices(lab):
 def set_number(lab):
     lab.x[:, 0] = 1.0; lab.x[1:3] = 2
 
+def set_element(lab):  # torch/csrc/autograd/python_variable_indexing.cpp: on CUDA the number is a host tensor; same sizes: copy_
+    lab.x[0, 0] = 1.0  #: h2d
+
+def set_rows_to_number(lab):  # _index_put_impl_: value.to(self.device())
+    lab.x[lab.v] = 0.0  #: h2d
+
 def set_from_host(lab):
     lab.x[0] = torch.ones(4)  #: h2d
 
@@ -201,6 +207,9 @@ def one_argument_where(lab):
 
 def three_argument_where(lab):
     torch.where(lab.x > 0, lab.x, 0.0)
+
+def where_with_host_scalar(lab):  # native/TensorCompare.cpp, where_self_out: other.to(device)
+    torch.where(lab.x > 0, lab.x, torch.tensor(0.0))  #: h2d
 
 def masked_select(lab):
     lab.x.masked_select(lab.x > 0)  #: masked_select
@@ -366,7 +375,7 @@ def attention(lab):
     F.scaled_dot_product_attention(q, q, q, is_causal=True)
 
 def padded_encoder(lab):  # native/nested/NestedTensorMath.cpp: the mask is checked, its sizes go to the host
-    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 1, 8, batch_first=True, device="cuda"), 1).eval()
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, device="cuda"), 1).eval()
     with torch.no_grad():
         net(lab.x.view(2, 3, 4), src_key_padding_mask=lab.v.view(2, 3) % 3 > 1)  #: equal, to_cpu
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -42,6 +43,7 @@ class Heard(Listener):
         return [crossing.kind for crossing in self.crossings]
 
 
+@functools.cache
 def marked(module) -> Counter:
     """(line, kind) of the marks ``#: KIND xN`` in a module's source."""
     wanted: Counter = Counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from collections import Counter
@@ -29,13 +30,14 @@ MOVES_HERE = {
 """Snippets whose blocking copies to the device the CPU's zoo does not mark."""
 
 
-def lines_of(snippets, name):
-    source, first = inspect.getsourcelines(snippets[name])
+@functools.cache
+def lines_of(snippet):
+    source, first = inspect.getsourcelines(snippet)
     return range(first, first + len(source))
 
 
 def of(snippets, name, wanted):
-    lines = lines_of(snippets, name)
+    lines = lines_of(snippets[name])
     return Counter({key: times for key, times in wanted.items() if key[0] in lines})
 
 
@@ -84,7 +86,7 @@ def test_construct_of_the_cpu_zoo(name):
 def got_in_classes(got):
     """Marks inside the zoo's classes, which the snippets use."""
     marks = marked(sync_zoo)
-    inside = {key for key in marks if not any(key[0] in lines_of(CPU_ZOO, name) for name in CPU_ZOO)}
+    inside = {key for key in marks if not any(key[0] in lines_of(snippet) for snippet in CPU_ZOO.values())}
     return Counter({key: times for key, times in got.items() if key in inside})
 
 

@@ -165,5 +165,5 @@ def copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     if not up:
         tell_download(source, target.dtype, non_blocking, "aten::copy_", "to_cpu", pinned=is_pinned(target))
-    elif not (HERE.constant and source.dim() == 0):  # x[i] = 1.0 is filled, not copied
+    else:  # with them x[0, 0] = 1.0: python_variable_indexing.cpp makes the number a host tensor, which is copied
         tell_upload(source, target.dtype, non_blocking, "aten::copy_", constant=HERE.constant)

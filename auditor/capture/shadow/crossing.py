@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from auditor.errors import AuditProblem
 
@@ -57,11 +57,34 @@ class Crossing:
     """The host tensor that is copied to the device; None for anything else."""
 
 
+class Memory(Protocol):
+    """An allocator that answers for the device. Sizes in bytes."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the card."""
+
+    def stats(self) -> dict[str, int]:
+        """As ``torch.cuda.memory_stats``."""
+
+    def reset_peak(self) -> None:
+        """As ``torch.cuda.reset_peak_memory_stats``."""
+
+    def empty_cache(self) -> None:
+        """As ``torch.cuda.empty_cache``."""
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """As ``torch.cuda.memory._snapshot``; None if there is none."""
+
+
 class Listener:
     """Hears what happens, synchronously and inside the caller's stack. Override what you need."""
 
     tracks_memory: bool = False
     """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed and cost nothing."""
+
+    memory: Memory | None = None
+    """Who answers the memory functions of ``torch.cuda``; None: as much is reserved as lives."""
 
     def crossing(self, crossing: Crossing) -> None:
         """Host and device met."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,10 @@ from auditor.capture.shadow.moving import as_type, device_of, type_name
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
 _Hook = Callable[..., Any]
+
+
+EXACT_FOREACH = ("adam", "sgd", "adagrad", "rmsprop", "adadelta", "adamax")
+"""Optimizers whose foreach path, their default on CUDA, gives the CPU's default path's bits; the others keep the latter."""
 
 
 class Properties:
@@ -86,8 +91,24 @@ def _install_internals(patches: Patches) -> None:
         if hasattr(torch._C, name):
             patches.attribute(torch._C, name, value)
     supported = torch.utils._foreach_utils._foreach_supported_types
-    supported.append(ShadowTensor)  # type: ignore[arg-type]  # the optimizers' default on CUDA is foreach
+    supported.append(ShadowTensor)  # type: ignore[arg-type]  # clipping takes the foreach path, its default on CUDA
     patches.on_undo(lambda: supported.remove(ShadowTensor))  # type: ignore[arg-type]
+    for name in EXACT_FOREACH:
+        module = importlib.import_module(f"torch.optim.{name}")
+        if hasattr(module, "_default_to_fused_or_foreach"):
+            patches.attribute(module, "_default_to_fused_or_foreach", _foreach_default(module._default_to_fused_or_foreach))
+
+
+def _foreach_default(original: _Hook) -> _Hook:
+    """The optimizers' own choice, for shadows as for tensors of a device."""
+
+    def chosen(params: Any, differentiable: bool, use_fused: bool = False) -> tuple[bool, bool]:
+        if differentiable or not any(isinstance(p, ShadowTensor) for p in params):
+            chosen_by_torch: tuple[bool, bool] = original(params, differentiable, use_fused)
+            return chosen_by_torch
+        return False, all(p is None or isinstance(p, ShadowTensor) for p in params)
+
+    return chosen
 
 
 def _put(patches: Patches, module: Any, hooks: dict[str, _Hook]) -> None:

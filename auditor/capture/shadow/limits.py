@@ -11,7 +11,8 @@ import torch
 import torch.utils.dlpack
 
 from auditor.capture.patching import Patches
-from auditor.capture.shadow.current import note, refuse
+from auditor.capture.shadow import memory
+from auditor.capture.shadow.current import Current, note, refuse
 from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
 
@@ -47,19 +48,21 @@ RECORDING = ("_record_memory_history", "_snapshot", "_dump_snapshot")
 """Names of torch.cuda.memory that only the real allocator can answer."""
 
 
-def install(patches: Patches, *, compiled: str) -> None:
+def install(patches: Patches, playing: Current, *, compiled: str) -> None:
     """Refuse each; ``compiled="eager"`` runs what ``torch.compile`` is given as it is."""
     compiler: Any = torch.compile
     refusal = _refusal("torch.compile", "compiled code asks for a CUDA device")
     patches.code(compiler, _compile_eagerly if compiled == "eager" else refusal)
     for name in CUDA_ONLY:
-        if hasattr(torch.cuda, name):
-            patches.attribute(torch.cuda, name, _refusal(f"torch.cuda.{name}", "only a real device has it"))
+        known = getattr(torch.cuda, name, None)
+        if known is not None:
+            refused = _refusal(f"torch.cuda.{name}", "only a real device has it")
+            patches.attribute(torch.cuda, name, _refused_class(known, refused) if isinstance(known, type) else refused)
+    answers = memory.history_functions(playing)
     for name in RECORDING:
         if hasattr(torch.cuda.memory, name):
-            patches.attribute(
-                torch.cuda.memory, name, _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
-            )
+            refused = _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
+            patches.attribute(torch.cuda.memory, name, answers.get(name, refused))
     patches.attribute(torch.nn.DataParallel, "__init__", _refusal("torch.nn.DataParallel", "one GPU is played, on one thread"))
     patches.attribute(
         torch.nn.parallel.DistributedDataParallel,
@@ -70,6 +73,11 @@ def install(patches: Patches, *, compiled: str) -> None:
     _install_sharing(patches)
     _install_nested(patches)
     _install_extensions(patches)
+
+
+def _refused_class(known: type, refused: Callable[..., Any]) -> type:
+    """A class may stand in annotations and ``isinstance``; only making one is refused."""
+    return type(known.__name__, (), {"__module__": known.__module__, "__new__": refused})
 
 
 def _refusal(operator: str, reason: str) -> Callable[..., Any]:

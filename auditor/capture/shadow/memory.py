@@ -1,30 +1,52 @@
-"""The memory functions of ``torch.cuda``: bytes of the storages that live on the shadow."""
+"""The memory functions of ``torch.cuda``: answered by the listener's allocator, or by the bytes of the storages that live."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from auditor.capture.shadow.crossing import Memory
 from auditor.capture.shadow.current import Current, tell
 
 _Hook = Callable[..., Any]
 
-
-def _reset_peak(playing: Current) -> None:
-    playing.peak_bytes = playing.live_bytes
+EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
 
 
-def _statistics(playing: Current) -> dict[str, int]:
-    """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
-    names = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes")
-    stats: dict[str, int] = {}
-    for name in names:
-        modelled = name != "inactive_split_bytes"
-        stats[f"{name}.all.current"] = playing.live_bytes if modelled else 0
-        stats[f"{name}.all.peak"] = playing.peak_bytes if modelled else 0
-        stats[f"{name}.all.allocated"] = stats[f"{name}.all.freed"] = 0
-    stats.update(dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams"), 0))
-    return stats
+class LiveBytes:
+    """Memory without an allocator: as much is reserved as lives."""
+
+    def __init__(self, playing: Current) -> None:
+        self._playing = playing
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the card."""
+        return self._playing.gpu.total_bytes
+
+    def stats(self) -> dict[str, int]:
+        """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
+        names = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes")
+        stats: dict[str, int] = dict.fromkeys(EVENTS, 0)
+        for name in names:
+            modelled = name != "inactive_split_bytes"
+            stats[f"{name}.all.current"] = self._playing.live_bytes if modelled else 0
+            stats[f"{name}.all.peak"] = self._playing.peak_bytes if modelled else 0
+            stats[f"{name}.all.allocated"] = stats[f"{name}.all.freed"] = 0
+        return stats
+
+    def reset_peak(self) -> None:
+        """The peak is what lives now."""
+        self._playing.peak_bytes = self._playing.live_bytes
+
+    def empty_cache(self) -> None:
+        """Nothing is cached."""
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """There is no allocator to take one of."""
+        return None
 
 
 def _told(operator: str, does: _Hook, *, blocking: bool = False) -> _Hook:
@@ -35,33 +57,61 @@ def _told(operator: str, does: _Hook, *, blocking: bool = False) -> _Hook:
     return hook
 
 
-def _housekeeping(playing: Current, module: str) -> dict[str, _Hook]:
-    """Calls that cost something: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
-    return {
-        "empty_cache": _told(f"{module}.empty_cache", lambda: None, blocking=True),
-        "reset_peak_memory_stats": _told(f"{module}.reset_peak_memory_stats", lambda: _reset_peak(playing)),
-        "reset_accumulated_memory_stats": _told(f"{module}.reset_accumulated_memory_stats", lambda: None),
-        "memory_stats": _told(f"{module}.memory_stats", lambda: _statistics(playing)),
-        "memory_allocated": lambda *args, **kwargs: playing.live_bytes,
-        "max_memory_allocated": lambda *args, **kwargs: playing.peak_bytes,
-        "memory_reserved": lambda *args, **kwargs: playing.live_bytes,
-        "max_memory_reserved": lambda *args, **kwargs: playing.peak_bytes,
-    }
+class Facade:
+    """The functions of one module, by name."""
+
+    def __init__(self, playing: Current, module: str) -> None:
+        self._module = module
+        self._memory: Memory = playing.listener.memory or LiveBytes(playing)
+
+    def housekeeping(self) -> dict[str, _Hook]:
+        """Calls that cost something: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
+        name, memory = self._module, self._memory
+        return {
+            "empty_cache": _told(f"{name}.empty_cache", memory.empty_cache, blocking=True),
+            "reset_peak_memory_stats": _told(f"{name}.reset_peak_memory_stats", memory.reset_peak),
+            "reset_accumulated_memory_stats": _told(f"{name}.reset_accumulated_memory_stats", lambda: None),
+            "memory_stats": _told(f"{name}.memory_stats", memory.stats),
+            "memory_allocated": self._reads("allocated_bytes.all.current"),
+            "max_memory_allocated": self._reads("allocated_bytes.all.peak"),
+            "memory_reserved": self._reads("reserved_bytes.all.current"),
+            "max_memory_reserved": self._reads("reserved_bytes.all.peak"),
+        }
+
+    def _reads(self, key: str) -> _Hook:
+        return lambda *args, **kwargs: self._memory.stats()[key]
+
+    def free_and_total(self) -> tuple[int, int]:
+        """As ``torch.cuda.mem_get_info``."""
+        total = self._memory.total_bytes
+        return max(0, total - self._memory.stats()["reserved_bytes.all.current"]), total
+
+    def summary(self) -> str:
+        """In place of torch's table."""
+        stats = self._memory.stats()
+        allocated, reserved = stats["allocated_bytes.all.current"], stats["reserved_bytes.all.current"]
+        return f"allocated {allocated}, reserved {reserved} of {self._memory.total_bytes} bytes"
+
+    def segments(self) -> list[Any]:
+        """As ``torch.cuda.memory_snapshot``."""
+        snapshot = self._memory.snapshot()
+        return [] if snapshot is None else list(snapshot["segments"])
 
 
 def cuda_functions(playing: Current) -> dict[str, _Hook]:
     """For ``torch.cuda``."""
-    total = playing.gpu.total_bytes
+    facade = Facade(playing, "torch.cuda")
+    known = facade.housekeeping()
     return {
-        **_housekeeping(playing, "torch.cuda"),
+        **known,
         "ipc_collect": _told("torch.cuda.ipc_collect", lambda: None, blocking=True),
-        "reset_max_memory_allocated": _told("torch.cuda.reset_max_memory_allocated", lambda: _reset_peak(playing)),
-        "reset_max_memory_cached": _told("torch.cuda.reset_max_memory_cached", lambda: _reset_peak(playing)),
-        "memory_cached": lambda *args, **kwargs: playing.live_bytes,
-        "max_memory_cached": lambda *args, **kwargs: playing.peak_bytes,
-        "memory_summary": _told("torch.cuda.memory_summary", lambda: f"allocated {playing.live_bytes} of {total} bytes"),
-        "memory_snapshot": _told("torch.cuda.memory_snapshot", list),
-        "mem_get_info": _told("torch.cuda.mem_get_info", lambda: (total - playing.live_bytes, total)),
+        "reset_max_memory_allocated": known["reset_peak_memory_stats"],
+        "reset_max_memory_cached": known["reset_peak_memory_stats"],
+        "memory_cached": known["memory_reserved"],
+        "max_memory_cached": known["max_memory_reserved"],
+        "memory_summary": _told("torch.cuda.memory_summary", facade.summary),
+        "memory_snapshot": _told("torch.cuda.memory_snapshot", facade.segments),
+        "mem_get_info": _told("torch.cuda.mem_get_info", facade.free_and_total),
         "set_per_process_memory_fraction": lambda *args, **kwargs: None,
         "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
     }
@@ -69,7 +119,21 @@ def cuda_functions(playing: Current) -> dict[str, _Hook]:
 
 def accelerator_functions(playing: Current) -> dict[str, _Hook]:
     """For ``torch.accelerator``."""
-    info = _told(
-        "torch.accelerator.get_memory_info", lambda: (playing.gpu.total_bytes - playing.live_bytes, playing.gpu.total_bytes)
-    )
-    return {**_housekeeping(playing, "torch.accelerator"), "get_memory_info": info}
+    facade = Facade(playing, "torch.accelerator")
+    return {**facade.housekeeping(), "get_memory_info": _told("torch.accelerator.get_memory_info", facade.free_and_total)}
+
+
+def history_functions(playing: Current) -> dict[str, _Hook]:
+    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty where there is none to record."""
+    memory = playing.listener.memory
+    if memory is None:
+        return {}
+
+    def dump(filename: str = "dump_snapshot.pickle", *args: Any, **kwargs: Any) -> None:
+        Path(filename).write_bytes(pickle.dumps(memory.snapshot()))
+
+    return {
+        "_record_memory_history": lambda *args, **kwargs: None,
+        "_snapshot": lambda *args, **kwargs: memory.snapshot(),
+        "_dump_snapshot": dump,
+    }

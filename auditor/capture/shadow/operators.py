@@ -80,7 +80,7 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             _host_index(index)
         elif index.dtype in _MASKS:
             tell("mask_put", "aten::index_put_", 8, "d2h")
-    if not isinstance(value, ShadowTensor) and value.dim() > 0:
+    if not isinstance(value, ShadowTensor) and not filled:  # value.to(self.device())
         tell("copy", "aten::index_put_", value.nbytes, "h2d", constant=HERE.constant)
 
 

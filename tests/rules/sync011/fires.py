@@ -33,3 +33,13 @@ def as_tensor__rehearsal():
         (model(x) * scale).mean().backward()
 
     return step
+
+
+def an_element_set_to_a_number__rehearsal():  # python_variable_indexing.cpp makes it a host tensor, which is copied
+    model, x, mask = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda"), torch.zeros(4, 2, device="cuda")
+
+    def step():
+        mask[0, 0] = 1.0  # SYNC011
+        (model(x) * mask).mean().backward()
+
+    return step

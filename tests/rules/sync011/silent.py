@@ -36,7 +36,7 @@ def filled_in_place__rehearsal():
     model, x, mask = nn.Linear(8, 2, device="cuda"), torch.ones(4, 8, device="cuda"), torch.zeros(4, 2, device="cuda")
 
     def step():
-        mask[0, 0] = 1.0
+        mask[0] = 1.0
         mask.fill_(0.5)
         (model(x) * mask).mean().backward()
 
