@@ -5,7 +5,8 @@ that this very line must be reported. Names ending in ``__cuda`` need a GPU: whe
 ``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since; until there is one,
 the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
 ``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds them), which is judged as a
-trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked.
+trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked. ``__ranks`` is
+the same with a list of texts, the traces of a job's ranks.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ import pytest
 import torch
 
 from auditor import catalogue, engine
-from auditor.bare_trace import TraceRecording
+from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.explain import SECTIONS, page, written
 from auditor.model import Finding, Severity, Verdict
 from auditor.recording import TRACE
+from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
 
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
 CUDA = torch.cuda.is_available()
+TRACED = ("__trace", "__ranks")
 
 
 def factories(path: Path) -> dict[str, tuple[int, int]]:
@@ -78,7 +81,7 @@ def give_back() -> None:
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
     """Lines reported for a case (relative to its own first line), and what is louder than a note (or than nothing, for a rule of notes)."""
-    if name.endswith("__trace"):
+    if name.endswith(TRACED):
         findings, verdicts = in_trace(code, path, name, folder)
     elif name.endswith("__cuda") and not CUDA:
         findings, verdicts = replayed(code, path, name, folder)
@@ -96,8 +99,12 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
 def in_trace(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
     """Judge the trace that a case wrote; places are set aside (they lie in files that only the trace knows)."""
     folder.mkdir()
-    (folder / "trace.json").write_text(getattr(load(path), name)())
-    judgement = engine.judge(TraceRecording(folder / "trace.json"), (RULES[code],))
+    made = getattr(load(path), name)()
+    for number, content in enumerate([made] if isinstance(made, str) else made):
+        (folder / f"rank{number}.json").write_text(content)
+    alone = isinstance(made, str)
+    recording = TraceRecording(folder / "rank0.json") if alone else RankedTraces(folder, fleet(trace_files(folder)))
+    judgement = engine.judge(recording, (RULES[code],))
     return [replace(finding, site=None) for finding in judgement.findings], list(judgement.verdicts)
 
 
@@ -121,7 +128,7 @@ def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     marked = {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
     found, loud = reported(code, path, name, tmp_path / "recording")
     assert found == (marked or {0})
-    assert loud or not name.endswith("__trace"), "a trace that fires must do so louder than a note"
+    assert loud or not name.endswith(TRACED), "a trace that fires must do so louder than a note"
 
 
 @pytest.mark.parametrize(("code", "name"), cases("silent"))
@@ -165,6 +172,8 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     text = textwrap.dedent(blocks(code)[section])
     compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
     needs = text.partition("\n")[0].removeprefix("# needs: ")
+    if needs == "ranks":
+        pytest.skip("needs several processes, each with a GPU")
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
         pytest.skip("needs a CUDA device")
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"

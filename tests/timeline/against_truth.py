@@ -26,6 +26,11 @@ FOUND_BY = {
     "explicit_sync_in_step": ("SYNC004",),
     "allocator_calls": ("SYNC012",),
     "dataloader_wait_ge_10pct": ("DATA007",),
+    "gpu_idle_ge_30pct": ("KERN001",),
+    "short_kernels": ("KERN003",),
+    "fp32_simt_matmul_ge_10pct": ("AMP001", "AMP002"),
+    "single_tensor_optimizer": ("OPT001",),
+    "exposed_comm_ge_10pct": ("DIST003",),
 }
 """Defects of the truth and the rules that report them: a pageable copy is reported as the wait that it causes."""
 
@@ -39,6 +44,13 @@ PROOF = {
     "SYNC007": ("pageable_copies",),
     "SYNC012": ("allocator_calls",),
     "DATA007": ("dataloader_wait_ge_10pct",),
+    "KERN001": ("gpu_idle_ge_30pct",),
+    "KERN003": ("short_kernels",),
+    "AMP001": ("fp32_simt_matmul_ge_10pct",),
+    "AMP002": ("fp32_simt_matmul_ge_10pct",),
+    "OPT001": ("single_tensor_optimizer",),
+    "DIST003": ("exposed_comm_ge_10pct",),
+    "CFG001": ("cudnn_autotune_in_window",),
 }
 """Rules whose finding, if louder than a note, is false unless the truth lists one of these."""
 
@@ -89,6 +101,11 @@ class Judged:
         """Why a visible defect is rightly not reported; empty where nothing excuses it."""
         if kind == "dataloader_wait_ge_10pct" and self.truth["trace"]["dataloader"].get("not_hidden_by_gpu_pct", 100) < 10:
             return "hidden by device work"
+        if kind == "short_kernels":
+            return self._why_short_kernels_cost_nothing()
+        if kind == "fp32_simt_matmul_ge_10pct":
+            capability = max((float(one) for one in self.truth["trace"]["compute_capability"] if one[:1].isdigit()), default=0.0)
+            return "the card has no tensor cores" if 0 < capability < 7 else ""
         if kind != "allocator_calls":
             return ""
         calls = self.truth["trace"]["alloc_calls"].values()
@@ -96,6 +113,13 @@ class Judged:
             return ""
         steps = self.truth["trace"]["steps"]["n"] or "optimizer" in self.truth["trace"] and self.truth["trace"]["optimizer"]
         return "warm-up: only before the steps or in the first" if steps else "under 1 % of a trace without steps"
+
+    def _why_short_kernels_cost_nothing(self) -> str:
+        gpu = max(self.truth["trace"]["gpu"].values(), key=lambda one: one["busy_ms"])
+        if gpu.get("launch_to_start_us_median", 0) > 1000:
+            return "the queue was full: a kernel started a millisecond after its launch or later"
+        idle = gpu["span_ms"] - gpu["busy_ms"]
+        return "the device idled in gaps over 1 ms, not between launches" if gpu["gaps_gt_1ms_ms"] >= 0.9 * idle else ""
 
 
 def judged(folder: Path, file: str, truth: Truth) -> Judged:

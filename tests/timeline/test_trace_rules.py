@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.recorded_traces import FOLDER
 from tests.timeline.against_truth import Judged, judged, traces
 
-HERE = Path(__file__).resolve()
-CANDIDATES = [HERE.parents[3] / "shared" / "traces", Path("/work/shared/traces")]
-FOLDER = next((path for path in CANDIDATES if (path / "truth.json").is_file()), None)
 TRUTH = traces(FOLDER) if FOLDER else {}
 
 pytestmark = pytest.mark.skipif(not TRUTH, reason="no recorded traces beside this checkout")
