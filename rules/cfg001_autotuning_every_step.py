@@ -76,7 +76,7 @@ class AutotuningEveryStep(Rule):
             steps=len(often.seen),
             per_step=tuning.times / structure.steps,
             lost_us_per_step=tuning.us / structure.steps,
-            basis="measured",
+            basis="estimated",
             seen_on="trace",
         )
 

@@ -80,7 +80,7 @@ class ExposedCommunication(Rule):
             f"({hidden:.0%} of all communication is hidden){waited}",
             steps=job.steps if job.marked else 0,
             lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
-            basis="measured" if job.marked else "none",
+            basis="estimated" if job.marked else "none",
             seen_on="trace",
             severity=self._severity(job, ranks),
             facts=(*((name, f"{number} in the trace") for name, number in job.collectives[:4]), *ranks.facts),

@@ -84,7 +84,7 @@ class RankKeepsOthersWaiting(Rule):
             f"last at {ranks.last} of {ranks.shared} collectives{why}",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
-            basis="measured" if ranks.steps >= self.least_steps else "none",
+            basis="estimated" if ranks.steps >= self.least_steps else "none",
             seen_on="trace",
             severity=self._severity(ranks),
             facts=(*ranks.facts, ("clocks set within", f"{ranks.clocks_us:.1f} us")),

@@ -92,7 +92,7 @@ class DeviceIdleInStep(Rule):
             f"the device has nothing to do for {idle.share:.0%} of {idle.of_what}: {why}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
-            basis="measured" if loud else "none",
+            basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=idle.facts,

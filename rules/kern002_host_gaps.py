@@ -82,7 +82,7 @@ class HostLeavesDeviceIdle(Rule):
             f"the longest is {longest.us / 1000:.1f} ms{_in(longest)}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=idle.us_per_step(HOST) if loud else None,
-            basis="measured" if loud else "none",
+            basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=tuple((f"gap at {gap.at_us / 1000:.1f} ms", f"{gap.us / 1000:.2f} ms{_in(gap)}") for gap in idle.gaps),

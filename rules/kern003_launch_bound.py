@@ -82,7 +82,7 @@ class LaunchBound(Rule):
             steps=idle.steps if idle.marked else 0,
             per_step=idle.kernels / idle.steps if idle.marked else 0.0,
             lost_us_per_step=lost if loud else None,
-            basis="measured" if loud else "none",
+            basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=idle.facts,

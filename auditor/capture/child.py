@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import faulthandler
 import os
 import signal
@@ -303,7 +305,15 @@ def main() -> None:
     sys.stdout.flush()
 
 
+def _die_with_parent() -> None:
+    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2), PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
+
+
 def _set_up_process(plan: Plan) -> None:
+    _die_with_parent()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -223,21 +224,10 @@ def test_impossible_audits_leave_nothing_behind(impossible, folder):
     assert not list((folder / "audits").glob("*")) if (folder / "audits").exists() else True
 
 
-def test_interrupt_reports_what_there_is(folder):
-    out = folder / "out-interrupted"
-    command = [
-        sys.executable,
-        "-c",
-        "from auditor.cli import main; main()",
-        "run",
-        "mytrainer:hangs",
-        "--steps",
-        "8",
-        "--warmup",
-        "2",
-        "--out",
-        str(out),
-    ]
+def started(folder: Path, out: Path) -> subprocess.Popen[str]:
+    """An audit of a target that hangs, once it has recorded some steps."""
+    options = ["--steps", "8", "--warmup", "2", "--out", str(out)]
+    command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", "mytrainer:hangs", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     rows = out / "recording" / "steps.jsonl"
@@ -246,7 +236,24 @@ def test_interrupt_reports_what_there_is(folder):
             break
         time.sleep(0.1)
     time.sleep(0.5)
+    return process
+
+
+def test_interrupt_reports_what_there_is(folder):
+    out = folder / "out-interrupted"
+    process = started(folder, out)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "interrupted"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends the child")
+def test_a_killed_audit_leaves_no_process_behind(folder):
+    process = started(folder, folder / "out-killed")
+    children = [child for child in psutil.Process(process.pid).children(recursive=True)]
+    assert children
+    process.kill()
+    process.communicate(timeout=60)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
