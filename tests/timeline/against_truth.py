@@ -164,7 +164,32 @@ def _row(one: Judged) -> str:
         if not note or (code, False) not in codes
     )
     silent = [f"{kind}: {one.excuse(kind)}" for kind in one.visible if kind in FOUND_BY and not one.found(kind)]
-    return f"| {one.file.partition('/')[0]}/{one.file.rpartition('/')[2][:24]} | {', '.join(one.visible)} | {said} | {'; '.join(silent)} |"
+    return f"| {_short(one.file)} | {', '.join(one.visible)} | {said} | {'; '.join(silent)} |"
+
+
+def beside_peers(all_judged: list[Judged], said: dict[str, dict[str, str]]) -> str:
+    """What HTA and torch-tb-profiler say of the same files (benchmarks/trace_peers.py); their errors in brackets."""
+    rows = "\n".join(
+        f"| {_short(one.file)} | {_loud(one)} | {_cell(said, one.file, 'hta')} | {_cell(said, one.file, 'tb')} |"
+        for one in all_judged
+    )
+    return (
+        "\n## Beside the peers\n\nHolisticTraceAnalysis 0.5.0 (`get_temporal_breakdown`: numbers, no judgement) and "
+        "torch-tb-profiler 0.4.3 (its recommendations, first sentences) on the same files; an error in brackets.\n\n"
+        f"| trace | ours, louder than a note | HTA | torch-tb-profiler |\n|---|---|---|---|\n{rows}\n"
+    )
+
+
+def _short(file: str) -> str:
+    return f"{file.partition('/')[0]}/{file.rpartition('/')[2][:24]}"
+
+
+def _loud(one: Judged) -> str:
+    return " ".join(sorted({finding.code for finding in one.findings if finding.severity is not Severity.NOTE})) or "-"
+
+
+def _cell(said: dict[str, dict[str, str]], file: str, peer: str) -> str:
+    return said.get(file, {}).get(peer, "").replace("|", "/")
 
 
 HEAD = """# Findings on recorded traces beside the ground truth
@@ -183,6 +208,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     all_judged = [judged(folder, name, truth) for name, truth in traces(folder).items()]
     page = HEAD.format(decoys=", ".join(DECOYS)) + table(all_judged)
+    if len(sys.argv) > 2:
+        page += beside_peers(all_judged, json.loads(Path(sys.argv[2]).read_text()))
     (Path(__file__).resolve().parents[2] / "docs" / "traces.md").write_text(page)
 
 
