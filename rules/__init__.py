@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from auditor.rule import Rule
 
+from .ckpt001_foreign_code import CheckpointNeedsCode
+from .ckpt003_damaged import CheckpointDamaged
+from .ckpt005_cannot_resume import CheckpointCannotResume
+from .ckpt006_stale_rate import CheckpointOverridesRate
+from .ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
@@ -15,6 +20,7 @@ from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
+from .num013_poisoned_weights import WeightsPoisoned
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
 from .sync001_scalar_read import ScalarReadEveryStep
@@ -50,6 +56,12 @@ CATALOGUE: tuple[type[Rule], ...] = (
     BlockPinsSegment,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
+    WeightsPoisoned,
     GradientsFilledWithZeros,
     ClipReadsGradientNorm,
+    CheckpointNeedsCode,
+    CheckpointDamaged,
+    CheckpointCannotResume,
+    CheckpointOverridesRate,
+    OptimizerMomentsSpoiled,
 )

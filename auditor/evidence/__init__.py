@@ -5,6 +5,7 @@ from __future__ import annotations
 from auditor.evidence.backward import Backward
 from auditor.evidence.batches import Batches
 from auditor.evidence.calls import DeviceCalls
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.copies import Copies
 from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
@@ -21,6 +22,8 @@ from auditor.evidence.zero_grads import ZeroGrads
 __all__ = [
     "Backward",
     "Batches",
+    "Checkpoint",
+    "Checkpoints",
     "Copies",
     "DeviceCalls",
     "DeviceMemory",
