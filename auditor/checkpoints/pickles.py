@@ -201,6 +201,10 @@ NODES = 4_000_000
 """Objects of one checkpoint that are walked at most; each is visited once, however often it is referred to."""
 
 
+DEPTH = 100
+"""Containers in containers: of real checkpoints some ten. What lies deeper is left out."""
+
+
 def walk(root: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """All values with their path, containers before what is in them; each container once."""
     seen: set[int] = set()
@@ -213,7 +217,8 @@ def walk(root: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
                 continue
             seen.add(id(value))
         yield path, value
-        ahead.extend(((*path, key), each) for key, each in reversed(inner or ()))
+        if len(path) < DEPTH:
+            ahead.extend(((*path, key), each) for key, each in reversed(inner or ()))
 
 
 def _inner(value: Any) -> list[tuple[str | int, Any]] | None:

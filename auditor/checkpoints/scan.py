@@ -19,7 +19,7 @@ SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 INDEX = ".index.json"
 """End of the name of the file that lists the shards of a checkpoint (Hugging Face)."""
 
-TWICE = 4
+TIMES = 4
 """How often the bytes of a file are looked at at most, counted over all views of the same storage."""
 
 ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
@@ -61,7 +61,7 @@ def _opened(file: IO[bytes], scan: Scan) -> Container:
 
 def _described(empty: Scan, container: Container) -> Scan:
     found = structure.structure(container.tree)
-    tensors = _tallied(container, found, TWICE * empty.size)
+    tensors = _tallied(container, found, empty.size)
     return replace(
         empty,
         tensors=tuple(tensors),
@@ -76,13 +76,14 @@ def _described(empty: Scan, container: Container) -> Scan:
     )
 
 
-def _tallied(container: Container, found: structure.Structure, budget: int) -> list[TensorFacts]:
+def _tallied(container: Container, found: structure.Structure, size: int) -> list[TensorFacts]:
     """Each tensor with its tally; views of the same bytes are looked at once."""
     known: dict[Stored, Tally | None] = {}
     described = []
+    budget = TIMES * size
     for path, stored in found.tensors:
         if stored not in known:
-            budget -= stored.span
+            budget -= min(stored.span, size)
             known[stored] = _tally(container, path, stored) if budget > 0 else None
         role = cast("Role", found.role(path))
         described.append(TensorFacts(structure.named(path), stored.dtype, stored.shape, role, known[stored], path))
