@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from auditor.rule import Rule
 
+from .amp006_scaler_misused import GradScalerMisused
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt003_damaged import CheckpointDamaged
 from .ckpt005_cannot_resume import CheckpointCannotResume
@@ -57,6 +58,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
     WeightsPoisoned,
+    GradScalerMisused,
     GradientsFilledWithZeros,
     ClipReadsGradientNorm,
     CheckpointNeedsCode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from auditor.evidence.amp import Amp
 from auditor.evidence.backward import Backward
 from auditor.evidence.batches import Batches
 from auditor.evidence.calls import DeviceCalls
@@ -20,6 +21,7 @@ from auditor.evidence.table import Table
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
+    "Amp",
     "Backward",
     "Batches",
     "Checkpoint",
