@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from auditor.rule import Rule
 
+from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt003_damaged import CheckpointDamaged
@@ -58,6 +59,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
     WeightsPoisoned,
+    OldMixedPrecisionApi,
     GradScalerMisused,
     GradientsFilledWithZeros,
     ClipReadsGradientNorm,

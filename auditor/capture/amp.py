@@ -35,7 +35,7 @@ class AmpProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._patches = Patches()
-        self._events: Counter[tuple[int, str, str, bool]] = Counter()
+        self._events: Counter[tuple[int, str, str]] = Counter()
         self._clipped: list[tuple[int, set[int]]] = []
         self._scales: list[tuple[int, int, torch.Tensor, torch.Tensor]] = []
 
@@ -61,20 +61,24 @@ class AmpProbe(Probe):
 
     def step_end(self) -> None:
         """Write the step's rows."""
-        for (at, what, dtype, old), n in self._events.items():
-            self.context.add("amp", {"at": at, "what": what, "dtype": dtype, "old": old, "n": n})
+        for (at, what, dtype), n in self._events.items():
+            self.context.add("amp", {"at": at, "what": what, "dtype": dtype, "n": n})
         self._events.clear()
         self._clipped.clear()
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def _entered(self, mode: Any) -> None:
+        if type(mode).__module__.startswith(OLD_MODULES):
+            self._note("old_autocast")
         if mode._enabled:
-            self._note("autocast", str(mode.fast_dtype), old=type(mode).__module__.startswith(OLD_MODULES))
+            self._note("autocast", str(mode.fast_dtype))
 
     def _scaled(self, scaler: Any, *_: Any) -> None:
+        if type(scaler).__module__.startswith(OLD_MODULES):
+            self._note("old_scaler")
         if scaler.is_enabled():
-            self._note("scale", old=type(scaler).__module__.startswith(OLD_MODULES))
+            self._note("scale")
 
     def _clips(self, parameters: Any, max_norm: float, *_: Any, **__: Any) -> None:
         at = self.context.frames.here() if self.context.in_step and not math.isinf(float(max_norm)) else None
@@ -91,7 +95,7 @@ class AmpProbe(Probe):
         own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for at, clipped in self._clipped:
             if clipped & own:
-                self._events[at, "clip_scaled", "", False] += 1
+                self._events[at, "clip_scaled", ""] += 1
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
 
     def backward_begins(self, call: Backward) -> None:
@@ -110,10 +114,10 @@ class AmpProbe(Probe):
         """Say that the rest of the pass was not seen."""
         self.context.warn(f"backward under autocast was not watched to the end ({type(error).__name__}: {error})")
 
-    def _note(self, what: str, dtype: str = "", *, old: bool = False) -> None:
+    def _note(self, what: str, dtype: str = "") -> None:
         at = self.context.frames.here() if self.context.in_step else None
         if at is not None:
-            self._events[at, what, dtype.removeprefix("torch."), old] += 1
+            self._events[at, what, dtype.removeprefix("torch.")] += 1
 
     # -- patches ---------------------------------------------------------------------------------------------------
 

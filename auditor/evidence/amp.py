@@ -18,14 +18,13 @@ class AmpEvent:
     """One kind of thing at one place in one step.
 
     ``what``: ``autocast`` (entered), ``scale`` (of an enabled GradScaler), ``clip_scaled`` (clipping gradients that were
-    still scaled), ``backward`` (under autocast). ``old``: by a class that torch 2.4 deprecated.
+    still scaled), ``backward`` (under autocast), ``old_autocast`` and ``old_scaler`` (of a class that torch 2.4 deprecated).
     """
 
     what: str
     site: Site
     step: int
     dtype: str = ""
-    old: bool = False
     n: int = 1
 
 
@@ -73,9 +72,9 @@ class Amp(Table):
         scales = tuple(ScaleUpdate(recording.site(row["at"]), row["step"], row["before"], row["after"]) for row in updates)
         return cls(steps, events, scales)
 
-    def places(self, what: str, *, old: bool | None = None) -> Iterator[AmpPlace]:
-        """Where it happened, in order of file and line; ``old`` says whether by a deprecated class."""
-        chosen = [each for each in self.events if each.what == what and old in (None, each.old)]
+    def places(self, what: str) -> Iterator[AmpPlace]:
+        """Where it happened, in order of file and line."""
+        chosen = [each for each in self.events if each.what == what]
         for site in sorted({each.site for each in chosen}, key=lambda site: (site.file, site.line)):
             here = [each for each in chosen if each.site == site]
             seen = rhythm({each.step for each in here}, self.steps)
@@ -93,4 +92,4 @@ class Amp(Table):
 
 
 def _event(recording: Recording, row: Row) -> AmpEvent:
-    return AmpEvent(row["what"], recording.site(row["at"]), row["step"], row.get("dtype", ""), bool(row.get("old")), row["n"])
+    return AmpEvent(row["what"], recording.site(row["at"]), row["step"], row.get("dtype", ""), row["n"])
