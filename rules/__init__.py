@@ -17,6 +17,7 @@ from .data007_input_bound import StepWaitsForInput
 from .data009_device_resident_batch import LoaderYieldsDeviceTensors
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .graph005_never_trained import ParametersNeverTrained
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
@@ -53,6 +54,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    ParametersNeverTrained,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,

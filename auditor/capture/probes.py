@@ -6,6 +6,7 @@ from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
@@ -21,6 +22,7 @@ PROBES: tuple[type[Probe], ...] = (
     LoaderProbe,
     ZeroGradProbe,
     AmpProbe,
+    FedProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,

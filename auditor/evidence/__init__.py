@@ -8,6 +8,7 @@ from auditor.evidence.batches import Batches
 from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.copies import Copies
+from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
@@ -29,6 +30,7 @@ __all__ = [
     "Copies",
     "DeviceCalls",
     "DeviceMemory",
+    "Fed",
     "Held",
     "HostMemory",
     "Machine",
