@@ -24,6 +24,7 @@ from .mem005_pinned_segment import BlockPinsSegment
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num013_poisoned_weights import WeightsPoisoned
+from .num015_bad_input import BatchNotFinite
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
 from .sync001_scalar_read import ScalarReadEveryStep
@@ -61,6 +62,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
     WeightsPoisoned,
+    BatchNotFinite,
     OldMixedPrecisionApi,
     GradScalerMisused,
     GradientsFilledWithZeros,
