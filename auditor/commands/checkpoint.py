@@ -62,7 +62,7 @@ def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ..
 
 def _judged(recording: CheckpointRecording) -> Report:
     chosen = configuration.load(Path.cwd(), catalogue.rules())
-    rules = rules_for_checkpoints(catalogue.choose(chosen.select, chosen.ignore) or catalogue.rules())
+    rules = rules_for_checkpoints(catalogue.choose((), chosen.ignore))
     return results.judge(recording, rules, chosen)
 
 
