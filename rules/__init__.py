@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from auditor.rule import Rule
 
+from .amp001_no_mixed_precision import NoMixedPrecision
+from .amp002_tf32_off import Tf32Off
+from .amp003_awkward_sizes import AwkwardProductSizes
 from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
+from .amp007_cast_thrash import CastThrash
+from .cfg001_autotuning_every_step import AutotuningEveryStep
+from .cfg002_bias_before_norm import BiasBeforeBatchNorm
+from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt003_damaged import CheckpointDamaged
 from .ckpt005_cannot_resume import CheckpointCannotResume
@@ -14,10 +21,21 @@ from .ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
+from .data008_copies_to_device import StepBoundByCopiesToDevice
 from .data009_device_resident_batch import LoaderYieldsDeviceTensors
+from .dist002_backend_not_nccl import BackendOfTheHost
+from .dist003_exposed_communication import ExposedCommunication
+from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
 from .graph005_never_trained import ParametersNeverTrained
+from .kern001_idle_device import DeviceIdleInStep
+from .kern002_host_gaps import HostLeavesDeviceIdle
+from .kern003_launch_bound import LaunchBound
+from .kern004_launch_queue_full import LaunchQueueFull
+from .kern005_unfused_attention import UnfusedAttention
+from .kern006_loop_indexing import LoopOverIndex
+from .mem001_near_capacity import DeviceMemoryNearlyFull
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
@@ -25,7 +43,9 @@ from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num013_poisoned_weights import WeightsPoisoned
 from .num015_bad_input import BatchNotFinite
+from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
+from .opt003_fused_not_used import FusedOptimizerNotUsed
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
 from .sync001_scalar_read import ScalarReadEveryStep
 from .sync002_branch_on_tensor import BranchOnTensor
@@ -34,9 +54,13 @@ from .sync004_explicit_synchronize import ExplicitSynchronize
 from .sync005_data_dependent_shape import DataDependentShape
 from .sync006_blocking_copy import BlockingCopyEveryStep
 from .sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from .sync008_synchronous_memset import SynchronousMemset
 from .sync009_allocator_call import AllocatorCallEveryStep
 from .sync010_made_on_host import TensorMadeOnHostThenMoved
 from .sync011_constant_to_device import ConstantSentEveryStep
+from .sync012_driver_allocations import DriverAllocationsInSteadyState
+from .time002_step_outliers import StepOutliers
+from .time003_unattributed_time import UnattributedTime
 
 CATALOGUE: tuple[type[Rule], ...] = (
     ScalarReadEveryStep,
@@ -46,16 +70,20 @@ CATALOGUE: tuple[type[Rule], ...] = (
     DataDependentShape,
     BlockingCopyEveryStep,
     AsyncCopyFromPageableMemory,
+    SynchronousMemset,
     AllocatorCallEveryStep,
     TensorMadeOnHostThenMoved,
     ConstantSentEveryStep,
+    DriverAllocationsInSteadyState,
     LoaderWithoutPinnedMemory,
     PinnedBatchCopiedBlocking,
     StepWaitsForInput,
+    StepBoundByCopiesToDevice,
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
     ParametersNeverTrained,
+    DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
@@ -63,13 +91,33 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AnomalyModeLeftOn,
     WeightsPoisoned,
     BatchNotFinite,
+    NoMixedPrecision,
+    Tf32Off,
+    AwkwardProductSizes,
     OldMixedPrecisionApi,
     GradScalerMisused,
+    CastThrash,
+    AutotuningEveryStep,
+    BiasBeforeBatchNorm,
+    LayoutTransposedAroundConvolutions,
+    OptimizerStepsOneByOne,
     GradientsFilledWithZeros,
+    FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
     CheckpointNeedsCode,
     CheckpointDamaged,
     CheckpointCannotResume,
     CheckpointOverridesRate,
     OptimizerMomentsSpoiled,
+    DeviceIdleInStep,
+    HostLeavesDeviceIdle,
+    LaunchBound,
+    LaunchQueueFull,
+    UnfusedAttention,
+    LoopOverIndex,
+    BackendOfTheHost,
+    ExposedCommunication,
+    RankKeepsOthersWaiting,
+    StepOutliers,
+    UnattributedTime,
 )

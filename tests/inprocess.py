@@ -87,7 +87,9 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     return Recording(folder)
 
 
-def judge_checkpoints(folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]) -> list[Any]:
+def judge_checkpoints(
+    folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]
+) -> tuple[list[Finding], list[Verdict]]:
     """Take twelve steps in an empty folder and judge the checkpoints that they left there, against its ``config.json``."""
     folder.mkdir(parents=True)
     before = os.getcwd()
@@ -101,15 +103,14 @@ def judge_checkpoints(folder: Path, make: Callable[[], Callable[[], Any]], rules
     config = folder / "config.json"
     scans = tuple(scan_any(path) for path in checkpoints_in(folder))
     judgement = engine.judge(CheckpointRecording(scans, settings.read(config) if config.is_file() else ()), rules)
-    return [list(judgement.findings), list(judgement.verdicts)]
+    return list(judgement.findings), list(judgement.verdicts)
 
 
 def judge(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
 ) -> tuple[list[Finding], list[Verdict]]:
     """Record and judge with these rules; of rules on checkpoints, what the step saved."""
-    if all(Checkpoints in engine.evidence_of(rule).values() for rule in rules):
-        findings, verdicts = judge_checkpoints(folder, make, rules)
-        return findings, verdicts
+    if rules and all(Checkpoints in engine.evidence_of(rule).values() for rule in rules):
+        return judge_checkpoints(folder, make, rules)
     judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
     return list(judgement.findings), list(judgement.verdicts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditor import catalogue, config
-from auditor.bare_trace import TraceRecording
+from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.cli import exit_code
-from auditor.commands import results
+from auditor.commands import cluster, results
 from auditor.errors import AuditProblem
 from auditor.evidence.trace import timeline_of
 from auditor.recording import MANIFEST, Recording, UnreadableRecording
@@ -22,17 +22,18 @@ def analyze(
     ignore: tuple[str, ...],
     fail_on: str | None,
     formats: tuple[tuple[str, str], ...],
+    dask: str | None = None,
     quiet: bool,
     debug: bool,
 ) -> int:
-    """Judge each recording; returns the worst exit code."""
+    """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives one report."""
     if out is not None and len(paths) > 1:
         raise AuditProblem("--out takes one folder, and there are several paths to analyze", "analyze them one by one")
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     codes = []
     for path in paths:
-        recording = _open(Path(path))
+        recording = _open(Path(path), dask)
         report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
         results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
@@ -40,7 +41,7 @@ def analyze(
     return max(codes)
 
 
-def _open(path: Path) -> Recording:
+def _open(path: Path, dask: str | None) -> Recording:
     if not path.exists():
         raise AuditProblem(f"{path} does not exist")
     if path.is_file():
@@ -54,9 +55,20 @@ def _open(path: Path) -> Recording:
             if recording.manifest.get("outcome") == "not run":
                 raise AuditProblem(f"{folder} recorded no step: its target could not be run")
             return recording
-    raise AuditProblem(
-        f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote, or a trace of torch.profiler"
-    )
+    return _open_ranks(path, dask)
+
+
+def _open_ranks(folder: Path, dask: str | None) -> Recording:
+    from auditor.timeline import fleet, trace_files
+
+    try:
+        files = trace_files(folder)
+    except AuditProblem:
+        raise AuditProblem(
+            f"{folder} holds no recording ({MANIFEST} is missing) and no trace",
+            "give the folder that audit run wrote, a trace of torch.profiler, or a folder with the traces of all ranks",
+        ) from None
+    return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
 
 
 def _open_trace(path: Path) -> Recording:
@@ -70,6 +82,8 @@ def _open_trace(path: Path) -> Recording:
 
 def _home(recording: Recording) -> Path:
     """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
+    if isinstance(recording, RankedTraces):
+        return Path("audits") / recording.home.resolve().name
     if isinstance(recording, TraceRecording) and recording.trace is not None:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
         return Path("audits") / name
