@@ -198,6 +198,8 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
         yield str(manifest["judged"])
     if manifest.get("device") == "trace":
         yield "everything comes from a trace that torch.profiler recorded: its times hold the profiler's own cost"
+    elif manifest.get("device") == "checkpoint":
+        yield "the files were read as data, tensor by tensor: nothing that they name was imported or called"
     elif manifest.get("device") == "rehearse":
         yield "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a GPU, there are no times"
     elif manifest.get("device") == "cuda":

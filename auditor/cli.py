@@ -204,6 +204,29 @@ def fix(**options: Any) -> None:
 
 
 @main.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE",
+    help="Settings to compare the learning rates with: .yaml, .toml, .json, or a .py file, which is read and not run.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--out", type=click.Path(), help="Also write report.json and report.html to this folder.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+def checkpoint(**options: Any) -> None:
+    """Scan saved checkpoints without running their code: damage, NaN, stale rates, what resuming would miss.
+
+    FILE is what torch.save or safetensors wrote, the .index.json of a sharded one, or a folder of checkpoints.
+
+    Exit code: 0 all good, 1 one is bad (a finding that is an error), 2 one cannot be read at all.
+    """
+    from auditor.commands import checkpoint as command
+
+    sys.exit(command.checkpoint(**options))
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def rules(as_json: bool) -> None:
     """List all rules."""

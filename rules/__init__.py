@@ -7,10 +7,17 @@ from auditor.rule import Rule
 from .amp001_no_mixed_precision import NoMixedPrecision
 from .amp002_tf32_off import Tf32Off
 from .amp003_awkward_sizes import AwkwardProductSizes
+from .amp005_old_amp_api import OldMixedPrecisionApi
+from .amp006_scaler_misused import GradScalerMisused
 from .amp007_cast_thrash import CastThrash
 from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
+from .ckpt001_foreign_code import CheckpointNeedsCode
+from .ckpt003_damaged import CheckpointDamaged
+from .ckpt005_cannot_resume import CheckpointCannotResume
+from .ckpt006_stale_rate import CheckpointOverridesRate
+from .ckpt007_spoiled_moments import OptimizerMomentsSpoiled
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
@@ -21,6 +28,7 @@ from .dist003_exposed_communication import ExposedCommunication
 from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .graph005_never_trained import ParametersNeverTrained
 from .kern001_idle_device import DeviceIdleInStep
 from .kern002_host_gaps import HostLeavesDeviceIdle
 from .kern003_launch_bound import LaunchBound
@@ -33,6 +41,8 @@ from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
+from .num013_poisoned_weights import WeightsPoisoned
+from .num015_bad_input import BatchNotFinite
 from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .opt003_fused_not_used import FusedOptimizerNotUsed
@@ -72,15 +82,20 @@ CATALOGUE: tuple[type[Rule], ...] = (
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    ParametersNeverTrained,
     DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
+    WeightsPoisoned,
+    BatchNotFinite,
     NoMixedPrecision,
     Tf32Off,
     AwkwardProductSizes,
+    OldMixedPrecisionApi,
+    GradScalerMisused,
     CastThrash,
     AutotuningEveryStep,
     BiasBeforeBatchNorm,
@@ -89,6 +104,11 @@ CATALOGUE: tuple[type[Rule], ...] = (
     GradientsFilledWithZeros,
     FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
+    CheckpointNeedsCode,
+    CheckpointDamaged,
+    CheckpointCannotResume,
+    CheckpointOverridesRate,
+    OptimizerMomentsSpoiled,
     DeviceIdleInStep,
     HostLeavesDeviceIdle,
     LaunchBound,

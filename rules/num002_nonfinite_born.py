@@ -40,7 +40,7 @@ class NonfiniteValueBorn(Rule):
     The first step after which a parameter, or a gradient that an optimizer stepped with, is not finite. That step is
     replayed from the start of the run with every operator watched: the line reported is the one that made a non-finite
     value of finite ones, in forward, or the forward line behind a node of the backward. What merely inherits it
-    (``inf / inf``) is not blamed, nor is a mask's ``-inf``, nor a value that never reaches a gradient, nor a step that
+    (``inf / inf``) is not blamed, nor is a mask's ``-inf`` or what came with the data (NUM015), nor a value that never reaches a gradient, nor a step that
     GradScaler skipped.
 
     ## Why it costs
@@ -92,6 +92,8 @@ class NonfiniteValueBorn(Rule):
         if nonfinite.step is None:
             return
         birth = nonfinite.birth
+        if birth is not None and birth.came_with_data:
+            return  # NUM015
         yield Finding(
             birth.site if birth is not None and birth.made else None,
             f"{_born(nonfinite)}; {_reached(nonfinite)}",

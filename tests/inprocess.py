@@ -13,6 +13,10 @@ from auditor.capture.frames import Frames
 from auditor.capture.probe import Context
 from auditor.capture.probes import select
 from auditor.capture.session import Session
+from auditor.checkpoints import settings
+from auditor.checkpoints.recording import CheckpointRecording
+from auditor.checkpoints.scan import checkpoints_in, scan_any
+from auditor.evidence import Checkpoints
 from auditor.model import Finding, Verdict
 from auditor.plan import Device, Plan
 from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, store_sources, write_manifest
@@ -83,9 +87,30 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     return Recording(folder)
 
 
+def judge_checkpoints(
+    folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]
+) -> tuple[list[Finding], list[Verdict]]:
+    """Take twelve steps in an empty folder and judge the checkpoints that they left there, against its ``config.json``."""
+    folder.mkdir(parents=True)
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        step = make()
+        for _ in range(12):
+            step()
+    finally:
+        os.chdir(before)
+    config = folder / "config.json"
+    scans = tuple(scan_any(path) for path in checkpoints_in(folder))
+    judgement = engine.judge(CheckpointRecording(scans, settings.read(config) if config.is_file() else ()), rules)
+    return list(judgement.findings), list(judgement.verdicts)
+
+
 def judge(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
 ) -> tuple[list[Finding], list[Verdict]]:
-    """Record and judge with these rules."""
+    """Record and judge with these rules; of rules on checkpoints, what the step saved."""
+    if rules and all(Checkpoints in engine.evidence_of(rule).values() for rule in rules):
+        return judge_checkpoints(folder, make, rules)
     judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
     return list(judgement.findings), list(judgement.verdicts)

@@ -33,6 +33,12 @@ MAY = {
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
     "auditor/runner.py": {"auditor.errors", "auditor.plan", "auditor.recording"},
     "auditor/bare_trace.py": {"auditor.recording"},
+    "auditor/checkpoints": {
+        "auditor.checkpoints",
+        "auditor.errors",
+        "auditor.evidence.unpickle",
+        "auditor.recording",
+    },
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {
@@ -108,7 +114,9 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["run", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]], ids=" ".join
+    "command",
+    [["--help"], ["run", "--help"], ["checkpoint", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]],
+    ids=" ".join,
 )
 def test_light_doors_import_nothing_heavy(command: list[str]) -> None:
     probe = (

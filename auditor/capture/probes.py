@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
@@ -19,6 +21,8 @@ PROBES: tuple[type[Probe], ...] = (
     CallsProbe,
     LoaderProbe,
     ZeroGradProbe,
+    AmpProbe,
+    FedProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
@@ -31,7 +35,7 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe)
 """What a rehearsal runs beside the shadow device itself."""
 
 

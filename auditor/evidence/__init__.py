@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from auditor.evidence.amp import Amp
 from auditor.evidence.backward import Backward
 from auditor.evidence.batches import Batches
 from auditor.evidence.calls import DeviceCalls
+from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.copies import Copies
+from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
@@ -19,11 +22,15 @@ from auditor.evidence.table import Table
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
+    "Amp",
     "Backward",
     "Batches",
+    "Checkpoint",
+    "Checkpoints",
     "Copies",
     "DeviceCalls",
     "DeviceMemory",
+    "Fed",
     "Held",
     "HostMemory",
     "Machine",

@@ -72,6 +72,11 @@ class Birth:
         return self.phase in ("forward", "backward", "optimizer")
 
     @property
+    def came_with_data(self) -> bool:
+        """True if it was in the step's data already, and not as a mask."""
+        return self.phase == "input" and not self.fill
+
+    @property
     def forward_name(self) -> str:
         """The operator about as the user wrote it: ``sqrt`` for ``SqrtBackward0``."""
         return (self.node.partition("Backward")[0].lower() or self.node) if self.node else self.op

@@ -37,7 +37,7 @@ def load_plain(path: Path, limit: int = SIZE_LIMIT) -> Any:
     try:
         content = _unpacked(path, limit)
         more = min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(content))
-        with _memory_capped(more), _no_collections():  # nothing in it can be garbage yet
+        with memory_capped(more), no_collections():  # nothing in it can be garbage yet
             return _PlainUnpickler(io.BytesIO(content)).load()
     except RefusedPickle as refused:
         raise RefusedPickle(f"{path.name} was not read: {refused}") from None
@@ -56,7 +56,7 @@ def _unpacked(path: Path, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """Millions of new containers would be walked again and again."""
     before = gc.isenabled()
     gc.disable()
@@ -68,7 +68,7 @@ def _no_collections() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _memory_capped(more: int) -> Iterator[None]:
+def memory_capped(more: int) -> Iterator[None]:
     """The process gets ``more`` bytes at most meanwhile, where the system can do that: ten bytes may ask for a table of 64 GB."""
     try:
         import resource

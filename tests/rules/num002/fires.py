@@ -197,16 +197,3 @@ def gradients_cleared_right_after_the_step():
         optimizer.zero_grad()
 
     return step
-
-
-def data_with_a_hole():
-    model, count = nn.Linear(4, 1), [0]
-
-    def loss():
-        count[0] += 1
-        rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
-        if count[0] == 5:
-            rows.numpy()[1, 2] = float("nan")
-        return model(rows).mean()
-
-    return _trained(model, loss)

@@ -170,3 +170,16 @@ def nan_loss_of_an_empty_selection():
         return chosen.sum() / len(chosen)
 
     return _trained(model, loss)
+
+
+def hole_in_the_data_which_is_for_another_rule():
+    model, count = nn.Linear(4, 1), [0]
+
+    def loss():
+        count[0] += 1
+        rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
+        if count[0] == 5:
+            rows.numpy()[1, 2] = float("nan")
+        return model(rows).mean()
+
+    return _trained(model, loss)

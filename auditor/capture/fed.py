@@ -1,0 +1,128 @@
+"""Which parameters an optimizer steps without ever getting a gradient for them, or with a rate of zero."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from auditor.capture.finite import names_of
+from auditor.capture.probe import Context, Probe
+
+NAMED = 20
+"""Parameters that a row names; the rest are counted."""
+
+OPTIMIZERS = 64
+"""Optimizers that are watched at most; one made anew at every step is none that trains."""
+
+
+@dataclass
+class _Watched:
+    """One optimizer: what is still without a gradient, and the highest rate of each group. None: unknown (a tensor)."""
+
+    optimizer: Optimizer
+    at: int | None
+    unfed: list[tuple[str, torch.Tensor]]
+    rates: list[float | None]
+    steps: int = 0
+    groups: list[int] = field(default_factory=list)
+
+
+class FedProbe(Probe):
+    """Writes ``fed``, when the pass is over.
+
+    Each step looks only at the parameters that have had no gradient so far: after the first step hardly any. Nothing of a
+    tensor is read. Parameters are held until the end of the pass, as their optimizer holds them.
+    """
+
+    name = "fed"
+    parts = ("fed",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched: dict[int, _Watched] = {}
+        self._watching = False
+        self._handles: list[Any] = []
+
+    def install(self) -> None:
+        """Notice steps: the hooks stay to the end, since a script's step ends while torch walks its list of hooks."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),  # some optimizers drop gradients in their step
+            register_optimizer_step_post_hook(self._after_step),  # and a closure makes them there
+        ]
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watched.clear()
+        self._watching = True
+
+    def stop(self) -> None:
+        """Write one row for each optimizer; the part stays absent where none stepped."""
+        self._watching = False
+        for watched in self._watched.values():
+            self.context.add("fed", self._row(watched))
+        self._watched.clear()
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._watching:
+            with contextlib.suppress(Exception):  # the groups are the user's
+                self._look(optimizer)
+
+    def _look(self, optimizer: Optimizer) -> None:
+        watched = self._watched.get(id(optimizer))
+        if watched is None:
+            if len(self._watched) >= OPTIMIZERS:
+                return
+            watched = self._watched[id(optimizer)] = _first_seen(optimizer, self.context.frames.here())
+        watched.steps += 1
+        _drop_fed(watched)
+        for number, group in enumerate(optimizer.param_groups[: len(watched.rates)]):
+            watched.rates[number] = _higher(watched.rates[number], group.get("lr"))
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        watched = self._watched.get(id(optimizer))
+        if watched is not None and watched.unfed:
+            _drop_fed(watched)
+
+    def _row(self, watched: _Watched) -> dict[str, Any]:
+        unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
+        names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
+        return {
+            "at": watched.at,
+            "optimizer": type(watched.optimizer).__name__,
+            "steps": watched.steps,
+            "parameters": sum(watched.groups),
+            "unfed": [{"name": names.get(id(each), place), "shape": list(each.shape)} for place, each in unfed[:NAMED]],
+            "n": len(unfed),
+            "still": [
+                {"group": number, "parameters": n}
+                for number, (rate, n) in enumerate(zip(watched.rates, watched.groups, strict=True))
+                if rate == 0.0 and n
+            ],
+        }
+
+
+def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
+    groups = [[each for each in group["params"] if each.requires_grad] for group in optimizer.param_groups]
+    unfed = [(f"group {g}, parameter {p}", each) for g, group in enumerate(groups) for p, each in enumerate(group)]
+    return _Watched(optimizer, at, unfed, [0.0] * len(groups), groups=[len(group) for group in groups])
+
+
+def _drop_fed(watched: _Watched) -> None:
+    if watched.unfed:
+        watched.unfed = [(place, each) for place, each in watched.unfed if each.grad is None]
+
+
+def _higher(rate: float | None, now: Any) -> float | None:
+    if rate is None or not isinstance(now, (int, float)):
+        return None
+    return max(rate, abs(float(now)))

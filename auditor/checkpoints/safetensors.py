@@ -1,0 +1,112 @@
+"""The safetensors format: a JSON header that says where each tensor lies, then the bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from itertools import pairwise
+from typing import IO, Any
+
+from auditor.checkpoints.container import Container
+from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
+
+HEADER_LIMIT = 100_000_000
+"""Bytes of the header at most, as the format's own reader has it."""
+
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "C64": "complex64",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+
+
+def looks_like(head: bytes, size: int) -> bool:
+    """True if the file begins as the format does: the header's length, then an opening brace."""
+    return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= HEADER_LIMIT
+
+
+def open_safetensors(file: IO[bytes], size: int) -> Container:
+    """Read the header and check that it covers the file. Raises :class:`Malformed`."""
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if 8 + length > size:
+        raise Malformed("it ends inside its header: it was cut off or not written to its end")
+    header = _header(file.read(length))
+    begin, held = 8 + length, size - 8 - length
+    tree: dict[str, Any] = {}
+    places: dict[str, tuple[int, int]] = {}
+    damage: list[str] = []
+    for name, entry in header.items():
+        try:
+            tree[name], places[name] = _tensor(name, entry, held)
+        except Malformed as problem:
+            damage.append(f"{name[:80]} {problem}")
+    damage += _gaps(places, held) if not damage else []
+    return Container(
+        "safetensors",
+        tree,
+        partial(_read, file, {name: (begin + first, begin + end) for name, (first, end) in places.items()}),
+        (),
+        damage,
+    )
+
+
+def _header(raw: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise Malformed("its header is damaged: it is no JSON") from None
+    if not isinstance(header, dict):
+        raise Malformed("its header is damaged: it is not an object")
+    header.pop("__metadata__", None)
+    return header
+
+
+def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
+    described: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    shape: Any = described.get("shape")
+    ends: Any = described.get("data_offsets")
+    if not _counts(shape) or not _counts(ends) or len(ends) != 2:
+        raise Malformed("is described wrongly in the header")
+    kind = str(described.get("dtype"))
+    dtype, (first, end) = DTYPES.get(kind, kind.lower()), ends
+    numel, width = math.prod(shape), BYTES.get(dtype)
+    if first > end or end > held:
+        raise Malformed(f"ends {end - held} bytes behind the end of the file: it was cut off or not written to its end")
+    if width is not None and numel * width != end - first:
+        raise Malformed(f"has {end - first} bytes, and its shape of {dtype} needs {numel * width}")
+    strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return Stored(Storage(name, dtype, numel), dtype, 0, tuple(shape), strides), (first, end)
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 64 and all(isinstance(each, int) and 0 <= each < 2**63 for each in value)
+
+
+def _gaps(places: dict[str, tuple[int, int]], held: int) -> list[str]:
+    """The format allows neither gaps nor overlaps."""
+    ordered = sorted(places.values())
+    if any(after < end for (_, end), (after, _) in pairwise(ordered)):
+        return ["two of its tensors overlap"]
+    end = max((end for _, end in ordered), default=0)
+    return [f"{held - end} bytes at its end belong to no tensor"] if end != held else []
+
+
+def _read(file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int) -> bytes:
+    start, end = places[storage.key]
+    file.seek(start + first)
+    return file.read(min(size, end - start - first))

@@ -1,0 +1,105 @@
+"""``audit checkpoint``: scan saved checkpoints, judge them, name the latest good one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from auditor import catalogue, engine
+from auditor import config as configuration
+from auditor.checkpoints import settings
+from auditor.checkpoints.contents import NotACheckpoint, Scan
+from auditor.checkpoints.recording import CheckpointRecording
+from auditor.checkpoints.scan import checkpoints_in, scan_any
+from auditor.cli import EXIT_IMPOSSIBLE, exit_code
+from auditor.commands import results
+from auditor.errors import AuditProblem
+from auditor.evidence import Checkpoint, Checkpoints
+from auditor.model import Report
+from auditor.rule import Rule
+
+
+def checkpoint(*, files: tuple[str, ...], config: str | None, as_json: bool, out: str | None, debug: bool) -> int:
+    """Scan and judge; returns the exit code."""
+    scans, unread = _scanned(files)
+    for sentence in unread:
+        click.echo(f"audit: {sentence}", err=True)
+    if not scans:
+        raise AuditProblem("no checkpoint was read", "give files of torch.save or safetensors, or a folder of them")
+    recording = CheckpointRecording(scans, settings.read(Path(config)) if config else ())
+    report = _judged(recording)
+    if as_json:
+        click.echo(catalogue.renderer("json").render(report))
+    else:
+        _show(recording, report)
+    if out is not None:
+        path = results.write(report, recording, Path(out), ())
+        click.echo(str(path), err=as_json)
+    return EXIT_IMPOSSIBLE if unread else exit_code(report, "error")
+
+
+def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
+    scans, unread = [], []
+    for file in files:
+        paths: Iterable[Path] = checkpoints_in(Path(file))
+        if Path(file).is_dir() and not paths:
+            unread.append(f"{file} holds no checkpoint")
+        for path in paths:
+            try:
+                scans.append(scan_any(path))
+            except NotACheckpoint as problem:
+                unread.append(f"{path}: {problem}")
+    return tuple(scans), unread
+
+
+def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]:
+    """Those that checkpoints answer."""
+    return tuple(rule for rule in rules if Checkpoints in engine.evidence_of(rule).values())
+
+
+def _judged(recording: CheckpointRecording) -> Report:
+    chosen = configuration.load(Path.cwd(), catalogue.rules())
+    rules = rules_for_checkpoints(catalogue.choose((), chosen.ignore))
+    return results.judge(recording, rules, chosen)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def _show(recording: CheckpointRecording, report: Report) -> None:
+    found = Checkpoints.build(recording)
+    width = max(len(each.name) for each in found.each)
+    for each in found.each:
+        click.echo(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {_described(each)}")
+    click.echo("")
+    for finding in report.findings:
+        severity = finding.severity.value if finding.severity is not None else ""
+        click.echo(f"{severity:8}{finding.code:9}{finding.message}")
+        if finding.remedy is not None:
+            click.echo(f"{'':17}{finding.remedy.text}")
+    for warning in report.warnings:
+        click.echo(f"note: {warning}")
+    good = found.latest_good
+    if len(found.each) > 1:
+        click.echo(f"\nlatest good: {good.scan.path}" if good is not None else "\nnone of them is good")
+    sys.stdout.flush()
+
+
+def _described(checkpoint: Checkpoint) -> str:
+    scan = checkpoint.scan
+    where = f"step {checkpoint.steps}" if checkpoint.steps is not None else ""
+    parts = [f"{scan.format}", _size(scan.size), f"{len(scan.tensors)} tensors", where]
+    has = (("optimizer", scan.optimizers), ("scheduler", scan.schedulers), ("scaler", scan.scaler), ("rng", scan.rng))
+    return ", ".join([*(part for part in parts if part), *(name for name, there in has if there)])
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"

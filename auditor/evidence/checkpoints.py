@@ -1,0 +1,133 @@
+"""Scanned checkpoints: what is broken, poisoned, missing or stale in each, and which is the latest good one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor.evidence.table import Table
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.checkpoints.contents import OptimizerFacts, Scan, TensorFacts
+    from auditor.checkpoints.settings import Setting
+
+RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initial_lr", "init_lr"})
+"""Names under which trainers configure the rate that the schedule starts from or goes up to."""
+
+TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps", "train_steps"})
+
+SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
+"""Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every gradient was."""
+
+HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One scanned checkpoint."""
+
+    scan: Scan
+
+    @property
+    def name(self) -> str:
+        """Its file's name."""
+        return Path(self.scan.path).name
+
+    @property
+    def poisoned(self) -> tuple[TensorFacts, ...]:
+        """Weights and optimizer state that are not finite. Masks are: minus infinity where they forbid, else zero."""
+        return tuple(each for each in self.scan.tensors if each.role != "other" and _nonfinite(each) and not _is_mask(each))
+
+    @property
+    def good(self) -> bool:
+        """True if it is whole and everything in its weights and optimizer state is finite."""
+        return not self.scan.damage and not self.poisoned
+
+    @property
+    def weights(self) -> tuple[TensorFacts, ...]:
+        """Tensors of models."""
+        return tuple(each for each in self.scan.tensors if each.role == "model")
+
+    @property
+    def steps(self) -> int | None:
+        """How far its training was: its own counter of steps, else the optimizer's, else of epochs; None if nothing says."""
+        progress = self.scan.progress
+        counted = [n for name, n in progress.items() if "epoch" not in name]
+        own = [each.steps for each in self.scan.optimizers if each.steps is not None]
+        epochs = [n for name, n in progress.items() if "epoch" in name]
+        return next((max(each) for each in (counted, own, epochs) if each), None)
+
+    @property
+    def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
+        """By optimizer: its second moments, each with the largest gradient that it remembers (a root mean square)."""
+        for optimizer in self.scan.optimizers:
+            mine = [each for each in self.scan.tensors if each.name.startswith(f"{optimizer.name}.state[")]
+            seconds = [each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None]
+            yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
+
+
+def _high(tensor: TensorFacts) -> float:
+    return tensor.tally.high or 0.0 if tensor.tally is not None else 0.0
+
+
+def _nonfinite(tensor: TensorFacts) -> bool:
+    return tensor.tally is not None and tensor.tally.nonfinite > 0
+
+
+def _is_mask(tensor: TensorFacts) -> bool:
+    tally = tensor.tally
+    if tally is None or tensor.role != "model" or tally.nan or tally.positive_inf:
+        return False
+    return (tally.low or 0.0) == 0.0 and (tally.high or 0.0) == 0.0
+
+
+@dataclass(frozen=True)
+class Checkpoints(Table):
+    """All checkpoints that were given, and the settings that they should agree with."""
+
+    files: ClassVar[tuple[str, ...]] = ("checkpoints",)
+
+    each: tuple[Checkpoint, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> Checkpoints:
+        """From the scans of ``audit checkpoint``; a run has none."""
+        scans = getattr(recording, "scans", None)
+        if scans is None:
+            raise NotLooked("no checkpoint was given: audit checkpoint FILE scans them")
+        return cls(tuple(Checkpoint(scan) for scan in scans), getattr(recording, "settings", ()))
+
+    @property
+    def latest_good(self) -> Checkpoint | None:
+        """The good one that is furthest in its training (by time where nothing says); None if there is none."""
+        good = [each for each in self.each if each.good]
+        counted = all(each.steps is not None for each in good)
+        return max(good, key=lambda each: each.steps or 0 if counted else each.scan.modified, default=None)
+
+    @property
+    def instead(self) -> str:
+        """A sentence that names the latest good one; empty if there is none."""
+        good = self.latest_good
+        return f"The latest good one is {good.name}. " if good is not None else ""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Configured learning rates by the setting's path."""
+        return {each.name: each.value for each in self.settings if each.key in RATES and isinstance(each.value, float)}
+
+    @property
+    def total_steps(self) -> float | None:
+        """Configured length of the training in steps; None if it is not configured, or twice."""
+        totals = {each.value for each in self.settings if each.key in TOTALS and isinstance(each.value, float)}
+        return totals.pop() if len(totals) == 1 else None
+
+    @property
+    def in_half(self) -> bool:
+        """True if float16 is configured, which wants a GradScaler."""
+        return any(isinstance(each.value, str) and each.value.lower() in HALF for each in self.settings)

@@ -1,0 +1,77 @@
+"""AMP005: mixed precision by the classes of torch.cuda.amp, which are deprecated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Amp, Machine, Source
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+NEW = {
+    "old_autocast": ("autocast", 'torch.amp.autocast("cuda", ...)'),
+    "old_scaler": ("GradScaler", 'torch.amp.GradScaler("cuda", ...)'),
+}
+"""Class and what to write instead, by kind of event."""
+
+
+@dataclass(frozen=True)
+class OldMixedPrecisionApi(Rule):
+    """
+    Mixed precision is switched on by a deprecated class.
+
+    ## What it finds
+    ``torch.cuda.amp.autocast`` entered and ``torch.cuda.amp.GradScaler`` used in the step, whatever name they were imported
+    by. The classes of ``torch.amp`` and ``torch.autocast`` are silent.
+
+    ## Why it costs
+    Nothing yet: each warns once, and may go in a later release. They know no device but CUDA, so the same code does nothing elsewhere.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        with torch.cuda.amp.autocast():
+            loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        with torch.amp.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+    ```
+
+    ## When to ignore
+    The code must run on a torch older than 2.3, which has no ``torch.amp.GradScaler``.
+
+    ## Sources
+    PyTorch 2.4 release notes, deprecation of ``torch.cuda.amp.autocast`` and ``torch.cuda.amp.GradScaler``.
+    """
+
+    code = "AMP005"
+    severity = Severity.NOTE
+    since = "0.1"
+    rehearsed = True
+
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for kind, (name, new) in NEW.items():
+            sites = [place.site for place in amp.places(kind)]
+            if kind == "old_scaler":  # it was made before the step
+                sites = [source.first_call(name) or site for site in sites[:1]]
+            for site in sites:
+                said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
+                yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints={"new": new})
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(f"Write {finding.hints['new']}, with the same arguments behind the device, and import it from torch.amp.")

@@ -1,0 +1,136 @@
+"""AMP006: GradScaler and autocast used in an order or a dtype in which they do harm or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Amp, Machine
+from auditor.evidence.amp import AmpPlace
+from auditor.evidence.rhythm import rhythm
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+REMEDIES = {
+    "clip": "Call scaler.unscale_(optimizer) before clipping; step() then does not divide a second time.",
+    "bfloat16": "Drop the GradScaler: bfloat16 has the range of float32, so no gradient underflows that a scale would save.",
+    "backward": "Leave the autocast block before backward: each backward operator takes the dtype of its forward by itself.",
+    "skipped": "Find what overflows (audit run names the line where non-finite values reach the weights), or use bfloat16.",
+}
+
+
+@dataclass(frozen=True)
+class GradScalerMisused(Rule):
+    """
+    Gradients are clipped while they are still scaled, or the scaler does nothing.
+
+    ## What it finds
+    ``clip_grad_norm_`` between ``scale(loss).backward()`` and the moment when ``unscale_`` or ``step`` divides the gradients
+    of the same parameters. A GradScaler where autocast only ever ran in bfloat16. Steps that the scaler skipped again and
+    again, and a scale below 1. As a note: backward inside the autocast block. All of it from what ran.
+
+    ## Why it costs
+    A norm of gradients that are 65536 times too large is always above the limit: every step is clipped to nearly nothing.
+    A scaler with bfloat16 reads a flag on the host and scans every gradient on every step, for nothing. A skipped step is a
+    batch that was paid for and not learned from.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).square().mean()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).square().mean()).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    ```
+
+    ## When to ignore
+    The first steps of a run may be skipped while the scale comes down to where it fits.
+
+    ## Sources
+    PyTorch automatic mixed precision examples, "Gradient clipping"; documentation of autocast: "Backward passes under
+    autocast are not recommended". GradScaler grows every 2000 steps and so skips about one in as many; the thresholds are
+    ours. A missing ``update()`` is not looked for: torch raises at the next step.
+    """
+
+    code = "AMP006"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    share: float = knob(0.5, "Share of the loud steps on which it happens from which it is reported.")
+    skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")
+    fewest: int = knob(8, "Updates of the scaler below which nothing is said about a share.")
+
+    def detect(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        for place in self._usual(amp.places("clip_scaled")):
+            yield _finding(place, machine, "clip", f"gradients are clipped while they are still scaled, on {place.rhythm}")
+        for place in self._usual(amp.places("scale")):
+            if amp.only_bfloat16:
+                yield _finding(
+                    place, machine, "bfloat16", "the loss is scaled, though autocast runs in bfloat16, which needs no scale"
+                )
+        yield from self._skips(amp, machine)
+        for place in self._usual(amp.places("backward")):
+            said = f"backward runs inside the autocast block on {place.rhythm}"
+            yield _finding(place, machine, "backward", said, Severity.NOTE)
+
+    def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
+        return (place for place in places if place.rhythm.usual(self.share))
+
+    def _skips(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        skips, of = amp.skipped, len(amp.updates)
+        if of < self.fewest or len(skips) < self.skipped * of or skips[-1].step < of // 2:
+            return  # early skips are the scale coming down to where it fits
+        last = amp.updates[-1]
+        place = AmpPlace(skips[-1].site, rhythm({each.step for each in skips}, amp.steps), len(skips) / of)
+        facts = (("scale at the end", f"{last.after:g}"), ("skipped", f"{len(skips)} of {of} steps"))
+        said = f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to {last.after:g}"
+        yield _finding(place, machine, "skipped", said, facts=facts)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[str(finding.hints["kind"])])
+
+
+def _finding(
+    place: AmpPlace,
+    machine: Machine,
+    kind: str,
+    said: str,
+    severity: Severity | None = None,
+    *,
+    facts: tuple[tuple[str, str], ...] = (),
+) -> Finding:
+    return Finding(
+        place.site,
+        said,
+        steps=len(place.rhythm.seen),
+        per_step=place.per_step,
+        seen_on=machine.device,
+        severity=severity,
+        facts=facts,
+        hints={"kind": kind},
+    )

@@ -1,0 +1,78 @@
+"""CKPT003: a checkpoint that is not what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Checkpoints
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class CheckpointDamaged(Rule):
+    """
+    A checkpoint is cut off or damaged.
+
+    ## What it finds
+    Files that end early, records whose CRC-32 is not the one that was saved, tensors that reach beyond their data, headers
+    that contradict the data, shards that are missing. ``torch.load`` reads a record with a wrong checksum without a word. An
+    archive that was written without checksums (``torch.serialization.set_crc32_options(False)``) is silent.
+
+    ## Why it costs
+    A job that dies while it overwrites its only checkpoint has none. A flipped bit in the weights is trained on.
+
+    ## Example
+    ```python
+    import os
+    import torch
+
+    model = torch.nn.Linear(64, 64)
+
+    def step():
+        torch.save(model.state_dict(), "last.pt")
+        os.truncate("last.pt", os.path.getsize("last.pt") // 2)  # the job was killed here
+    ```
+
+    ## Use instead
+    ```python
+    import os
+    import torch
+
+    model = torch.nn.Linear(64, 64)
+
+    def step():
+        torch.save(model.state_dict(), "last.pt.new")
+        os.replace("last.pt.new", "last.pt")  # whole, or the one before
+    ```
+
+    ## When to ignore
+    Never: use the checkpoint before it.
+
+    ## Sources
+    pytorch/pytorch#126952: torch.load does not check CRC-32.
+    """
+
+    code = "CKPT003"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            damage = checkpoint.scan.damage
+            if not damage:
+                continue
+            more = f"; and {len(damage) - 1} more" if len(damage) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name} is damaged: {damage[0]}{more}",
+                steps=1,
+                seen_on="source",
+                facts=(("file", checkpoint.scan.path), *(("damage", sentence) for sentence in damage[:20])),
+                hints={"instead": checkpoints.instead},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        write = "Save to a temporary name and os.replace it, so that a job that dies leaves the checkpoint before."
+        return Remedy(f"{finding.hints.get('instead', '')}{write}")

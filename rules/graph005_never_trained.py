@@ -1,0 +1,99 @@
+"""GRAPH005: parameters that the optimizer holds and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Fed, Machine
+from auditor.evidence.fed import Stepped
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+NAMED = 3
+"""Parameters that the message names; the rest are counted."""
+
+REMEDIES = {
+    "unfed": "Find where the graph is cut: a detach(), .data, no_grad() or argmax on the way to the loss, or a module that the forward "
+    "never calls. If it is meant, set requires_grad_(False) and leave the parameter out of the optimizer.",
+    "still": "Look at the schedule: it ended, or the group was made with lr=0. If it is meant, freeze the parameters: their gradients "
+    "are computed for nothing.",
+}
+
+
+@dataclass(frozen=True)
+class ParametersNeverTrained(Rule):
+    """
+    Parameters of the optimizer never change.
+
+    ## What it finds
+    Trainable parameters that an optimizer holds and that had no gradient in any of its steps; and parameter groups whose
+    rate was zero on all of them. A parameter that is used now and then is silent, as are frozen ones
+    (``requires_grad=False``) and gradients that are zero.
+
+    ## Why it costs
+    A layer that should learn stays at its random start, and the loss only says so by being worse than it could be. Most
+    often the graph is cut on the way, or the layer is never called.
+
+    ## Example
+    ```python
+    import torch
+
+    body, head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8)).detach()).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    body, head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8))).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The part is trained in another phase, or is chosen so seldom (an expert, a rare task) that the audited steps missed it.
+
+    ## Sources
+    PyTorch documentation of ``Optimizer.step``: parameters whose ``grad`` is None are skipped. The number of steps is ours.
+    """
+
+    code = "GRAPH005"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    fewest: int = knob(8, "Steps that the optimizer must have taken in the loud pass before anything is said.")
+
+    def detect(self, fed: Fed, machine: Machine) -> Iterator[Finding]:
+        for stepped in fed.long_enough(self.fewest):
+            if stepped.n:
+                yield _finding(stepped, machine, "unfed", _unfed(stepped))
+            for group, parameters in stepped.still:
+                said = f"{stepped.optimizer} stepped its group {group} ({parameters} parameters) with a rate of 0"
+                yield _finding(stepped, machine, "still", f"{said} on all of {stepped.steps} steps")
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[str(finding.hints["kind"])])
+
+
+def _unfed(stepped: Stepped) -> str:
+    names = ", ".join(each.name for each in stepped.unfed[:NAMED])
+    more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
+    return f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in any of {stepped.steps} steps: {names}{more}"
+
+
+def _finding(stepped: Stepped, machine: Machine, kind: str, said: str) -> Finding:
+    facts = tuple((each.name, f"shape {list(each.shape)}") for each in stepped.unfed) if kind == "unfed" else ()
+    return Finding(
+        stepped.site, said, steps=stepped.steps, per_step=1.0, seen_on=machine.device, facts=facts, hints={"kind": kind}
+    )

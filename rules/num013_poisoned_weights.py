@@ -1,0 +1,95 @@
+"""NUM013: weights or optimizer state that hold NaN or infinities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from auditor.evidence import Checkpoints
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+if TYPE_CHECKING:
+    from auditor.checkpoints.contents import TensorFacts
+
+LISTED = 50
+"""Tensors that the facts name."""
+
+
+@dataclass(frozen=True)
+class WeightsPoisoned(Rule):
+    """
+    A checkpoint holds NaN or infinite weights.
+
+    ## What it finds
+    Tensors of a model or of optimizer state with NaN or infinite elements, each with its name and share. A mask is silent:
+    minus infinity in some places and zero in all others. So are numbers beside the weights (a best loss of ``inf``).
+
+    ## Why it costs
+    One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at the next step. Training
+    that goes on from such a file never recovers.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+
+    def step():
+        with torch.no_grad():
+            model.weight.div_(torch.zeros(1)).mul_(0)
+        torch.save(model.state_dict(), "last.pt")
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(4, 1)
+
+    def step():
+        if all(p.isfinite().all() for p in model.parameters()):
+            torch.save(model.state_dict(), "last.pt")
+    ```
+    Look before saving; find the step with ``audit run`` (NUM002 names the line).
+
+    ## When to ignore
+    Never for weights that are to be trained or used.
+
+    ## Sources
+    IEEE 754: NaN and infinity propagate through sums and products.
+    """
+
+    code = "NUM013"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+        for checkpoint in checkpoints.each:
+            bad = checkpoint.poisoned
+            if not bad:
+                continue
+            worst = max(bad, key=lambda tensor: tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0)
+            more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
+            yield Finding(
+                None,
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more}, of {len(checkpoint.scan.tensors)}",
+                steps=1,
+                seen_on="source",
+                facts=(("file", checkpoint.scan.path), *((each.name, _share(each)) for each in bad[:LISTED])),
+                hints={"instead": checkpoints.instead},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            f"{finding.hints.get('instead', '')}Do not go on from this file; audit run names the line that made the value."
+        )
+
+
+def _share(tensor: TensorFacts) -> str:
+    tally = tensor.tally
+    if tally is None:
+        return "unknown"
+    counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
+    return " and ".join(f"{n / tally.count:.3g} {name}" for name, n in counts if n)

@@ -1,0 +1,88 @@
+"""``audit checkpoint`` from the outside: exit codes, the table, the latest good one, JSON, folders."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from auditor.cli import main
+
+
+def save(path, step, *, poison=False, rate=0.1):
+    model = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=100)
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    if poison:
+        model.weight.data[0, 0] = float("nan")
+    parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+    torch.save({**{k: v.state_dict() for k, v in parts.items()}, "step": step, "rng": torch.get_rng_state()}, path)
+
+
+@pytest.fixture
+def checkpoint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *args: CliRunner().invoke(main, ["checkpoint", *map(str, args)])
+
+
+def test_one_good_file(checkpoint):
+    save("a.pt", 5)
+    result = checkpoint("a.pt")
+    assert result.exit_code == 0
+    assert result.output.startswith("a.pt  good  torch zip")
+    assert "step 5, optimizer, scheduler, rng" in result.output and "latest" not in result.output
+
+
+def test_the_latest_good_of_many_is_named_by_its_step_not_its_time(checkpoint):
+    save("late.pt", 900, poison=True)
+    save("b.pt", 700)
+    save("a.pt", 300)
+    result = checkpoint(".")
+    assert result.exit_code == 1
+    assert result.output.rstrip().endswith("latest good: b.pt")
+    assert "late.pt: model.weight is 0.0625 NaN" in result.output
+
+
+def test_a_configured_rate_that_loading_would_override(checkpoint, tmp_path):
+    save("a.pt", 5)
+    (tmp_path / "train.py").write_text("import nothing_that_exists\nscheduler = OneCycleLR(optimizer, max_lr=0.003)\n")
+    result = checkpoint("a.pt", "--config", "train.py")
+    assert result.exit_code == 0
+    assert "CKPT006" in result.output and "OneCycleLR.max_lr is 0.003" in result.output
+
+
+def test_json_and_the_report(checkpoint, tmp_path):
+    save("a.pt", 5, poison=True)
+    result = checkpoint("a.pt", "--json", "--out", "out")
+    report = json.loads(result.stdout)
+    assert report["schema"] == "audit-report/1"
+    assert [finding["code"] for finding in report["findings"]] == ["NUM013"]
+    skipped = {verdict["code"]: verdict["reason"] for verdict in report["verdicts"] if verdict["status"] == "skipped"}
+    assert skipped == {"CKPT006": "no --config was given to compare the rates with"}
+    assert "model.weight" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_rules_selected_for_runs_do_not_silence_checkpoints(checkpoint, tmp_path):
+    save("a.pt", 5, poison=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.audit]\nselect = ["SYNC"]\n')
+    assert checkpoint("a.pt").exit_code == 1
+
+
+def test_one_unreadable_among_good_ones_ends_in_two(checkpoint, tmp_path):
+    save("a.pt", 5)
+    (tmp_path / "b.pt").write_text("not a checkpoint")
+    result = checkpoint("a.pt", "b.pt")
+    assert result.exit_code == 2 and "a.pt  good" in result.stdout
+
+
+def test_a_run_says_that_it_looked_at_no_checkpoint():
+    from auditor import catalogue
+    from auditor.engine import evidence_of
+    from auditor.evidence import Checkpoints
+
+    asked = [rule for rule in catalogue.rules() if Checkpoints in evidence_of(rule).values()]
+    assert len(asked) == 6 and all(not table.parts for rule in asked for table in evidence_of(rule).values())

@@ -1,0 +1,38 @@
+"""AMP005 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.cuda.amp import autocast
+
+
+def by_its_full_name():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.cuda.amp.autocast(enabled=True):  # AMP005
+            model(torch.ones(4, 8)).mean()
+
+    return step
+
+
+def imported_by_name_and_made_before():
+    model, mixed = nn.Linear(8, 1), autocast()
+
+    def step():
+        with mixed:  # AMP005
+            model(torch.ones(4, 8)).mean()
+
+    return step
+
+
+def scaler_made_before_the_step():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.cuda.amp.GradScaler()  # AMP005
+
+    def step():
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

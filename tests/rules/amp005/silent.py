@@ -1,0 +1,38 @@
+"""Near misses: AMP005 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def class_of_torch_amp():
+    model, scaler = nn.Linear(8, 1), torch.amp.GradScaler("cpu")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        with torch.amp.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def torch_autocast_for_cuda():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.autocast("cuda", enabled=False):
+            model(torch.ones(4, 8)).mean()
+
+    return step
+
+
+def deprecated_class_made_and_never_entered():
+    model = nn.Linear(8, 1)
+    torch.cuda.amp.autocast()
+
+    def step():
+        model(torch.ones(4, 8)).mean()
+
+    return step

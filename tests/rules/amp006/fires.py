@@ -1,0 +1,92 @@
+"""AMP006 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+
+def _parts(**more):
+    model = nn.Linear(8, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu", **more)
+
+
+def clipped_before_step_unscales():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        clip_grad_norm_(model.parameters(), 1.0)  # AMP006
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def clipped_a_line_before_unscale():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        torch.nn.utils.clip_grad_norm_(list(model.parameters()), max_norm=0.5)  # AMP006
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def scaler_with_bfloat16():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()  # AMP006
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def skips_again_and_again():
+    model, optimizer, scaler = _parts(growth_interval=1)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean() * (float("inf") if count[0] % 3 == 0 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()  # AMP006
+
+    return step
+
+
+def backward_inside_autocast():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            model(torch.ones(4, 8)).float().mean().backward()  # AMP006
+
+    return step
+
+
+def clipped_while_scaled_on_a_gpu__rehearsal():
+    model = nn.Linear(8, 1).cuda()
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), lr=1e-3), torch.amp.GradScaler("cuda")
+    x = torch.ones(4, 8, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).float().mean()
+        scaler.scale(loss).backward()
+        clip_grad_norm_(model.parameters(), 1.0)  # AMP006
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

@@ -1,0 +1,98 @@
+"""Near misses: AMP006 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+
+def _parts(**more):
+    model = nn.Linear(8, 1)
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu", **more)
+
+
+def unscaled_before_clipping():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def norm_read_with_an_infinite_limit():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        clip_grad_norm_(model.parameters(), float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def another_model_without_a_scaler_is_clipped():
+    model, optimizer, scaler = _parts()
+    critic = nn.Linear(8, 1)
+    plain = torch.optim.SGD(critic.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        plain.zero_grad()
+        critic(torch.ones(4, 8)).mean().backward()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        clip_grad_norm_(critic.parameters(), 1.0)
+        plain.step()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def disabled_scaler_and_bfloat16():
+    model, optimizer, scaler = _parts(enabled=False)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def scale_comes_down_at_the_beginning():
+    model, optimizer, scaler = _parts()
+    count = [0]
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean() * (float("inf") if count[0] < 5 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def autocast_switched_off_around_backward():
+    model = nn.Linear(8, 1)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8)).float().mean()
+            with torch.autocast("cpu", enabled=False):
+                loss.backward()
+
+    return step

@@ -1,0 +1,62 @@
+"""GRAPH005 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def graph_cut_by_detach():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8)).detach()).mean().backward()
+        optimizer.step()  # GRAPH005
+
+    return step
+
+
+def layer_that_forward_never_calls():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.forgotten = nn.Linear(8, 1), nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()  # GRAPH005
+
+    return step
+
+
+def group_with_a_rate_of_zero():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([{"params": body.parameters(), "lr": 0.0}, {"params": head.parameters()}], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8))).mean().backward()
+        optimizer.step()  # GRAPH005
+
+    return step
+
+
+def schedule_that_has_ended():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / 3))
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()  # GRAPH005
+        schedule.step()
+
+    return step

@@ -1,0 +1,116 @@
+"""Near misses: GRAPH005 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def heads_trained_in_turn():
+    body, heads, count = nn.Linear(8, 8), [nn.Linear(8, 1), nn.Linear(8, 1)], [0]
+    optimizer = torch.optim.SGD([p for layer in (body, *heads) for p in layer.parameters()], lr=1e-3)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        heads[count[0] // 3 % 2](body(torch.ones(4, 8))).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def frozen_body_in_the_same_optimizer():
+    body, head = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8))).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def gradients_that_are_zero():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        (0.0 * model(torch.ones(4, 8))).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def warm_up_that_begins_at_zero():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 100))
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+        schedule.step()
+
+    return step
+
+
+def two_players_with_an_optimizer_each():
+    maker, judge = nn.Linear(8, 8), nn.Linear(8, 1)
+    one, other = torch.optim.SGD(maker.parameters(), lr=1e-3), torch.optim.SGD(judge.parameters(), lr=1e-3)
+
+    def step():
+        other.zero_grad()
+        judge(maker(torch.ones(4, 8)).detach()).mean().backward()
+        other.step()
+        one.zero_grad()
+        judge(maker(torch.ones(4, 8))).mean().backward()
+        one.step()
+
+    return step
+
+
+def gradients_accumulated_over_four_steps():
+    model, count = nn.Linear(8, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 8)).mean().backward()
+        if count[0] % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+def gradients_made_in_a_closure():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=2)
+
+    def closure():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        return loss
+
+    def step():
+        optimizer.zero_grad()
+        optimizer.step(closure)
+
+    return step
+
+
+def optimizer_that_drops_gradients_in_its_step():
+    class Frugal(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+            self.zero_grad()
+
+    model = nn.Linear(8, 1)
+    optimizer = Frugal(model.parameters(), lr=1e-3)
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step

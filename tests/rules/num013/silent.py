@@ -1,0 +1,29 @@
+"""Near misses: NUM013 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def causal_mask_in_a_buffer():
+    model = nn.Linear(4, 4)
+    model.register_buffer("mask", torch.full((6, 6), -float("inf")).triu(1))
+    return lambda: torch.save(model.state_dict(), "last.pt")
+
+
+def best_loss_not_yet_set():
+    return lambda: torch.save({"model": nn.Linear(4, 1).state_dict(), "best": float("inf"), "best_loss": torch.tensor(float("inf"))}, "last.pt")
+
+
+def history_of_losses_with_a_skipped_batch():
+    losses = torch.tensor([1.0, float("nan"), 0.5])
+    return lambda: torch.save({"model": nn.Linear(4, 1).state_dict(), "losses": losses}, "last.pt")
+
+
+def largest_finite_numbers():
+    return lambda: torch.save({"a.weight": torch.full((3, 3), 65504.0).half(), "b.weight": torch.full((3,), 3.3e38)}, "last.pt")
+
+
+def gap_of_a_view_is_nan():
+    whole = torch.full((4, 6), float("nan"))
+    whole[:, 2] = 1.0
+    return lambda: torch.save({"a.weight": whole[:, 2], "b.weight": torch.ones(2, 2)}, "last.pt")

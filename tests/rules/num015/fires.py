@@ -1,0 +1,46 @@
+"""NUM015 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def data_with_a_hole():
+    model, count = nn.Linear(4, 1), [0]
+
+    def loss():
+        count[0] += 1
+        rows = torch.from_numpy(torch.ones(2, 4).numpy().copy())
+        if count[0] == 5:
+            rows.numpy()[1, 2] = float("nan")
+        return model(rows).mean()  # NUM015
+
+    return _trained(model, loss)
+
+
+def sample_of_a_loader():
+    values = torch.ones(800, 4)
+    values[40, 1] = float("inf")
+    model, batches = nn.Linear(4, 1), iter(DataLoader(TensorDataset(values), batch_size=4))
+
+    def loss():
+        (rows,) = next(batches)  # NUM015
+        return model(rows).square().mean()
+
+    return _trained(model, loss)
+
+
+def target_that_is_missing():
+    model, target = nn.Linear(4, 2), torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
+    return _trained(model, lambda: nn.functional.mse_loss(model(torch.ones(2, 4)), target))  # NUM015
