@@ -42,7 +42,11 @@ _OUTCOMES = {
 def rehearsed(report: Report) -> str:
     """What was rehearsed beside the run on the CPU; empty if nothing was."""
     played = report.environment.get("rehearsed on", "")
-    return f"GPU path rehearsed: {text.one_line(played, 120)}; it finds what a GPU would wait for, and prices nothing" if played else ""
+    return (
+        f"GPU path rehearsed: {text.one_line(played, 120)}; it finds what a GPU would wait for, and prices nothing"
+        if played
+        else ""
+    )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from .graph002_retain_never_needed import RetainedGraphNeverNeeded
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
+from .mem006_peak_by_line import PeakHeldByFewLines
+from .mem009_allocator_setting import AllocatorSettingWouldHelp
+from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
@@ -48,6 +51,9 @@ CATALOGUE: tuple[type[Rule], ...] = (
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
+    PeakHeldByFewLines,
+    AllocatorSettingWouldHelp,
+    RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
     GradientsFilledWithZeros,

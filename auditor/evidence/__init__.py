@@ -13,12 +13,17 @@ from auditor.evidence.modes import Modes
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
+from auditor.evidence.snapshot_course import Allocations
+from auditor.evidence.snapshot_oom import OutOfMemory
+from auditor.evidence.snapshot_peak import PeakHolders
+from auditor.evidence.snapshot_whatif import WhatIf
 from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
+    "Allocations",
     "Backward",
     "Batches",
     "Copies",
@@ -29,10 +34,13 @@ __all__ = [
     "Machine",
     "Modes",
     "Nonfinite",
+    "OutOfMemory",
+    "PeakHolders",
     "Reads",
     "Snapshot",
     "Source",
     "Steps",
     "Table",
+    "WhatIf",
     "ZeroGrads",
 ]

@@ -3,7 +3,8 @@
 A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
 that this very line must be reported. Names ending in ``__cuda`` need a GPU: where there is none, the recording that
 ``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since; until there is one,
-the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always.
+the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. ``MEMORY_LIMIT`` of a file is
+the size of its rehearsed card in bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
     else:
         device = "rehearse" if name.endswith("__rehearsal") else "auto"
         try:
-            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device)
+            limit = getattr(load(path), "MEMORY_LIMIT", None)
+            findings, verdicts = judge(
+                folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device, memory_limit=limit
+            )
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
@@ -147,10 +151,11 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
-    needs = text.partition("\n")[0].removeprefix("# needs: ")
+    needs, _, limit = text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
         pytest.skip("needs a CUDA device")
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
+    memory = int(limit.removesuffix("MiB")) * 2**20 if limit else None
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
 
@@ -161,7 +166,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     gc.collect()
     give_back()
     try:
-        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device)
+        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, memory_limit=memory)
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
