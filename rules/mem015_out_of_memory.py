@@ -74,10 +74,11 @@ class RanOutOfMemory(Rule):
         asked = f"{oom.requested / MIB:.1f} MiB were requested" if oom.requested is not None else "a request failed"
         first = next((holder for holder in oom.holders if holder.site is not None), None)
         held = f"; most is held by tensors made at {first.site} ({first.size / MIB:.0f} MiB)" if first is not None else ""
+        where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
         fitting = [each.setting for each in oom.what_ifs if not each.ooms]
         yield Finding(
             oom.site,
-            f"memory ran out: {asked}, {oom.live / MIB:.0f} of {oom.reserved / MIB:.0f} MiB reserved on GPU {oom.device} were in "
+            f"{where} ran out: {asked}, {oom.live / MIB:.0f} of {oom.reserved / MIB:.0f} MiB reserved on GPU {oom.device} were in "
             f"use and the largest free piece was {oom.largest_free / MIB:.1f} MiB: {WHY[oom.kind]}{held}",
             basis=machine.bytes_basis,
             seen_on="snapshot",
