@@ -14,6 +14,7 @@ from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
 from .mem006_peak_by_line import PeakHeldByFewLines
+from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
@@ -52,6 +53,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
     PeakHeldByFewLines,
+    VaryingSizesReallocate,
     AllocatorSettingWouldHelp,
     RanOutOfMemory,
     NonfiniteValueBorn,

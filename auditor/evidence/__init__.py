@@ -14,6 +14,7 @@ from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_course import Allocations
+from auditor.evidence.snapshot_growth import LateGrowth
 from auditor.evidence.snapshot_oom import OutOfMemory
 from auditor.evidence.snapshot_peak import PeakHolders
 from auditor.evidence.snapshot_whatif import WhatIf
@@ -31,6 +32,7 @@ __all__ = [
     "DeviceMemory",
     "Held",
     "HostMemory",
+    "LateGrowth",
     "Machine",
     "Modes",
     "Nonfinite",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar
 
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
@@ -15,6 +17,7 @@ from auditor.rule import NotLooked
 
 LIBRARY_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python", "/torch/", "/torchinductor_")
 STACK_SHOWN = 6
+LIBRARY, OUTSIDE, RECORDED = range(3)
 FREE, ALLOCATED = "inactive", "active_allocated"
 
 
@@ -185,28 +188,36 @@ class Origins:
         self._recording = recording
         self._user_files = Source.build(recording).texts
         self._known: dict[int, Site | None] = {}
+        self._files: dict[str, int] = {}
 
     def site(self, frames: Any) -> Site | None:
         """The innermost frame that looks like the user's: a recorded source, else a file outside any library."""
         known = id(frames)  # the snapshot stays alive while it is read
         if known not in self._known:
-            self._known[known] = self._find(frames)
+            found = next(self._own(frames), None)
+            self._known[known] = self._recording.site_at(*found) if found is not None else None
         return self._known[known]
 
     def stack(self, frames: Any) -> tuple[str, ...]:
-        """The frames outside any library, innermost first, as ``file:line function``."""
-        return tuple(f"{self._recording.relative(f)}:{line} {name}" for f, line, name in self._own(frames))[:STACK_SHOWN]
+        """The frames like that, innermost first, as ``file:line function``."""
+        own = islice(self._own(frames), STACK_SHOWN)
+        return tuple(f"{self._recording.relative(file)}:{line} {name}" for file, line, name in own)
 
-    def _find(self, frames: Any) -> Site | None:
-        found = next(iter(self._own(frames)), None)
-        return self._recording.site_at(*found) if found is not None else None
+    def _own(self, frames: Any) -> Iterator[tuple[str, int, str]]:
+        found = list(self._from(frames, RECORDED)) if self._user_files else []
+        yield from found or self._from(frames, OUTSIDE)
 
-    def _own(self, frames: Any) -> list[tuple[str, int, str]]:
-        places = [(frame["filename"], frame["line"], frame["name"]) for frame in frames]
-        if not all(isinstance(file, str) and isinstance(line, int) and isinstance(name, str) for file, line, name in places):
-            raise TypeError("a frame is no file, line and name")
-        own = [place for place in places if self._recording.relative(place[0]) in self._user_files]
-        return own or [place for place in places if _outside(place[0])]
+    def _from(self, frames: Any, least: int) -> Iterator[tuple[str, int, str]]:
+        for frame in frames:
+            file, line, name = frame["filename"], frame["line"], frame["name"]
+            if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
+                raise TypeError("a frame is no file, line and name")
+            kind = self._files.get(file)
+            if kind is None:
+                recorded = self._recording.relative(file) in self._user_files
+                kind = self._files[file] = RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
+            if kind >= least:
+                yield file, line, name
 
 
 def _outside(file: str) -> bool:

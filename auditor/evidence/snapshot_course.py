@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from auditor.allocator import History
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
@@ -13,7 +13,7 @@ from auditor.evidence.table import Table
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
-MIB = 2**20
+MIB, KEPT = 2**20, "_courses"
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
@@ -86,6 +86,8 @@ class Course:
             ("reserved then", f"{self.reserved_at_peak / MIB:.0f} MiB"),
             ("allocator retries", str(self.retries)),
             ("out of memory", str(len(self.ooms))),
+            ("memory obtained and given back", f"{len(self.device_allocs)} and {len(self.device_frees)} times"),
+            ("obtained again, second half", f"{self.late_churn / MIB:.0f} MiB"),
             ("events in the history", str(len(self.reserved))),
         )
 
@@ -120,13 +122,21 @@ class Allocations(Table):
     def build(cls, recording: Recording) -> Allocations:
         """From the recording's snapshot. Raises :class:`NotLooked` without a history."""
         data = snapshot_of(recording)
-        try:
-            courses = [_course(data, device) for device in data.devices if data.trace(device)]
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
+        kept = recording.__dict__.get(KEPT)  # several tables begin with it
+        if kept is None or kept[0] is not data:
+            kept = recording.__dict__[KEPT] = data, _courses(data)
+        courses = cast("tuple[Course, ...]", kept[1])
         if not courses:
             raise NotLooked("the snapshot has no allocation history (torch.cuda.memory._record_memory_history() was not on)")
-        return cls(tuple(sorted(courses, key=lambda course: -course.peak_reserved)))
+        return cls(courses)
+
+
+def _courses(data: SnapshotData) -> tuple[Course, ...]:
+    try:
+        courses = [_course(data, device) for device in data.devices if data.trace(device)]
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
+    return tuple(sorted(courses, key=lambda course: -course.peak_reserved))
 
 
 def peak_allocated(recording: Recording) -> int | None:

@@ -64,12 +64,15 @@ class WhatIf(Table):
 
 def what_if(data: SnapshotData, course: Course) -> WhatIf:
     """Replays one device's history. Raises :class:`NotLooked` where that would say nothing."""
-    history = trusted(data, course)
-    card = card_of(history, course, data)
-    recorded = _outcome("", replay(history, fresh=True, total_bytes=card))
-    _check(recorded, history, course)
-    others = tuple(_outcome(text, replay(history, settings, fresh=True, total_bytes=card)) for text, settings in _others(history))
-    return WhatIf(course.device, card, recorded, others)
+    try:
+        history = trusted(data, course)
+        card = card_of(history, course, data)
+        recorded = _outcome("", replay(history, fresh=True, total_bytes=card))
+        _check(recorded, history, course)
+        others = [_outcome(text, replay(history, settings, fresh=True, total_bytes=card)) for text, settings in _others(history)]
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        raise NotLooked(f"the snapshot's history cannot be replayed: {type(error).__name__}") from None
+    return WhatIf(course.device, card, recorded, tuple(others))
 
 
 def trusted(data: SnapshotData, course: Course) -> History:
@@ -122,10 +125,10 @@ def on_cards(data: SnapshotData, course: Course) -> tuple[tuple[str, str], ...]:
         return ()  # what would have come after the error is unknown
     try:
         history = trusted(data, course)
-    except NotLooked:
+        unbounded = replay(history, fresh=True).peak_reserved
+    except (NotLooked, LookupError, TypeError, ValueError, ArithmeticError):
         return ()
     settings = history.settings
-    unbounded = replay(history, fresh=True).peak_reserved
     if abs(unbounded - course.peak_reserved) > AGREES * course.peak_reserved:
         return ()
     tight = [size for size in CARDS if size * GIB - CONTEXT < unbounded][-1:]

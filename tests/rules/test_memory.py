@@ -24,12 +24,20 @@ from auditor.rule import NotLooked
 from rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from rules.mem005_pinned_segment import BlockPinsSegment
 from rules.mem006_peak_by_line import PeakHeldByFewLines
+from rules.mem008_variable_sizes import VaryingSizesReallocate
 from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
 from rules.mem015_out_of_memory import RanOutOfMemory
 
 MIB = 2**20
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
-RULES = (ReservedMemoryNeverNeeded, BlockPinsSegment, PeakHeldByFewLines, AllocatorSettingWouldHelp, RanOutOfMemory)
+RULES = (
+    ReservedMemoryNeverNeeded,
+    BlockPinsSegment,
+    PeakHeldByFewLines,
+    VaryingSizesReallocate,
+    AllocatorSettingWouldHelp,
+    RanOutOfMemory,
+)
 
 
 def at(line, name="step", file="/home/user/train.py"):
