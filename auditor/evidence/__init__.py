@@ -13,6 +13,7 @@ from auditor.evidence.modes import Modes
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
+from auditor.evidence.snapshot_churn import CacheChurn
 from auditor.evidence.snapshot_course import Allocations
 from auditor.evidence.snapshot_growth import LateGrowth
 from auditor.evidence.snapshot_oom import OutOfMemory
@@ -27,6 +28,7 @@ __all__ = [
     "Allocations",
     "Backward",
     "Batches",
+    "CacheChurn",
     "Copies",
     "DeviceCalls",
     "DeviceMemory",

@@ -27,6 +27,7 @@ from rules.mem006_peak_by_line import PeakHeldByFewLines
 from rules.mem008_variable_sizes import VaryingSizesReallocate
 from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
 from rules.mem015_out_of_memory import RanOutOfMemory
+from rules.sync009_allocator_call import AllocatorCallEveryStep
 
 MIB = 2**20
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -37,6 +38,7 @@ RULES = (
     VaryingSizesReallocate,
     AllocatorSettingWouldHelp,
     RanOutOfMemory,
+    AllocatorCallEveryStep,
 )
 
 
@@ -232,6 +234,34 @@ def test_an_error_that_was_got_over_is_told_with_the_state_of_then(bare):
     assert (shortage.live, shortage.holders[0].site.line, shortage.holders[0].size) == (900 * MIB, 1, 900 * MIB)
 
 
+def flushed(times, frames):
+    allocator = CachingAllocator(1 << 40)
+    for _ in range(times):
+        parts = [allocator.malloc(size * MIB, frames=at(3)) for size in (30, 50, 90)]
+        for address in parts:
+            allocator.free(address)
+        allocator.empty_cache(frames=frames)
+    data = allocator.snapshot()
+    trace = [
+        {**event, "frames": list(frames)} if event["action"] == "segment_free" else event for event in data["device_traces"][0]
+    ]
+    return {**data, "device_traces": [trace]}
+
+
+@pytest.mark.parametrize(
+    "frames", [({"filename": "/opt/site-packages/torch/cuda/memory.py", "line": 1, "name": "empty_cache"}, *at(9)), ()]
+)
+def test_a_cache_that_is_emptied_again_and_again(bare, frames):
+    (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
+    assert (finding.site.line if finding.site else None) == (9 if frames else None)
+    assert "gave the cache back to the device 10 times" in finding.message
+
+
+def test_a_cache_that_is_emptied_now_and_then_is_not_told(bare):
+    assert not engine.judge(bare(flushed(6, at(9, "empty_cache"))), (AllocatorCallEveryStep,)).findings
+    assert not engine.judge(bare(holes().snapshot()), (AllocatorCallEveryStep,)).findings
+
+
 def test_healthy_snapshots_are_silent(bare):
     allocator = CachingAllocator(1 << 40)
     weights = [allocator.malloc(40 * MIB, frames=at(n)) for n in range(10)]
@@ -344,4 +374,7 @@ def test_what_the_open_snapshots_show_is_said_and_nothing_else():
         codes = {finding.code for finding in judged.findings if finding.severity is not Severity.NOTE}
         if codes:
             loud[path.parent.name] = codes
-    assert loud == {"snap_octree_nca_vram": {"MEM004", "MEM005", "MEM009"}}  # the only one with a retry
+    assert loud == {
+        "snap_octree_nca_vram": {"MEM004", "MEM005", "MEM009"},  # the only one with a retry
+        "snap_seg_churn_llama_2024": {"SYNC009"},
+    }
