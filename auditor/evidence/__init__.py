@@ -16,6 +16,7 @@ from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
 from auditor.evidence.snapshot_course import Allocations
 from auditor.evidence.snapshot_growth import LateGrowth
+from auditor.evidence.snapshot_kept import KeptLines
 from auditor.evidence.snapshot_oom import OutOfMemory
 from auditor.evidence.snapshot_peak import PeakHolders
 from auditor.evidence.snapshot_whatif import WhatIf
@@ -34,6 +35,7 @@ __all__ = [
     "DeviceMemory",
     "Held",
     "HostMemory",
+    "KeptLines",
     "LateGrowth",
     "Machine",
     "Modes",

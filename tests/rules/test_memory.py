@@ -14,7 +14,7 @@ from auditor import engine
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.bare_snapshot import SnapshotRecording, is_pickle
 from auditor.cli import main
-from auditor.evidence import Allocations, PeakHolders, Snapshot, WhatIf
+from auditor.evidence import Allocations, KeptLines, PeakHolders, Snapshot, WhatIf
 from auditor.evidence import OutOfMemory as Shortage
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_file import snapshot_of
@@ -167,6 +167,18 @@ def test_expandable_segments(bare):
     stats = allocator.stats()
     assert (course.peak_reserved, course.peak_allocated) == (stats["reserved_bytes.all.peak"], stats["allocated_bytes.all.peak"])
     assert course.allocated[-1] == stats["allocated_bytes.all.current"]
+
+
+def test_lines_whose_blocks_stay_are_told_from_what_is_made_anew(bare):
+    allocator, gradients = CachingAllocator(1 << 40), 0
+    allocator.malloc(50 * MIB, frames=at(1))  # weights
+    for _ in range(12):
+        allocator.free(gradients)
+        gradients = allocator.malloc(50 * MIB, frames=at(2))
+        allocator.malloc(3 * MIB, frames=at(3))
+    (line,) = KeptLines.build(bare(allocator.snapshot())).lines
+    assert (line.site.line, line.blocks, line.size) == (3, 12, 36 * MIB) and min(line.thirds) >= 9 * MIB
+    assert KeptLines.build(bare(allocator.snapshot()["segments"])).lines == ()
 
 
 # -- the rules -------------------------------------------------------------------------------------------------------
