@@ -11,6 +11,7 @@ from auditor import __version__
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.snapshot_course import peak_allocated
+from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
 from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
@@ -43,6 +44,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
+        ranks=ranks_of(recording),
     )
 
 
@@ -193,6 +195,8 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
         yield f"garbage collection took {share:.1%} of the quiet pass"
+    if "judged" in manifest:
+        yield str(manifest["judged"])
     if manifest.get("device") == "trace":
         yield "everything comes from a trace that torch.profiler recorded: its times hold the profiler's own cost"
     elif manifest.get("device") == "snapshot":

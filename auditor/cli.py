@@ -169,15 +169,19 @@ def run(**options: Any) -> None:
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--out", type=click.Path(), help="Folder for the results. [default: the recording's own, or audits/<trace>]")
+@click.option("--dask", metavar="ADDRESS", help="Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.")
 @judging_options
 def analyze(**options: Any) -> None:
     """Judge what was recorded: no GPU, no program, no torch.
 
-    PATH is the folder of a run (or its recording/ inside), or a trace that torch.profiler wrote (.json, .json.gz).
+    PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote (.json, .json.gz), a CUDA memory
+    snapshot (.pickle), or a folder with the traces of all ranks of a job: one report, on the rank that the others wait for.
 
     \b
       audit analyze audits/trainer-step-20260101-120000
       audit analyze worker0.pt.trace.json.gz
+      audit analyze snapshot.pickle
+      audit analyze traces-of-all-ranks/
     """
     from auditor.commands import analyze as command
 

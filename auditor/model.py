@@ -217,6 +217,29 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """One rank of a job, from its own trace. Times are us in each step, of the device with the most work.
+
+    ``step_us`` is the median step; ``communication_us`` is time with a collective running, ``exposed_us`` the part of it in
+    which no other kernel did; ``wait_us`` is the time that the host was held. ``rank`` is None where the trace does not say.
+    """
+
+    rank: int | None
+    file: str
+    host: str
+    device: str
+    steps: int
+    step_us: float
+    busy_us: float
+    compute_us: float
+    communication_us: float
+    exposed_us: float
+    loader_us: float
+    wait_us: float
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
 class Report:
     """The one result object; every page and format is a function of it."""
 
@@ -235,6 +258,8 @@ class Report:
     """Source around each finding's site, by ``file:line``."""
     manual: dict[str, str] = field(default_factory=dict)
     """Manual page (Markdown) of every rule that fired, by code."""
+    ranks: tuple[Rank, ...] = ()
+    """The ranks of a job, where its traces were judged together."""
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding, or None."""

@@ -15,12 +15,13 @@ from markupsafe import Markup
 
 from auditor.model import Report
 
-from . import amounts, charts, page, summary, text
+from . import amounts, charts, page, ranks, summary, text
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
 _MARKS_LISTED = 12
+_RANKS_LISTED = 512
 
 
 class Html:
@@ -49,6 +50,9 @@ def _context(report: Report) -> dict[str, Any]:
         "recoverable": summary.recoverable(report),
         "proven": summary.proven(report),
         "memory": summary.largest_memory(report),
+        "ranks": [ranks.cells(rank) for rank in ranks.ordered(report, _RANKS_LISTED)],
+        "rank_headings": ranks.HEADINGS,
+        "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": drawn,
         "marks_listed": _MARKS_LISTED,
         "data": Markup(_script_json({"charts": [chart.data() for chart in drawn]})),  # noqa: S704 - escaped by _script_json

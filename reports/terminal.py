@@ -15,12 +15,13 @@ from rich.text import Text
 
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import amounts, summary, text
+from . import amounts, ranks, summary, text
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
+_RANKS = 8
 _REASONS = 6
 """Reasons for skipping that are listed; report.html has them all."""
 
@@ -69,6 +70,7 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
+    yield from _ranks(report)
     yield Text()
     if report.findings:
         yield from _table(report, width)
@@ -99,6 +101,18 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
     rehearsed = summary.rehearsed(report)
     if rehearsed:
         yield from _wrapped(rehearsed, width)
+
+
+def _ranks(report: Report) -> Iterator[Text]:
+    if not report.ranks:
+        return
+    yield Text()
+    rows = [ranks.cells(rank) for rank in ranks.ordered(report, _RANKS)]
+    widths = [max(len(cells[column]) for cells in (ranks.HEADINGS, *rows)) for column in range(len(ranks.HEADINGS))]
+    for number, cells in enumerate((ranks.HEADINGS, *rows)):
+        yield Text("  ".join(map(str.rjust, cells, widths)), "" if number else "dim")
+    if said := ranks.left_out(report, _RANKS):
+        yield Text(f"  {said}", "dim")
 
 
 def _table(report: Report, width: int) -> Iterator[Text]:

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from auditor.rule import Rule
 
+from .amp001_no_mixed_precision import NoMixedPrecision
+from .amp002_tf32_off import Tf32Off
+from .amp003_awkward_sizes import AwkwardProductSizes
+from .amp007_cast_thrash import CastThrash
+from .cfg001_autotuning_every_step import AutotuningEveryStep
+from .cfg002_bias_before_norm import BiasBeforeBatchNorm
+from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .data003_pageable_batches import LoaderWithoutPinnedMemory
 from .data004_blocking_batches import PinnedBatchCopiedBlocking
 from .data007_input_bound import StepWaitsForInput
+from .data008_copies_to_device import StepBoundByCopiesToDevice
 from .data009_device_resident_batch import LoaderYieldsDeviceTensors
+from .dist002_backend_not_nccl import BackendOfTheHost
+from .dist003_exposed_communication import ExposedCommunication
+from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .kern001_idle_device import DeviceIdleInStep
+from .kern002_host_gaps import HostLeavesDeviceIdle
+from .kern003_launch_bound import LaunchBound
+from .kern004_launch_queue_full import LaunchQueueFull
+from .kern005_unfused_attention import UnfusedAttention
+from .kern006_loop_indexing import LoopOverIndex
+from .mem001_near_capacity import DeviceMemoryNearlyFull
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
@@ -19,7 +37,9 @@ from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
+from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
+from .opt003_fused_not_used import FusedOptimizerNotUsed
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
 from .sync001_scalar_read import ScalarReadEveryStep
 from .sync002_branch_on_tensor import BranchOnTensor
@@ -28,9 +48,13 @@ from .sync004_explicit_synchronize import ExplicitSynchronize
 from .sync005_data_dependent_shape import DataDependentShape
 from .sync006_blocking_copy import BlockingCopyEveryStep
 from .sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from .sync008_synchronous_memset import SynchronousMemset
 from .sync009_allocator_call import AllocatorCallEveryStep
 from .sync010_made_on_host import TensorMadeOnHostThenMoved
 from .sync011_constant_to_device import ConstantSentEveryStep
+from .sync012_driver_allocations import DriverAllocationsInSteadyState
+from .time002_step_outliers import StepOutliers
+from .time003_unattributed_time import UnattributedTime
 
 CATALOGUE: tuple[type[Rule], ...] = (
     ScalarReadEveryStep,
@@ -40,15 +64,19 @@ CATALOGUE: tuple[type[Rule], ...] = (
     DataDependentShape,
     BlockingCopyEveryStep,
     AsyncCopyFromPageableMemory,
+    SynchronousMemset,
     AllocatorCallEveryStep,
     TensorMadeOnHostThenMoved,
     ConstantSentEveryStep,
+    DriverAllocationsInSteadyState,
     LoaderWithoutPinnedMemory,
     PinnedBatchCopiedBlocking,
     StepWaitsForInput,
+    StepBoundByCopiesToDevice,
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
@@ -58,6 +86,26 @@ CATALOGUE: tuple[type[Rule], ...] = (
     RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
+    NoMixedPrecision,
+    Tf32Off,
+    AwkwardProductSizes,
+    CastThrash,
+    AutotuningEveryStep,
+    BiasBeforeBatchNorm,
+    LayoutTransposedAroundConvolutions,
+    OptimizerStepsOneByOne,
     GradientsFilledWithZeros,
+    FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
+    DeviceIdleInStep,
+    HostLeavesDeviceIdle,
+    LaunchBound,
+    LaunchQueueFull,
+    UnfusedAttention,
+    LoopOverIndex,
+    BackendOfTheHost,
+    ExposedCommunication,
+    RankKeepsOthersWaiting,
+    StepOutliers,
+    UnattributedTime,
 )

@@ -75,7 +75,7 @@ class ExplicitSynchronize(Rule):
             waits = "the host waits for the GPU" if machine.cuda else "on a GPU the host would wait for all queued work"
             yield Finding(
                 site.site,
-                f"torch.cuda.synchronize() on {site.rhythm}: {waits}",
+                f"synchronize() on {site.rhythm}: {waits}",
                 steps=len(site.rhythm.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,

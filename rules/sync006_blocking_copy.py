@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Copies
+from auditor.evidence.trace_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 
 from .copying import CopyRule
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class BlockingCopyEveryStep(CopyRule):
     ## What it finds
     ``x.to(device)``, ``x.cuda()`` or an assignment that copies a host tensor to the device on most steps without
     ``non_blocking=True``. Batches as a loader gave them are left to DATA003 and DATA004, numbers written in Python to
-    SYNC011, tensors made only to be moved to SYNC010. Seen in a rehearsal of the GPU path.
+    SYNC011, tensors made only to be moved to SYNC010. Seen in a rehearsal of the GPU path. In a trace: any copy to the device
+    under whose operator the host waits until it is done; who made the tensor cannot be told there.
 
     ## Why it costs
     Without ``non_blocking`` torch waits until the copy is complete, pinned memory or not; and since the copy comes after
@@ -56,7 +59,9 @@ class BlockingCopyEveryStep(CopyRule):
     The copy comes where the device has nothing queued anyway, or the values are needed by the host just after.
 
     ## Sources
-    aten/src/ATen/native/cuda/Copy.cu: a copy that may not return early ends in ``memcpy_and_sync``. The threshold is ours.
+    aten/src/ATen/native/cuda/Copy.cu: a copy that may not return early ends in ``memcpy_and_sync``. Nsight Systems' expert
+    rule *cuda_memcpy_sync* skips copies to the device of up to 64,000 bytes; this one does not, because torch synchronises
+    after a copy of any size. The thresholds are ours.
     """
 
     code = "SYNC006"
@@ -70,6 +75,14 @@ class BlockingCopyEveryStep(CopyRule):
                 f"({place.memory} memory, no non_blocking=True)"
             )
             yield self.report(copies, place, place.site, message)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
+
+    def _sentence(self, place: WaitPlace) -> str:
+        what = f"`{place.operator}`" if place.operator else f"{place.api}"
+        size = f" ({place.amount})" if place.amount else ""
+        return f"{what} makes a blocking copy to the device{size}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

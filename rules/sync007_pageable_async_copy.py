@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor.evidence import Copies
+from auditor.evidence.trace_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 
 from .copying import CopyRule
+from .waiting import waits_in_trace
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class AsyncCopyFromPageableMemory(CopyRule):
 
     ## What it finds
     A copy to the device with ``non_blocking=True`` on most steps whose source is ordinary, pageable memory. Batches of a
-    loader are left to DATA003, which names the loader. Seen in a rehearsal of the GPU path.
+    loader are left to DATA003, which names the loader. Seen in a rehearsal of the GPU path. In a trace: asynchronous copies
+    from or to pageable memory, in either direction, that no synchronisation follows under the same operator.
 
     ## Why it costs
     The device cannot read pageable memory by itself: the driver first copies it into a staging buffer of its own, and the
@@ -75,6 +78,19 @@ class AsyncCopyFromPageableMemory(CopyRule):
             )
             small = place.bytes_per_step <= self.small * place.per_step
             yield self.report(copies, place, place.site, message, severity=Severity.NOTE if small else None)
+
+    def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
+        places = waits.of("copy to device", "copy to host", "copy", asynchronous=True)
+        large = [place for place in places if not 0 <= place.copied <= self.small * place.n]
+        yield from waits_in_trace(waits, large, self._sentence)
+        for finding in waits_in_trace(waits, (place for place in places if place not in large), self._sentence):
+            yield replace(finding, severity=Severity.NOTE)
+
+    def _sentence(self, place: WaitPlace) -> str:
+        what = f"`{place.operator}`" if place.operator else f"{place.api}"
+        size = f" ({place.amount})" if place.amount else ""
+        side = "to" if place.cause == "copy to host" else "from"
+        return f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks all the same"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy("Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is filled each step.")

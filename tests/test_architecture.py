@@ -52,7 +52,14 @@ MAY = {
         "auditor.recording",
         "auditor.target",
     },
-    "auditor/capture/shadow": {"torch", "triton", "auditor.capture.shadow", "auditor.capture.patching", "auditor.errors"},
+    "auditor/capture/shadow": {
+        "torch",
+        "triton",
+        "auditor.capture.shadow",
+        "auditor.capture.environment",
+        "auditor.capture.patching",
+        "auditor.errors",
+    },
     "auditor/cli.py": {"auditor.errors"},
 }
 

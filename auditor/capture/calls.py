@@ -59,10 +59,11 @@ class CallsProbe(Probe):
         """Swap the functions."""
         self._rows.clear()
         self.context.writer.touch("calls")
-        for name in CUDA_CALLS:
-            function = getattr(torch.cuda, name, None)
-            if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
-                self._patches.code(function, self._hook(name))
+        for module in (torch.cuda, getattr(torch, "accelerator", None)):  # the latter since 2.6, its memory functions since 2.9
+            for name in CUDA_CALLS:
+                function = getattr(module, name, None)
+                if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
+                    self._patches.code(function, self._hook(name))
         self._replace_collect()
 
     def stop(self) -> None:

@@ -25,6 +25,14 @@ def device_of(asked: str) -> str:
     return "cuda" if there and asked != "cpu" else "cpu"
 
 
+def default_device() -> torch.device:
+    """Where factories put tensors. Up to torch 2.9 ``get_default_device`` raises after ``set_default_device(None)``."""
+    try:
+        return torch.get_default_device()
+    except AttributeError:
+        return torch.device("cpu")
+
+
 def describe(device: str) -> dict[str, str]:
     """Facts about this process and machine, as strings."""
     facts = {

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from auditor.capture.environment import default_device
 from auditor.capture.loader_facts import LoaderFacts, describe_iterator, describe_loader, tensors_in
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
@@ -130,12 +130,11 @@ class LoaderProbe(Probe):
         for facts, waited in self._step.items():
             row: dict[str, Any] = {"loader": self._number(facts), "n": waited.n, "wait_us": waited.us}
             if self.context.pass_name == "loud":
-                default = torch.get_default_device().type if hasattr(torch, "get_default_device") else "cpu"
                 row.update(
                     devices=dict(waited.devices),
                     bytes=waited.bytes,
                     sample_devices=sorted(waited.sample_devices),
-                    default_device=default,
+                    default_device=default_device().type,
                 )
             self.context.add("batches", row)
         self._step.clear()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from auditor import catalogue, config
 from auditor.bare_snapshot import SnapshotRecording, is_pickle
-from auditor.bare_trace import TraceRecording
+from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.cli import exit_code
-from auditor.commands import results
+from auditor.commands import cluster, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
@@ -24,17 +24,18 @@ def analyze(
     ignore: tuple[str, ...],
     fail_on: str | None,
     formats: tuple[tuple[str, str], ...],
+    dask: str | None = None,
     quiet: bool,
     debug: bool,
 ) -> int:
-    """Judge each recording; returns the worst exit code."""
+    """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives one report."""
     if out is not None and len(paths) > 1:
         raise AuditProblem("--out takes one folder, and there are several paths to analyze", "analyze them one by one")
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     codes = []
     for path in paths:
-        recording = _open(Path(path))
+        recording = _open(Path(path), dask)
         report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
         results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
@@ -42,7 +43,7 @@ def analyze(
     return max(codes)
 
 
-def _open(path: Path) -> Recording:
+def _open(path: Path, dask: str | None) -> Recording:
     if not path.exists():
         raise AuditProblem(f"{path} does not exist")
     if path.is_file():
@@ -56,9 +57,20 @@ def _open(path: Path) -> Recording:
             if recording.manifest.get("outcome") == "not run":
                 raise AuditProblem(f"{folder} recorded no step: its target could not be run")
             return recording
-    raise AuditProblem(
-        f"{path} holds no recording ({MANIFEST} is missing)", "give the folder that audit run wrote, or a trace of torch.profiler"
-    )
+    return _open_ranks(path, dask)
+
+
+def _open_ranks(folder: Path, dask: str | None) -> Recording:
+    from auditor.timeline import fleet, trace_files
+
+    try:
+        files = trace_files(folder)
+    except AuditProblem:
+        raise AuditProblem(
+            f"{folder} holds no recording ({MANIFEST} is missing) and no trace",
+            "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a folder with all ranks' traces",
+        ) from None
+    return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
 
 
 def _open_snapshot(path: Path) -> Recording:
@@ -81,6 +93,8 @@ def _open_trace(path: Path) -> Recording:
 
 def _home(recording: Recording) -> Path:
     """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
+    if isinstance(recording, RankedTraces):
+        return Path("audits") / recording.home.resolve().name
     if isinstance(recording, TraceRecording) and recording.trace is not None:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
         return Path("audits") / name

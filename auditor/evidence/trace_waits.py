@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from auditor.evidence.copies import in_words
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
@@ -48,11 +49,15 @@ class WaitPlace:
     exact: bool
     backward: bool
     synchronises: bool
+    asynchronous: bool
+    """Whether nothing but the memory's being pageable held the host: the copy was asked not to wait."""
     seen: frozenset[int]
     n: int
     held_us: float
     won_us: float
     of: int
+    copied: int = 0
+    """Bytes that the copies among the waits moved; -1 where the trace does not say."""
 
     @property
     def rhythm(self) -> Rhythm:
@@ -70,6 +75,11 @@ class WaitPlace:
         return self.won_us / self.of
 
     @property
+    def amount(self) -> str:
+        """How much was copied each time, in words; empty where the trace does not say."""
+        return f"{in_words(self.copied / self.n)} each" if self.copied > 0 else ""
+
+    @property
     def where(self) -> str:
         """The place in words: ``in train_step (train.py), `` where only the function is known, else empty."""
         if self.site is None or self.exact:
@@ -79,7 +89,9 @@ class WaitPlace:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
+        copied = (("copied", self.amount),) if self.copied > 0 else ()
         return (
+            *copied,
             ("operator", self.operator or "none: the program's own call"),
             ("runtime call", self.api),
             ("seen on", f"{self.rhythm} of the trace"),
@@ -111,9 +123,10 @@ class TraceWaits(Table):
         steps = line.steps
         return cls(max(1, steps.count), steps.marked, tuple(_places(line)))
 
-    def of(self, *causes: Cause) -> list[WaitPlace]:
-        """Places with one of these causes, the dearest first."""
-        return sorted((place for place in self.places if place.cause in causes), key=lambda place: -place.won_us)
+    def of(self, *causes: Cause, asynchronous: bool = False) -> list[WaitPlace]:
+        """Places with one of these causes, the dearest first; copies that were asked not to wait are told apart."""
+        chosen = (place for place in self.places if place.cause in causes and place.asynchronous == asynchronous)
+        return sorted(chosen, key=lambda place: -place.won_us)
 
 
 @dataclass(frozen=True)
@@ -124,24 +137,27 @@ class _Key:
     operator: str
     place: Place | None
     backward: bool
+    asynchronous: bool
 
 
 def _places(line: Timeline) -> Iterator[WaitPlace]:
     waits = line.waits
     inside = ~waits.profiler & ((waits.step >= 0) | (not line.steps.marked))
     groups: dict[_Key, list[int]] = defaultdict(list)
+    synchronised = frozenset(waits.operator[waits.synchronises & (waits.operator >= 0)].tolist())
     for row in inside.nonzero()[0].tolist():
-        groups[_key(line, row)].append(row)
+        alone = not waits.synchronises[row] and int(waits.operator[row]) not in synchronised
+        groups[_key(line, row, alone)].append(row)
     for key, rows in groups.items():
         yield _place(line, key, rows)
 
 
-def _key(line: Timeline, row: int) -> _Key:
+def _key(line: Timeline, row: int, asynchronous: bool) -> _Key:
     trace, waits, tree = line.trace, line.waits, line.tree
     outermost = int(waits.outermost[row])
     operator = trace.names[tree.name[outermost]] if outermost >= 0 else ""
     cause = _cause(waits.cause_name(row, trace, tree), operator)
-    return _Key(cause, operator, line.wait_places[row], bool(waits.backward[row]))
+    return _Key(cause, operator, line.wait_places[row], bool(waits.backward[row]), asynchronous and cause in COPYING)
 
 
 def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
@@ -156,18 +172,29 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         exact=place is not None and place.exact,
         backward=key.backward,
         synchronises=synchronised > 0,
+        asynchronous=key.asynchronous,
         seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
         n=synchronised or len(rows),
         held_us=float(waits.held[rows].sum()) / 1e3,
         won_us=float(waits.prices.won_back[rows].sum()) / 1e3,
         of=max(1, line.steps.count),
+        copied=_copied(line, rows),
     )
+
+
+def _copied(line: Timeline, rows: list[int]) -> int:
+    """Bytes that the calls of these waits copied."""
+    work = line.launches.copy_of_call[line.waits.call[rows]]
+    sizes = line.trace.work.bytes[work[work >= 0]]
+    return int(sizes.sum()) if (sizes >= 0).all() else -1
 
 
 def _cause(name: str, operator: str) -> Cause:
     cause = CAUSES.get(name, "other")
     return "branch" if cause == "scalar" and operator in BRANCHES else cause
 
+
+COPYING = frozenset({"copy to host", "copy to device", "copy"})
 
 BRANCHES = frozenset({"aten::is_nonzero", "aten::equal", "aten::allclose"})
 """Operators whose result Python asks for its truth."""

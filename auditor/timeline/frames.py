@@ -74,6 +74,17 @@ def _innermost(trace: Trace, rows: Ints, users: np.ndarray, time: Ints) -> Ints:
         found[climbing] = parent[found[climbing]]
 
 
+def around(trace: Trace, thread: int, start: int, end: int) -> str:
+    """The Python function, whoever wrote it, that holds nearly all of a stretch of a host thread and little else; may be empty."""
+    spans, slack = trace.frames, (end - start) // 20
+    holding = (spans.thread == thread) & (spans.start <= start + slack) & (spans.end >= end - slack)
+    rows = np.flatnonzero(holding)
+    if not len(rows):
+        return ""
+    tightest = int(rows[np.argmin(spans.end[rows] - spans.start[rows])])
+    return trace.names[int(spans.name[tightest])]
+
+
 def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
     """The line of the call that led to a row of the tree, where an operator around it carries its Python stack."""
     while row >= 0:

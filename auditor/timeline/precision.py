@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import DeviceUse
-from auditor.timeline.trace import KERNEL, Trace
+from auditor.timeline.trace import KERNEL, Ints, Trace
+from auditor.timeline.tree import CallTree
 
 HALF, TF32, FP32, FP64, FP8, OTHER = "16-bit", "tf32", "fp32", "fp64", "8-bit", "other"
 
@@ -91,3 +92,20 @@ def products(trace: Trace, use: DeviceUse) -> tuple[Products, ...]:
         top = tuple((trace.names[code], int(time[code])) for code in codes[:5])
         found.append(Products(kind, int(number[codes].sum()), int(time[codes].sum()), top))
     return tuple(sorted(found, key=lambda one: -one.ns))
+
+
+MATMULS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"})
+
+
+def matmul_ns(trace: Trace, use: DeviceUse, tree: CallTree, launcher: Ints) -> dict[str, int]:
+    """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a product's operator launched."""
+    work = trace.work
+    matmul = np.fromiter((name in MATMULS for name in trace.names), np.bool_, len(trace.names))
+    row = launcher[use.rows]
+    rows = use.rows[(work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]]
+    time = np.bincount(work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names))
+    found: dict[str, int] = {}
+    for code in np.flatnonzero(time).tolist():
+        if (kind := arithmetic(trace.names[code])) is not None:
+            found[kind] = found.get(kind, 0) + int(time[code])
+    return found

@@ -50,6 +50,18 @@ def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: S
     return Prices(idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after))
 
 
+def call_prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, rows: Ints) -> Ints:
+    """What calls that hold the host (rows of :class:`Calls`) cost: the device's idle time while they ran, and what they made
+    it idle afterwards. Never more than the call took.
+    """
+    start, end = trace.calls.start[rows], trace.calls.end[rows]
+    if not used:
+        return np.zeros(len(rows), np.int64)
+    idle = end - start - used[0].busy.covered(start, end)
+    result: Ints = np.minimum(end - start, idle + prices(trace, joined, used, steps, (start, end)).won_back)
+    return result
+
+
 def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
     """Of each gap, in order of time: at no point more than the idle time so far, nor than the time held so far."""
     result = np.zeros(len(end), np.int64)

@@ -9,14 +9,20 @@ import numpy as np
 
 from auditor.timeline import copies as copying
 from auditor.timeline import frames
+from auditor.timeline.casts import AwkwardProducts, Casts, awkward_products, casts
 from auditor.timeline.communication import Communication, communication
+from auditor.timeline.composition import Composition, composition
 from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
 from auditor.timeline.frames import Place
+from auditor.timeline.idle import Idle, doing, idle
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.memory import MemoryUse, memory_use
-from auditor.timeline.naming import is_launch, mask
+from auditor.timeline.memsets import Memset, waiting_memsets
+from auditor.timeline.naming import is_launch, is_step, mask
+from auditor.timeline.patterns import Attention, BiasedConvolutions, IndexLoop, attention, biased_convolutions, index_loops
 from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
 from auditor.timeline.precision import Products, products
+from auditor.timeline.pricing import call_prices
 from auditor.timeline.reading import read
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
@@ -28,7 +34,7 @@ from auditor.timeline.totals import (
     launching_operator,
     operator_totals,
 )
-from auditor.timeline.trace import Ints, Trace
+from auditor.timeline.trace import Codes, Ints, Trace
 from auditor.timeline.tree import CallTree, call_tree
 from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
 
@@ -95,6 +101,14 @@ class Timeline:
         rows = self.tree.parent[found.call + self.tree.operators].tolist()
         return [frames.exact_place(self.trace, self.tree, row) or place for row, place in zip(rows, rough, strict=True)]
 
+    def places_of(self, rows: Ints) -> list[Place | None]:
+        """The user's code around operators (rows of the tree): their line where certain, else the function, else None."""
+        operators = self.trace.operators
+        rough = frames.places(self.trace, operators.thread[rows], operators.start[rows])
+        if len(self.trace.frames.start):
+            return rough
+        return [frames.exact_place(self.trace, self.tree, row) for row in rows.tolist()]
+
     @cached_property
     def scalar_reads(self) -> ScalarReads:
         """``.item()`` and its kin, told apart by whether a device took part."""
@@ -121,6 +135,11 @@ class Timeline:
         return loader_waits(self.trace, self.steps, self.busy)
 
     @cached_property
+    def composition(self) -> Composition:
+        """What each step's time was spent on."""
+        return composition(self.trace, self.steps, self.busy, self.copies, self.loader, thread=self.step_thread)
+
+    @cached_property
     def optimizer(self) -> OptimizerUse | None:
         """What the optimizers did; None where none was recorded."""
         return optimizer_use(self.trace, self.tree, self.steps)
@@ -129,6 +148,16 @@ class Timeline:
     def allocator_calls(self) -> tuple[AllocatorCalls, ...]:
         """Calls that take memory from the driver or give it back."""
         return allocator_calls(self.trace, self.steps)
+
+    @cached_property
+    def idle(self) -> Idle | None:
+        """Idle time of the device with the most work, and why; None where no device worked."""
+        used = self.devices
+        return idle(self.trace, used[0], self.launches, self.steps, (self.loader, self.waits)) if used else None
+
+    def host_in(self, start: int, end: int, thread: int) -> str:
+        """What a host thread was in for the greater part of a stretch of time; empty where the trace does not show it."""
+        return doing(self.trace, (start, end), thread)
 
     @cached_property
     def communication(self) -> tuple[Communication, ...]:
@@ -145,10 +174,77 @@ class Timeline:
         """Memory events by device."""
         return memory_use(self.trace, self.steps)
 
+    def call_prices(self, rows: Ints) -> Ints:
+        """What calls of the runtime cost that hold the host, in ns."""
+        return call_prices(self.trace, self.launches, self.devices, self.steps, rows)
+
+    def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
+        """The user's innermost function at each moment of a host thread, where the trace has Python frames."""
+        return frames.places(self.trace, threads, times)
+
+    @cached_property
+    def longest_unknown(self) -> tuple[Place | None, str]:
+        """The user's function in the longest stretch without events, and the innermost one of anybody's that holds it."""
+        start, end = self.composition.longest_unknown
+        times, thread = np.array([(start + end) // 2], np.int64), np.array([self.main_thread], np.int32)
+        return self.functions_at(times, thread)[0], frames.around(self.trace, self.main_thread, start, end)
+
+    @cached_property
+    def step_thread(self) -> int:
+        """The host thread that marks the steps, -1 where the profiler did not mark them."""
+        spans = self.trace.operators
+        threads = spans.thread[mask(self.trace.names, spans.name, is_step)]
+        return int(np.bincount(threads).argmax()) if len(threads) else -1
+
+    @cached_property
+    def main_thread(self) -> int:
+        """The same, else the busiest host thread."""
+        threads = self.trace.operators.thread
+        return int(np.bincount(threads).argmax()) if self.step_thread < 0 and len(threads) else self.step_thread
+
+    @cached_property
+    def waiting_memsets(self) -> tuple[Memset, ...]:
+        """Memsets that held the host until they were done."""
+        return waiting_memsets(self.trace, self.launches, self.busy)
+
     @cached_property
     def launching_operator(self) -> Ints:
         """For each device work the row of the tree that launched it, -1 where not known."""
         return launching_operator(self.trace, self.tree, self.launches)
+
+    @cached_property
+    def launched_ns(self) -> Ints:
+        """For each row of the tree the time of the device work that it launched itself."""
+        launcher, work = self.launching_operator, self.trace.work
+        known = launcher >= 0
+        spent = np.bincount(launcher[known], weights=(work.end - work.start)[known], minlength=len(self.tree.name))
+        result: Ints = spent.astype(np.int64)
+        return result
+
+    @cached_property
+    def casts(self) -> Casts:
+        """Conversions between types on the device."""
+        return casts(self.trace, self.tree, self.launching_operator)
+
+    @cached_property
+    def awkward_products(self) -> AwkwardProducts:
+        """16-bit products whose sizes do not fit tensor cores."""
+        return awkward_products(self.trace, self.launched_ns)
+
+    @cached_property
+    def attention(self) -> Attention:
+        """Attention that runs in pieces."""
+        return attention(self.trace, self.tree, self.launched_ns)
+
+    @cached_property
+    def index_loops(self) -> tuple[IndexLoop, ...]:
+        """Loops over an index."""
+        return index_loops(self.trace, self.tree)
+
+    @cached_property
+    def biased_convolutions(self) -> BiasedConvolutions:
+        """Convolutions whose bias a batch norm takes away again."""
+        return biased_convolutions(self.trace, self.tree, self.launched_ns)
 
     @cached_property
     def operators(self) -> tuple[OperatorTotal, ...]:

@@ -140,3 +140,18 @@ def test_looked_and_saw_nothing(tmp_path: Path) -> None:
         drive.run("quiet", lambda: None)
         assert drive.rows("calls") == []
     assert (drive.folder / "calls.jsonl").is_file()
+
+
+def test_the_same_functions_of_torch_accelerator(tmp_path: Path) -> None:
+    if not hasattr(torch, "accelerator"):
+        pytest.skip("this torch has no torch.accelerator")
+    user = load(
+        tmp_path,
+        "import torch\n\ndef step():\n    try:\n        torch.accelerator.synchronize()\n    except RuntimeError:\n        pass\n",
+    )
+    before = torch.accelerator.synchronize.__code__
+    with Drive(tmp_path, CallsProbe) as drive:
+        drive.run("quiet", user.step, steps=1)
+        (row,) = drive.rows("calls")
+    assert (row["name"], row["at_line"], row["n"]) == ("synchronize", 5, 1)
+    assert torch.accelerator.synchronize.__code__ is before

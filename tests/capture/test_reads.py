@@ -385,7 +385,7 @@ def test_our_own_error_costs_one_warning_and_not_the_step(tmp_path: Path, monkey
     def broken(*args: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(reads_log.ReadLog, "_place", broken)
+    monkeypatch.setattr(reads_log.ReadLog, "place", broken)
     with Drive(tmp_path, ReadsProbe) as drive:
         module = program(tmp_path, "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == 1.0\n")
         drive.run("loud", module.step, 3)

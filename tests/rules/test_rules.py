@@ -3,8 +3,11 @@
 A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
 that this very line must be reported. Names ending in ``__cuda`` need a GPU: where there is none, the recording that
 ``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since; until there is one,
-the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. ``MEMORY_LIMIT`` of a file is
-the size of its rehearsed card in bytes.
+the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
+``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds them), which is judged as a
+trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked. ``__ranks`` is
+the same with a list of texts, the traces of a job's ranks. ``MEMORY_LIMIT`` of a file is the
+size of its rehearsed card in bytes.
 """
 
 from __future__ import annotations
@@ -17,20 +20,25 @@ import importlib.util
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from auditor import catalogue, engine
+from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.explain import SECTIONS, page, written
 from auditor.model import Finding, Severity, Verdict
+from auditor.recording import TRACE
+from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
 
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
 CUDA = torch.cuda.is_available()
+TRACED = ("__trace", "__ranks")
 
 
 def factories(path: Path) -> dict[str, tuple[int, int]]:
@@ -74,7 +82,9 @@ def give_back() -> None:
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
     """Lines reported for a case (relative to its own first line), and what is louder than a note (or than nothing, for a rule of notes)."""
-    if name.endswith("__cuda") and not CUDA:
+    if name.endswith(TRACED):
+        findings, verdicts = in_trace(code, path, name, folder)
+    elif name.endswith("__cuda") and not CUDA:
         findings, verdicts = replayed(code, path, name, folder)
     else:
         device = "rehearse" if name.endswith("__rehearsal") else "auto"
@@ -88,6 +98,18 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
     assert verdicts[0].status != "failed", verdicts[0].reason
     loud = [f for f in findings if f.severity is not Severity.NOTE or RULES[code].severity is Severity.NOTE]
     return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
+
+
+def in_trace(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
+    """Judge the trace that a case wrote; places are set aside (they lie in files that only the trace knows)."""
+    folder.mkdir()
+    made = getattr(load(path), name)()
+    for number, content in enumerate([made] if isinstance(made, str) else made):
+        (folder / f"rank{number}.json").write_text(content)
+    alone = isinstance(made, str)
+    recording = TraceRecording(folder / "rank0.json") if alone else RankedTraces(folder, fleet(trace_files(folder)))
+    judgement = engine.judge(recording, (RULES[code],))
+    return [replace(finding, site=None) for finding in judgement.findings], list(judgement.verdicts)
 
 
 def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
@@ -108,8 +130,9 @@ def test_fires_on_the_very_line(code: str, name: str, tmp_path: Path) -> None:
     first, last = factories(path)[name]
     lines = path.read_text().splitlines()
     marked = {n for n in range(first, last + 1) if f"# {code}" in lines[n - 1]}
-    found, _ = reported(code, path, name, tmp_path / "recording")
+    found, loud = reported(code, path, name, tmp_path / "recording")
     assert found == (marked or {0})
+    assert loud or not name.endswith(TRACED), "a trace that fires must do so louder than a note"
 
 
 @pytest.mark.parametrize(("code", "name"), cases("silent"))
@@ -151,13 +174,17 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 @pytest.mark.parametrize("section", ["Example", "Use instead"])
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
+    compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
     needs, _, limit = text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
+    if needs == "ranks":
+        pytest.skip("needs several processes, each with a GPU")
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
         pytest.skip("needs a CUDA device")
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
     memory = int(limit.removesuffix("MiB")) * 2**20 if limit else None
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
+    asks_a_trace = any(TRACE in table.files for table in engine.evidence_of(RULES[code]).values())
 
     def make() -> Callable:
         module = load(path)
@@ -166,7 +193,10 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     gc.collect()
     give_back()
     try:
-        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, memory_limit=memory)
+        traced = {"trace_steps": 5} if asks_a_trace else {}
+        findings, verdicts = judge(
+            tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, memory_limit=memory, **traced
+        )
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason

@@ -151,7 +151,9 @@ def runs(tmp_path_factory, audit):
         (folder / f"{name}.py").write_text(textwrap.dedent(SCRIPTS[name]))
         more = ("--", "--lr", "0.25") if name == "plain" else ()
         out = folder / f"out-{name}"
-        done = audit("run", f"{name}.py", "--steps", "12", "--warmup", "2", "--out", str(out), *more, cwd=folder)
+        done = audit(
+            "run", f"{name}.py", "--steps", "12", "--warmup", "2", "--device", "cpu", "--out", str(out), *more, cwd=folder
+        )
         return done, json.loads((out / "report.json").read_text()), out
 
     with ThreadPoolExecutor(2) as pool:

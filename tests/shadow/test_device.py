@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import auditor
+from auditor.capture.environment import default_device
 from auditor.capture.shadow import MODELS, GpuModel, Listener, ShadowLimit, shadow_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
 from tests.shadow.listening import Heard
@@ -58,7 +59,7 @@ def test_everything_is_undone():
         torch.set_default_device("cuda")
     after = surface()
     assert {key: value for key, value in after.items() if key in before} == before
-    assert torch.get_default_device().type == "cpu"
+    assert default_device().type == "cpu"
     assert not torch.cuda.is_available()
 
 
@@ -313,14 +314,19 @@ def test_what_is_refused(operator):
 
 
 GAPS = {
-    "torch.device of a number": (RuntimeError, lambda: torch.device(0)),
-    "an operator called by torch.ops": (NotImplementedError, lambda: torch.ops.aten.zeros([2], device="cuda")),
+    "an operator called by torch.ops": ((NotImplementedError, RuntimeError), lambda: torch.ops.aten.zeros([2], device="cuda")),
     "a factory in scripted code": (Exception, lambda: torch.jit.script(makes_zeros)(torch.ones(1, device="cuda"))),
 }
 
 
 def makes_zeros(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(2, device="cuda")
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="a build with CUDA takes the number")
+def test_a_device_by_number_alone_is_loud():
+    with shadow_cuda(), pytest.raises(RuntimeError):
+        torch.device(0)
 
 
 @pytest.mark.parametrize("gap", GAPS)

@@ -171,6 +171,26 @@ def test_fp32_training_is_bit_identical(model):
     same(got, wanted)
 
 
+def test_a_bert_is_bit_identical_where_transformers_is_installed():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **sizes)
+
+    class Bert(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bert = transformers.BertForSequenceClassification(config)
+
+        def loss(self, device):
+            x = torch.randint(50, (2, 8), device=device)
+            return self.bert(input_ids=x, attention_mask=torch.ones_like(x), labels=torch.randint(2, (2,), device=device)).loss
+
+    plain = train(Bert, "cpu")
+    with shadow_cuda():
+        played = train(Bert, "cuda")
+    same(played, plain)
+
+
 def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree():
     """A weight that is used twice is cast once: its gradients are summed in bf16 on both."""
     wanted = train(Plain, "cpu", torch.bfloat16)

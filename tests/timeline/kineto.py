@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,29 @@ def memcpy(kind: str, ts: float, dur: float, correlation: int, size: int = 4, st
     return span("gpu_memcpy", f"Memcpy {kind}", ts, dur, pid=0, tid=stream, **where)
 
 
+def memset(memory: str, ts: float, dur: float, correlation: int, stream: int = 7) -> dict[str, Any]:
+    where = {"device": 0, "stream": stream, "correlation": correlation, "bytes": 4096}
+    return span("gpu_memset", f"Memset ({memory})", ts, dur, pid=0, tid=stream, **where)
+
+
 def frame(name: str, ts: float, dur: float, tid: Any = HOST) -> dict[str, Any]:
     return span("python_function", name, ts, dur, tid=tid)
 
 
-def memory(ts: float, size: int, total: int) -> dict[str, Any]:
-    args = {"Bytes": size, "Total Allocated": total, "Total Reserved": 2 * total, "Device Type": 1, "Device Id": 0}
+def memory(ts: float, size: int, total: int, reserved: int | None = None, device_type: int = 1) -> dict[str, Any]:
+    reserved = 2 * total if reserved is None else reserved
+    args = {"Bytes": size, "Total Allocated": total, "Total Reserved": reserved, "Device Type": device_type, "Device Id": 0}
     return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": HOST, "ts": ts, "args": args}
 
 
 def text(events: list[dict[str, Any]], head: str = HEAD, tail: str = TAIL) -> str:
     """The trace as Kineto lays it out: the boundary of two events is always the same."""
     return head + "  {\n    " + "\n  },\n  {\n    ".join(json.dumps(event)[1:-1] for event in events) + "\n  }" + tail
+
+
+def head_with_memory(capacity: int) -> str:
+    """The head of a trace whose device has ``capacity`` bytes."""
+    return HEAD.replace('"numSms": 108', f'"numSms": 108, "totalGlobalMem": {capacity}')
 
 
 def redumped(events: list[dict[str, Any]]) -> str:
@@ -105,3 +117,21 @@ def training(steps: int = 3) -> list[dict[str, Any]]:
     """Steps one behind the other, and the profiler's own wait at its stop."""
     events = [event for number in range(1, steps + 1) for event in training_step(number, 1000.0 * number)]
     return [*events, call("cudaDeviceSynchronize", 1000.0 * steps + 1200, 30, 9_999_999)]
+
+
+def loop(steps: int, us: float, body: Callable[[int, float], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Marked steps of ``us`` each, one behind the other, the first at ``us``; ``body(number, start)`` gives what is in one."""
+    events = []
+    for number in range(1, steps + 1):
+        start = us * number
+        events += [note(f"ProfilerStep#{number}", start, us), *body(number, start)]
+    return [*events, call("cudaDeviceSynchronize", us * (steps + 1) + 200, 30, 9_999_999)]
+
+
+def product(start: float, correlation: int, us: float = 300) -> list[dict[str, Any]]:
+    """A matrix product that is launched at once and takes the device ``us``."""
+    return [
+        op("aten::mm", start, 20),
+        call("cudaLaunchKernel", start + 5, 5, correlation),
+        kernel("ampere_sgemm_128x64_nn", start + 15, us, correlation),
+    ]

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from truths import facts
 
 from auditor.timeline import Timeline, fleet, trace_files
-
-HERE = Path(__file__).resolve()
-CANDIDATES = [HERE.parents[3] / "shared" / "traces", Path("/work/shared/traces")]
-FOLDER = next((path for path in CANDIDATES if (path / "truth.json").is_file()), None)
-TRUTH = json.loads((FOLDER / "truth.json").read_text()) if FOLDER else {"files": {}, "rank_sets": {}}
-TRACES = sorted(key for key, entry in TRUTH["files"].items() if entry.get("kind") == "trace")
+from tests.recorded_traces import FOLDER, TRACES, TRUTH
 
 pytestmark = pytest.mark.skipif(not TRACES, reason="no recorded traces beside this checkout")
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from auditor.capture.environment import default_device
 from auditor.capture.patching import Patches
 from auditor.capture.shadow import autocast, facade, factories, limits, methods, saving
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
@@ -97,7 +98,7 @@ def model_named(name: str) -> GpuModel:
 
 def _forget_default_device() -> None:
     """A default device that the program left behind would not exist any more."""
-    if torch.get_default_device().type == "cuda":
+    if default_device().type == "cuda":
         torch.set_default_device(None)
 
 

@@ -43,6 +43,7 @@ MIXES: Final = frozenset(
 STRICT: Final = frozenset(_named(_C, "cat concat concatenate stack hstack vstack dstack"))
 """Functions where not even a 0-dim host tensor may stand beside device tensors."""
 
+_HAS_FUSED_RMS_NORM: Final = hasattr(torch.ops.aten, "_fused_rms_norm_backward") and hasattr(_C, "rms_norm")
 HOST_RESULTS: Final = {_C._pack_padded_sequence: 1, _C._pad_packed_sequence: 1}
 """Function -> the result that lies on the host on CUDA too (batch sizes and lengths)."""
 
@@ -260,6 +261,20 @@ def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return through(func, args, kwargs)
 
 
+def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Torch 2.9 has a fused kernel for CUDA only; what its CPU computes instead (layer_norm.cpp, rms_norm_composite)."""
+    if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm_backward", "CPU"):
+        return through(func, args, kwargs)
+    names = ("input", "normalized_shape", "weight", "eps")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    x, weight, eps = given["input"], given.get("weight"), given.get("eps")
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    dims = list(range(-len(given["normalized_shape"]), 0))
+    smallest = torch.finfo(wide.dtype).eps if eps is None else eps
+    normed = (wide * torch.rsqrt(wide.pow(2).mean(dims, keepdim=True).add(smallest))).type_as(x)
+    return normed if weight is None else normed * weight
+
+
 def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """LossCTC.cpp: lengths are brought to the host; the graph is that of the lists they hold."""
     lengths = [
@@ -292,6 +307,7 @@ RULES: dict[Any, _Rule] = {
     Tensor.nanquantile: _unchecked,
     _C._pack_padded_sequence: _pack,
     _C.ctc_loss: _ctc_loss,
+    **({_C.rms_norm: _rms_norm} if _HAS_FUSED_RMS_NORM else {}),
 }
 """Functions that need more than :func:`through`."""
 

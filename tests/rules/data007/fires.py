@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from tests.timeline.kineto import kernel, loop, note, product, text
+
 
 class Slow(Dataset):
     """Each sample takes about 1 ms to make."""
@@ -42,3 +44,18 @@ def slow_collate_function():
         model(next(batches)).mean().backward()
 
     return step
+
+
+def _loading(number, start, waits, busy=0):
+    """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
+    loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)
+    before = [kernel("sgemm", start, busy, 0)] if busy else []
+    return [loader, *before, *product(start + waits + 20, number, 500)]
+
+
+def loop_without_a_batch__trace():
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 5000)))
+
+
+def third_of_the_wait_is_not_hidden__trace():
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000, busy=5000)))

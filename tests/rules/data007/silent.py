@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.timeline.kineto import kernel, loop, note, product, text
+
 
 def loader_without_workers_that_is_quick():
     model = nn.Linear(8, 1)
@@ -47,6 +49,7 @@ def slow_first_batch_only():
 
     def step():
         model(next(batches)).mean().backward()
+        time.sleep(0.02)  # so that a busy machine does not make the other batches slow too
 
     return step
 
@@ -59,3 +62,33 @@ def no_loader_at_all():
         model(torch.ones(4, 8)).mean().backward()
 
     return step
+
+
+def _loading(number, start, waits, busy=0):
+    """A step of 10 ms that waits for a batch first, while the device works on ``busy`` us of the step before."""
+    loader = note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, waits)
+    before = [kernel("sgemm", start, busy, 0)] if busy else []
+    return [loader, *before, *product(start + waits + 20, number, 500)]
+
+
+def wait_that_the_device_does_not_notice__trace():
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 5000, busy=5500)))
+
+
+def steps_that_last_as_long_as_an_operator__trace():
+    return text(loop(4, 1000.0, lambda number, start: _loading(number, start, 300)))
+
+
+def first_batch_is_slow__trace():
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 1 else 50)))
+
+
+def steps_guessed_from_the_optimizer__trace():
+    def body(number, start):
+        return [*_loading(number, start, 5000), note("Optimizer.step#SGD.step", start + 9000, 900)]
+
+    return text([event for event in loop(5, 10_000.0, body) if not event["name"].startswith("ProfilerStep")])
+
+
+def trace_that_marks_no_steps__trace():
+    return text([event for number in range(4) for event in _loading(number, 10_000.0 * number, 5000)])

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import nn
 
+from tests.timeline.kineto import text, training
+
 
 def loss_logged_with_item():
     model, history = nn.Linear(8, 1), []
@@ -73,3 +75,7 @@ def number_read_to_decide():
             best[0] = 0.5
 
     return step
+
+
+def loss_read_on_each_step_of_a_trace__trace():
+    return text(training(3))

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from tests.timeline.kineto import text, training
+
 
 def logged_every_fiftieth_step():
     model, log, count = nn.Linear(8, 1), [], [0]
@@ -98,3 +100,8 @@ def masked_fill_with_a_host_scalar():
         out.masked_fill(out > 0, low).softmax(1).mean().backward()
 
     return step
+
+
+def number_of_a_host_tensor__trace():
+    calls = ("cudaMemcpyAsync", "cudaStreamSynchronize")
+    return text([event for event in training(3) if event["name"] not in calls and "DtoH" not in event["name"]])

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.timeline.kineto import call, loop, memcpy, op, product, text
+
 
 def indices_drawn_on_the_host():
     model, data = nn.Linear(8, 1), torch.ones(16, 8)
@@ -62,3 +64,20 @@ def cast_to_another_dtype():
         out.to(torch.float64).mean().backward()
 
     return step
+
+
+def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
+    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
+    first = 100 * number
+    copied = [
+        *product(start + 10, first + 1),
+        op("aten::to", start + 400, 200),
+        op("aten::copy_", start + 405, 190),
+        call("cudaMemcpyAsync", start + 410, 100, first + 2),
+        memcpy(kind, start + 420, 80, first + 2, size),
+    ]
+    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+
+
+def asynchronous_copy_to_pageable_memory_is_another_rules__trace():
+    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)", waits=False)))

@@ -41,3 +41,13 @@ def called_unguarded_and_its_error_swallowed():
             torch.cuda.synchronize()  # SYNC004
 
     return step
+
+
+def through_the_accelerator__rehearsal():
+    model, x = nn.Linear(256, 256, device="cuda"), torch.ones(64, 256, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        torch.accelerator.synchronize()  # SYNC004
+
+    return step

@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from tests.timeline.kineto import call, loop, memcpy, op, product, span, text
+
 
 def rows_of_a_host_table__rehearsal():
     model, table = nn.Linear(8, 1, device="cuda"), torch.randn(4096, 8)
@@ -47,3 +49,37 @@ def a_transformed_batch_is_no_longer_the_loaders__rehearsal():
         model(x).mean().backward()
 
     return step
+
+
+def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
+    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
+    first = 100 * number
+    copied = [
+        *product(start + 10, first + 1),
+        op("aten::to", start + 400, 200),
+        op("aten::copy_", start + 405, 190),
+        call("cudaMemcpyAsync", start + 410, 100, first + 2),
+        memcpy(kind, start + 420, 80, first + 2, size),
+    ]
+    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+
+
+def batch_moved_on_each_step__trace():
+    return text(loop(4, 1000.0, lambda number, start: _copying(start, number)))
+
+
+def pinned_but_blocking__trace():
+    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "HtoD (Pinned -> Device)")))
+
+
+def synchronous_copy_of_amd__trace():
+    def body(number, start):
+        where = {"correlation": number, "device": 0, "stream": 7}
+        return [
+            *product(start + 10, 100 + number),
+            op("aten::copy_", start + 400, 200),
+            span("cuda_runtime", "hipMemcpyWithStream", start + 410, 100, tid=100, correlation=number),
+            span("gpu_memcpy", "Memcpy HtoD (Host -> Device)", start + 420, 80, pid=0, tid=7, **where),
+        ]
+
+    return text(loop(4, 1000.0, body))

@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from tests.timeline.kineto import call, loop, memcpy, op, product, text
+
 
 def already_on_the_device__rehearsal():
     model, x = nn.Linear(8, 1, device="cuda"), torch.ones(4, 8, device="cuda")
@@ -69,3 +71,36 @@ def a_training_run_on_the_cpu():
         model(rows.to("cpu")).mean().backward()
 
     return step
+
+
+def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1 << 20):
+    """A copy that begins 400 us into the step, and the synchronisation that makes it blocking."""
+    first = 100 * number
+    copied = [
+        *product(start + 10, first + 1),
+        op("aten::to", start + 400, 200),
+        op("aten::copy_", start + 405, 190),
+        call("cudaMemcpyAsync", start + 410, 100, first + 2),
+        memcpy(kind, start + 420, 80, first + 2, size),
+    ]
+    return [*copied, call("cudaStreamSynchronize", start + 512, 20, first + 3)] if waits else copied
+
+
+def asynchronous_from_pinned_memory__trace():
+    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "HtoD (Pinned -> Device)", waits=False)))
+
+
+def copy_to_the_host_is_another_rules__trace():
+    return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)")))
+
+
+def copied_once_in_ten_steps__trace():
+    return text(loop(10, 1000.0, lambda number, start: _copying(start, number) if number == 3 else product(start, number)))
+
+
+def copied_before_the_first_step__trace():
+    return text([*_copying(100.0, 90), *loop(4, 1000.0, lambda number, start: product(start, number))])
+
+
+def trace_that_marks_no_steps__trace():
+    return text([event for number in range(4) for event in _copying(1000.0 * number, number)])

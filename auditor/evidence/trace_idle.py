@@ -1,0 +1,160 @@
+"""Idle time of the device in a trace: how much, whose it was, and what the host did in the longest gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor.evidence.table import Table
+from auditor.evidence.trace import timeline_of
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.idle import Idle
+
+INPUT, WAIT, LAUNCHING, HOST, DEVICE = "input", "wait", "launching", "host", "device"
+"""Words of :mod:`auditor.timeline.idle` for who could have filled the time."""
+
+LONGEST = 5
+"""Gaps that are told one by one."""
+
+EMPTY_NS = 20_000
+"""A kernel that starts sooner after its launch found nothing before it in the queue (a launch takes about 5 us)."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch in which the device had nothing to do. ``at_us`` counts from the begin of the first window.
+
+    ``doing`` is the operator, annotation, call or Python function that the host was in for the greater part of it; empty
+    where the trace shows none.
+    """
+
+    at_us: float
+    us: float
+    doing: str
+
+
+@dataclass(frozen=True)
+class DeviceIdle(Table):
+    """Idle time of the device with the most work, inside the steps (inside the span of its work where the trace marks none).
+
+    Times are sums over ``steps`` in us; ``idle_us`` has one entry for each of :data:`INPUT`, :data:`WAIT`,
+    :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE`, ``profiler`` and ``unknown``. ``empty`` is the share of kernels that found
+    the queue empty, ``gap_steps`` the number of steps with a gap of :data:`HOST`.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: int = 1
+    marked: bool = False
+    device: str = ""
+    window_us: float = 0.0
+    idle_us: tuple[tuple[str, float], ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    gap_steps: int = 0
+    kernels: int = 0
+    short: int = 0
+    """Kernels shorter than 10 us."""
+    median_kernel_us: float = 0.0
+    empty: float = 0.0
+    deepest: int = 0
+    """Most kernels that ever waited in the queue."""
+    full_us: float = 0.0
+    """Host time in launches that found the queue full."""
+    graphs: int = 0
+    """Launches of CUDA graphs."""
+
+    @classmethod
+    def build(cls, recording: Recording) -> DeviceIdle:
+        """From the trace. Raises :class:`NotLooked` where it shows no work of a device."""
+        line = timeline_of(recording)
+        found = line.idle
+        if line.device_missing:
+            raise NotLooked("the trace lists a GPU and holds none of its work (the profiler could not record it)")
+        if found is None:
+            raise NotLooked("the trace shows no GPU")
+        return _table(line, found)
+
+    @property
+    def share(self) -> float:
+        """Part of the windows in which the device had nothing to do."""
+        return sum(us for _, us in self.idle_us) / self.window_us if self.window_us else 0.0
+
+    def share_of(self, *causes: str) -> float:
+        """Part of the windows that the device was idle because of these."""
+        return sum(us for cause, us in self.idle_us if cause in causes) / self.window_us if self.window_us else 0.0
+
+    def us_per_step(self, *causes: str) -> float:
+        """The same time in each step, in us."""
+        return self.share_of(*causes) * self.window_us / self.steps
+
+    @property
+    def small(self) -> bool:
+        """Whether most kernels are short: then launching less (fusion, graphs) is the cure for slow launches."""
+        return 2 * self.short >= self.kernels > 0
+
+    @property
+    def of_what(self) -> str:
+        """What the shares are of, in words."""
+        return "the steps' time" if self.marked else "the time from its first work to its last (the trace marks no steps)"
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        words = {
+            INPUT: "idle while the loop had no batch",
+            WAIT: "idle because the host had waited for it",
+            LAUNCHING: "idle between launches (queue empty, gaps under 0.5 ms)",
+            HOST: "idle while the host did something else (gaps from 0.5 ms)",
+            DEVICE: "idle with work in the queue",
+            "profiler": "idle while the profiler was busy with itself",
+            "unknown": "idle at the end of a step, or for a reason the trace does not show",
+        }
+        idle = tuple((words[cause], f"{us / self.window_us:.1%}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us)
+        return (*idle, ("kernels", f"{self.kernels:,}, median {self.median_kernel_us:.1f} us, {self.short:,} under 10 us"))
+
+
+def _table(line: Timeline, found: Idle) -> DeviceIdle:
+    from auditor.timeline.idle import queue_depth
+
+    use, delay = line.devices[0], line.launch_delay_ns
+    depth = queue_depth(line.trace, use, line.launches)
+    return DeviceIdle(
+        steps=max(1, line.steps.count),
+        marked=line.steps.marked,
+        device=use.name,
+        window_us=found.windows.length / 1e3,
+        idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
+        gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
+        gaps=tuple(_gap(line, found, row) for row in found.of_host()[:LONGEST].tolist()),
+        kernels=use.kernels,
+        short=use.short_kernels,
+        median_kernel_us=use.median_kernel_ns / 1e3,
+        empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
+        deepest=int(depth.max()) if len(depth) else 0,
+        full_us=_full(line, depth.max() if len(depth) else 0),
+        graphs=sum(total.calls for total in line.runtime_calls if "GraphLaunch" in total.name),
+    )
+
+
+FULL, SLOW_LAUNCH_NS = 1000, 50_000
+"""The driver's queue holds 1024 kernels; a launch that finds it full takes as long as the next kernel (a free one 5 us)."""
+
+
+def _full(line: Timeline, deepest: int) -> float:
+    from auditor.timeline.naming import is_launch, mask
+
+    calls = line.trace.calls
+    if deepest < FULL:
+        return 0.0
+    took = (calls.end - calls.start)[mask(line.trace.names, calls.name, is_launch) & (line.steps.of(calls.start) >= 0)]
+    return float(took[took >= SLOW_LAUNCH_NS].sum()) / 1e3
+
+
+def _gap(line: Timeline, found: Idle, row: int) -> Gap:
+    start, end = int(found.start[row]), int(found.end[row])
+    at = start - int(found.windows.start[0])
+    return Gap(at / 1e3, (end - start) / 1e3, line.host_in(start, end, int(found.thread[row])))

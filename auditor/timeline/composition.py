@@ -1,0 +1,93 @@
+"""What each step's time was spent on, on the trace's own clock: device work, copies to the device, the loader, and nothing known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from auditor.timeline.copies import Copies
+from auditor.timeline.intervals import Intervals, union
+from auditor.timeline.naming import is_step, mask
+from auditor.timeline.phases import LoaderWaits
+from auditor.timeline.steps import Steps
+from auditor.timeline.trace import Flags, Ints, Trace
+
+STRETCH_NS = 1_000_000
+"""Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of us), not a residual."""
+
+OVERHEAD = "overhead"
+"""Category of the profiler's own spans."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Time of each step in ns, one value a step. The parts overlap one another, but for those that say otherwise."""
+
+    total: Ints
+    busy: Ints
+    """Any device worked."""
+    to_device: Ints
+    """A copy from the host to a device ran."""
+    to_device_alone: Ints
+    """The same while no other work ran on a device: what the copies cost."""
+    loader: Ints
+    """The loop waited for its loader; 0 where no loader was recorded."""
+    loader_alone: Ints
+    """The same while no device worked."""
+    unknown: Ints
+    """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on host or device."""
+    longest_unknown: tuple[int, int]
+    """Start and end of the longest of those stretches; (0, 0) without any."""
+
+
+def composition(
+    trace: Trace, steps: Steps, busy: Intervals, made: Copies, loader: LoaderWaits | None, *, thread: int = -1
+) -> Composition:
+    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any)."""
+    work = trace.work
+    sending = np.zeros(len(work.start), np.bool_)
+    sending[made.work[made.to_device]] = True
+    to_device = _spans(work.start, work.end, sending)
+    loading = _spans(trace.operators.start, trace.operators.end, _waiting(trace, loader, thread))
+    unknown = _unknown(trace, steps)
+    longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
+    return Composition(
+        total=steps.end - steps.start,
+        busy=busy.covered(steps.start, steps.end),
+        to_device=to_device.covered(steps.start, steps.end),
+        to_device_alone=_without(to_device, _spans(work.start, work.end, ~sending), steps),
+        loader=loading.covered(steps.start, steps.end),
+        loader_alone=_without(loading, busy, steps),
+        unknown=unknown.covered(steps.start, steps.end),
+        longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest])) if longest >= 0 else (0, 0),
+    )
+
+
+def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:
+    return union(start[rows], end[rows])
+
+
+def _waiting(trace: Trace, loader: LoaderWaits | None, thread: int) -> Ints:
+    rows = loader.rows if loader is not None else np.empty(0, np.int64)
+    return rows if thread < 0 else rows[trace.operators.thread[rows] == thread]
+
+
+def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
+    """Time of each step that one covers and the other does not."""
+    alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(steps.start, steps.end)
+    return alone
+
+
+def _unknown(trace: Trace, steps: Steps) -> Intervals:
+    """Long stretches inside steps without any event. Marks of steps, and annotations of the user's, say nothing by themselves."""
+    phase = mask(trace.names, trace.operators.name, lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")))
+    step = mask(trace.names, trace.operators.name, is_step)  # an operator among others before 2022
+    operators = np.flatnonzero((~trace.operators.annotation | phase) & ~step)
+    own = np.flatnonzero(mask(trace.names, trace.others.category, lambda category: category == OVERHEAD))
+    edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
+    start = [trace.operators.start[operators], trace.calls.start, trace.work.start, trace.others.start[own], edges]
+    end = [trace.operators.end[operators], trace.calls.end, trace.work.end, trace.others.end[own], edges]
+    quiet = union(np.concatenate(start), np.concatenate(end)).gaps().within(steps.windows)
+    long = quiet.end - quiet.start >= STRETCH_NS
+    return Intervals(quiet.start[long], quiet.end[long])

@@ -1,0 +1,179 @@
+"""Shapes of programs in the order of their operators: attention in pieces, loops over an index, a biased convolution before a norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from auditor.timeline.naming import is_launch, mask
+from auditor.timeline.operands import shapes
+from auditor.timeline.trace import Flags, Ints, Trace
+from auditor.timeline.tree import CallTree
+
+BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
+SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
+OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
+INDEXING = frozenset({"aten::select", "aten::index", "aten::index_put_", "aten::index_select", "aten::gather"})
+CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d"})
+LONGEST_CYCLE, LEAST_REPEATS = 8, 10
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`; ``ns`` is their device time."""
+
+    softmax: Ints
+    ns: int
+
+
+def attention(trace: Trace, tree: CallTree, launched_ns: Ints) -> Attention:
+    """Attention that runs as bmm, softmax, bmm rather than as one kernel."""
+    name = trace.operators.name
+    batched, softmax = _named(trace, BATCHED), _named(trace, SOFTMAX)
+    rows = np.flatnonzero((batched | softmax | _named(trace, OTHER_PRODUCTS))[name])
+    rows = rows[np.lexsort((trace.operators.start[rows], trace.operators.thread[rows]))]
+    is_batched, is_softmax, thread = batched[name[rows]], softmax[name[rows]], trace.operators.thread[rows]
+    between = np.flatnonzero(is_batched[:-2] & is_softmax[1:-1] & is_batched[2:] & (thread[:-2] == thread[2:])) + 1
+    involved = np.unique(np.concatenate((between - 1, between, between + 1)))
+    return Attention(rows[between], int(launched_ns[rows[involved]].sum()))
+
+
+@dataclass(frozen=True)
+class IndexLoop:
+    """A cycle of operators with an indexing one in it that one parent ran again and again. Times in ns."""
+
+    cycle: tuple[str, ...]
+    parent: str
+    repeats: int
+    first: int
+    """Row of its first operator in :class:`CallTree`."""
+    start: int
+    ns: int
+
+
+def index_loops(trace: Trace, tree: CallTree) -> tuple[IndexLoop, ...]:
+    """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
+    order = _siblings(trace, tree)
+    found: list[IndexLoop] = []
+    taken = np.zeros(len(order), np.bool_)
+    indexing = _named(trace, INDEXING)[trace.operators.name[order]]
+    for period in range(1, LONGEST_CYCLE + 1):
+        for first, last in _runs(_same(trace, tree, order, period), (LEAST_REPEATS - 1) * period):
+            stop = last + period
+            repeats = (stop - first) // period
+            if taken[first:stop].any() or not indexing[first : first + period].any():
+                continue
+            taken[first:stop] = True
+            found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
+    busy = [loop for loop, launches in zip(found, _launches(trace, found), strict=True) if launches >= loop.repeats]
+    return tuple(sorted(busy, key=lambda loop: -loop.ns))
+
+
+def _siblings(trace: Trace, tree: CallTree) -> Ints:
+    """Operators (no annotations, none of the loader's) ordered by thread, parent and time."""
+    spans = trace.operators
+    loader = mask(trace.names, tree.name, lambda name: name.startswith("enumerate") and "DataLoader" in name)
+    rows = np.flatnonzero(~spans.annotation)
+    if loader.any():
+        rows = rows[tree.nearest(rows, loader) < 0]
+    return rows[np.lexsort((spans.start[rows], tree.parent[rows], spans.thread[rows]))]
+
+
+def _same(trace: Trace, tree: CallTree, order: Ints, period: int) -> Flags:
+    """Whether an operator is of the same name, parent and thread as the one ``period`` places later."""
+    here, there = order[:-period], order[period:]
+    spans = trace.operators
+    same: Flags = (
+        (spans.name[here] == spans.name[there])
+        & (tree.parent[here] == tree.parent[there])
+        & (spans.thread[here] == spans.thread[there])
+    )
+    return same
+
+
+def _runs(flags: Flags, least: int) -> list[tuple[int, int]]:
+    """(first, one past last) of each stretch of True that is long enough."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    first, last = edges[::2], edges[1::2]
+    long = last - first >= least
+    return list(zip(first[long].tolist(), last[long].tolist(), strict=True))
+
+
+def _loop(trace: Trace, tree: CallTree, rows: Ints, shape: tuple[int, int]) -> IndexLoop:
+    period, repeats = shape
+    parent = int(tree.parent[rows[0]])
+    start, end = int(trace.operators.start[rows[0]]), int(trace.operators.end[rows].max())
+    cycle = tuple(trace.names[trace.operators.name[row]] for row in rows[:period].tolist())
+    return IndexLoop(cycle, trace.names[tree.name[parent]] if parent >= 0 else "", repeats, int(rows[0]), start, end - start)
+
+
+def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
+    """Kernel launches of the host during each loop."""
+    launched = np.sort(trace.calls.start[mask(trace.names, trace.calls.name, is_launch)])
+    start = np.array([loop.start for loop in loops], np.int64)
+    end = start + np.array([loop.ns for loop in loops], np.int64)
+    counts: list[int] = (np.searchsorted(launched, end) - np.searchsorted(launched, start)).tolist()
+    return counts
+
+
+@dataclass(frozen=True)
+class BiasedConvolutions:
+    """Convolutions whose bias the batch norm behind them takes away again. ``looked`` is False where no shapes were recorded."""
+
+    looked: bool
+    rows: Ints
+    """Rows of :class:`CallTree`."""
+    bias_ns: int
+    """Device time of adding the bias."""
+
+
+def biased_convolutions(trace: Trace, tree: CallTree, launched_ns: Ints) -> BiasedConvolutions:
+    """Convolutions with a bias that a batch norm over the same channels follows at once."""
+    spans = trace.operators
+    order = _siblings(trace, tree)
+    convolution = _named(trace, CONVOLUTIONS)[spans.name[order]]
+    norm = _named(trace, frozenset({"aten::batch_norm"}))[spans.name[order]]
+    follows = _follows(trace, tree, order)
+    pairs = np.flatnonzero(convolution[:-1] & norm[1:] & follows)
+    known: dict[tuple[int, int], bool] = {}
+    wanted = []
+    for place in pairs.tolist():
+        first, second = int(order[place]), int(order[place + 1])
+        key = (int(spans.shapes[first]), int(spans.shapes[second]))
+        if key not in known:
+            known[key] = _bias_is_lost(shapes(trace, first), shapes(trace, second))
+        if known[key]:
+            wanted.append(first)
+    rows = np.array(wanted, np.int64)
+    looked = bool((spans.shapes[order[convolution]] >= 0).any())
+    return BiasedConvolutions(looked, rows, _adding_ns(trace, tree, rows, launched_ns))
+
+
+def _follows(trace: Trace, tree: CallTree, order: Ints) -> Flags:
+    """Whether the next sibling has the same parent and thread."""
+    here, there = order[:-1], order[1:]
+    same: Flags = (tree.parent[here] == tree.parent[there]) & (trace.operators.thread[here] == trace.operators.thread[there])
+    return same
+
+
+def _bias_is_lost(convolution: list[Any], norm: list[Any]) -> bool:
+    if len(convolution) < 3 or not convolution[1] or not convolution[2] or not norm or len(norm[0]) < 2:
+        return False
+    return bool(convolution[1][0] == convolution[2][0] == norm[0][1])
+
+
+def _adding_ns(trace: Trace, tree: CallTree, rows: Ints, launched_ns: Ints) -> int:
+    """Device time of the additions inside these convolutions."""
+    if not len(rows):
+        return 0
+    wanted = np.zeros(len(tree.name), np.bool_)
+    wanted[rows] = True
+    adding = np.flatnonzero(_named(trace, frozenset({"aten::add_"}))[trace.operators.name])
+    return int(launched_ns[adding[tree.nearest(adding, wanted) >= 0]].sum())
+
+
+def _named(trace: Trace, names: frozenset[str]) -> Flags:
+    """For each code whether its name is one of these."""
+    return np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))

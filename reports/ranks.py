@@ -1,0 +1,37 @@
+"""The ranks of a job as a table: who waits least in collectives stands first, because the others wait for it."""
+
+from __future__ import annotations
+
+from auditor.model import Rank, Report
+
+from . import amounts
+
+HEADINGS = ("rank", "median step", "device busy", "computing", "communicating", "exposed", "loader", "host waits", "peak memory")
+
+
+def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
+    """At most ``limit`` ranks; all in their own order where that is enough, else those with the least communication."""
+    if len(report.ranks) <= limit:
+        return report.ranks
+    return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])
+
+
+def cells(rank: Rank) -> tuple[str, ...]:
+    """One row, under :data:`HEADINGS`."""
+    times = (
+        rank.step_us,
+        rank.busy_us,
+        rank.compute_us,
+        rank.communication_us,
+        rank.exposed_us,
+        rank.loader_us,
+        rank.wait_us,
+    )
+    peak = amounts.size(rank.peak_bytes) if rank.peak_bytes is not None else "-"
+    return ("?" if rank.rank is None else str(rank.rank), *(amounts.duration(us) for us in times), peak)
+
+
+def left_out(report: Report, limit: int) -> str:
+    """What is said under a table that does not hold all ranks; empty where it does."""
+    more = len(report.ranks) - limit
+    return f"and {amounts.count(more, 'rank')} that wait longer in collectives (report.json has all)" if more > 0 else ""

@@ -1,0 +1,86 @@
+"""AMP002: fp32 matrix products do not use TF32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_precision import FP32, TF32, Precision
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+AMPERE = 8
+"""Compute capability from which NVIDIA's devices have TF32."""
+
+
+@dataclass(frozen=True)
+class Tf32Off(Rule):
+    """
+    fp32 matrix products run without TF32 on a device that has it.
+
+    ## What it finds
+    A trace on a device of compute capability 8.0 or later in which the operators of matrix products launched fp32 kernels
+    without tensor cores for a noticeable share of the kernel time, and not one TF32 kernel. Convolutions are left out: they
+    use TF32 unless it was switched off, and where cuDNN chose fp32 kernels it had its reasons.
+
+    ## Why it costs
+    TF32 keeps fp32's range and 10 bits of its mantissa in the products, sums in fp32, and runs at up to 8 times the rate.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = torch.nn.Linear(4096, 4096, device="cuda")
+    x = torch.ones(4096, 4096, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    torch.set_float32_matmul_precision("high")
+    model = torch.nn.Linear(4096, 4096, device="cuda")
+    x = torch.ones(4096, 4096, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+    ```
+
+    ## When to ignore
+    The products must have fp32's accuracy: solvers, physics, metrics on large sums.
+
+    ## Sources
+    PyTorch's notes on CUDA semantics (TF32 is off for matrix products since 1.12); ``torch.profiler._pattern_matcher`` looks at
+    the switch alone and also fires where it changes nothing. The shares are ours; 10 % is also what the ground truth of our traces takes.
+    """
+
+    code = "AMP002"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.1, "Share of kernel time in fp32 matrix products from which it is reported.")
+    of_step: float = knob(0.05, "Share of the steps' time in fp32 products below which it is a note.")
+
+    def detect(self, precision: Precision) -> Iterator[Finding]:
+        slow = precision.matmul_share(FP32)
+        if precision.amd or precision.capability < AMPERE or slow < self.share or precision.matmul_share(TF32) > 0:
+            return
+        loud = precision.marked and slow * precision.busy >= self.of_step
+        yield Finding(
+            None,
+            f"{slow:.0%} of the kernel time is matrix products in full fp32: {precision.device or 'the device'} has TF32, "
+            "and no product uses it",
+            steps=precision.steps if precision.marked else 0,
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=precision.facts,
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy('Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 autocast.')

@@ -1,0 +1,88 @@
+"""CFG002: a convolution has a bias that the batch norm behind it takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_structure import Structure
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+
+@dataclass(frozen=True)
+class BiasBeforeBatchNorm(Rule):
+    """
+    A convolution adds a bias that the batch norm behind it takes away again.
+
+    ## What it finds
+    ``conv1d``, ``conv2d`` or ``conv3d`` with a bias whose very next operator is a batch norm over the same channels, in a trace
+    with ``record_shapes=True``. A note where adding the bias takes less than one per cent of the kernel time.
+
+    ## Why it costs
+    The norm subtracts the mean of each channel, and the bias with it: the addition reads and writes the whole activation for
+    nothing, its gradient is summed over it in the backward pass, and the optimizer steps a parameter that changes nothing.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    conv, norm = torch.nn.Conv2d(3, 64, 3, device="cuda"), torch.nn.BatchNorm2d(64, device="cuda")
+    x = torch.ones(32, 3, 224, 224, device="cuda")
+
+    def step():
+        norm(conv(x)).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    conv, norm = torch.nn.Conv2d(3, 64, 3, bias=False, device="cuda"), torch.nn.BatchNorm2d(64, device="cuda")
+    x = torch.ones(32, 3, 224, 224, device="cuda")
+
+    def step():
+        norm(conv(x)).mean().backward()
+    ```
+
+    ## When to ignore
+    The norm runs on its running statistics in training (frozen), so that the bias does something.
+
+    ## Sources
+    PyTorch's performance tuning guide, "Disable bias for convolutions directly followed by a batch norm". The share is ours.
+    """
+
+    code = "CFG002"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.01, "Share of kernel time for adding such biases from which it is a warning.")
+
+    def detect(self, structure: Structure) -> Iterator[Finding]:
+        if not structure.convolutions:
+            return
+        if not structure.shapes:
+            raise NotLooked("the trace holds no shapes of convolutions: record it with record_shapes=True")
+        if not structure.biased:
+            return
+        loud = structure.marked and structure.bias_share >= self.share
+        each = structure.biased / structure.steps
+        yield Finding(
+            structure.biased_at.site,
+            f"{each:.0f} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias that a batch "
+            f"norm takes away: {structure.bias_share:.1%} of the kernel time",
+            steps=structure.steps if structure.marked else 0,
+            per_step=each if structure.marked else 0.0,
+            lost_us_per_step=structure.bias_us / structure.steps if loud else None,
+            basis="estimated" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(("convolutions in the trace", f"{structure.convolutions}"),),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False)."
+        )

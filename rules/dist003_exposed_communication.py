@@ -1,0 +1,98 @@
+"""DIST003: the device waits for communication that no computation hides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_job import Job
+from auditor.evidence.trace_ranks import Ranks
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class ExposedCommunication(Rule):
+    """
+    The device does nothing but communicate for a large part of the step.
+
+    ## What it finds
+    Time in the steps in which a collective ran on the device and no other kernel did. In a folder of ranks the rank is judged
+    that the others wait for: what it spends in collectives is communication, not waiting for others (that is DIST004). A note
+    where only the steps, or only the whole trace, has that much of it: a broadcast before the first step is no defect.
+
+    ## Why it costs
+    Gradients can be reduced while the backward pass still computes; whatever is left over makes each step longer on every rank.
+
+    ## Example
+    ```python
+    # needs: ranks
+    import torch
+    import torch.distributed as dist
+
+    model = torch.nn.Linear(8192, 8192, device="cuda")
+    x = torch.ones(64, 8192, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+    ```
+
+    ## Use instead
+    ```python
+    # needs: ranks
+    import torch
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8192, 8192, device="cuda"))
+    x = torch.ones(64, 8192, device="cuda")
+
+    def step():
+        model(x).mean().backward()  # buckets are reduced while the pass goes on
+    ```
+    Other ways: ``no_sync()`` on all but the last of accumulated steps, a bf16 compression hook, larger buckets on slow links.
+
+    ## When to ignore
+    One rank's trace alone cannot tell sending from waiting for a slower rank: look at all ranks together.
+
+    ## Sources
+    torch_tb_profiler reports a communication share above 10 %, gpuprof from 20 % and 40 %; HTA gives the overlap. Ours is the
+    exposed share, from 10 %, and an error from 40 %.
+    """
+
+    code = "DIST003"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.1, "Share of the steps' time in exposed communication from which it is reported.")
+    severe: float = knob(0.4, "Share from which it is an error, where all ranks were looked at.")
+
+    def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
+        share = job.exposed_share
+        if not job.collectives or max(share, job.of_span) < self.share:
+            return
+        who = f" on rank {job.rank}" if ranks.rows else ""
+        hidden = 1 - job.exposed_us / job.communication_us if job.communication_us else 0.0
+        waited = f", and the others wait {ranks.waited_share:.0%} of theirs for it" if ranks.waited_share >= self.share else ""
+        yield Finding(
+            None,
+            f"communication that nothing hides takes {share:.0%} of the steps' time{who} "
+            f"({hidden:.0%} of all communication is hidden){waited}",
+            steps=job.steps if job.marked else 0,
+            lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
+            basis="measured" if job.marked else "none",
+            seen_on="trace",
+            severity=self._severity(job, ranks),
+            facts=(*((name, f"{number} in the trace") for name, number in job.collectives[:4]), *ranks.facts),
+        )
+
+    def _severity(self, job: Job, ranks: Ranks) -> Severity | None:
+        if not job.marked or min(job.exposed_share, job.of_span) < self.share:
+            return Severity.NOTE
+        return Severity.ERROR if ranks.rows and job.exposed_share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Reduce while the backward pass computes (DistributedDataParallel, FSDP with prefetch), reduce less often "
+            "(no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
+        )

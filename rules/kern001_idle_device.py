@@ -1,0 +1,104 @@
+"""KERN001: the device is idle for a large part of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_idle import HOST, INPUT, LAUNCHING, WAIT, DeviceIdle
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+CARRIED = {
+    INPUT: "the loop has no batch (DATA007)",
+    WAIT: "the host had waited for the device (SYNC001 to SYNC007)",
+    LAUNCHING: "the host launches slower than the device works (KERN003)",
+    HOST: "the host is busy with something else (KERN002)",
+}
+"""Who else reports the idle time, by its cause: what they carry is no second warning here."""
+
+LONG_KERNELS = "the host is slow between launches, though most kernels are not short"
+UNEXPLAINED = "no single cause explains half of it"
+
+
+@dataclass(frozen=True)
+class DeviceIdleInStep(Rule):
+    """
+    The device has nothing to do for a large part of the step.
+
+    ## What it finds
+    A trace in whose steps no kernel, copy or memset ran for a large part of the time. Each gap is given to who could have
+    filled it: the loader, a host wait, launches that came too slowly, other work of the host. Those are findings of their
+    own with their own price, so this one is then a note that says which of them to look at first. It is a warning where
+    a large part has no such owner: kernels that are not short and yet launched too slowly (heavy Python, or a profiler
+    with stacks), work that was queued and did not start, or a reason that the trace does not show.
+
+    ## Why it costs
+    Whatever makes the gaps, the device is paid for and computes nothing in them.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import time
+    import torch
+
+    model = torch.nn.Linear(512, 512, device="cuda")
+    x = torch.ones(64, 512, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        time.sleep(0.02)  # whatever the host does between two batches
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(8192, 8192, device="cuda")
+    x = torch.ones(8192, 8192, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+    ```
+    Take the cause with the largest share first; the others often shrink with it.
+
+    ## When to ignore
+    The trace is of a toy size, or of a phase that is no training step.
+
+    ## Sources
+    Peers report a busy share below 50 % (torch_tb_profiler, Nsight Systems) or below 30 % and from 30 to 70 % as moderate
+    (TraceML). Ours is TraceML's upper bound: 30 % of idle time. Giving each gap to one owner is ours.
+    """
+
+    code = "KERN001"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.3, "Share of the steps' time without any work of the device from which it is reported.")
+    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
+
+    def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
+        if idle.share < self.share or not idle.kernels:
+            return
+        carried = [cause for cause in CARRIED if cause != LAUNCHING or idle.small]
+        unowned = idle.share - idle.share_of(*carried)
+        loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
+        cause = max(CARRIED, key=idle.share_of)
+        because = LONG_KERNELS if cause == LAUNCHING and not idle.small else CARRIED[cause]
+        why = f"mostly ({idle.share_of(cause):.0%}) because {because}" if 2 * idle.share_of(cause) >= idle.share else UNEXPLAINED
+        yield Finding(
+            None,
+            f"the device has nothing to do for {idle.share:.0%} of {idle.of_what}: {why}",
+            steps=idle.steps if idle.marked else 0,
+            lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
+            basis="measured" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=idle.facts,
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Take the largest cause first: feed the loop faster, remove host waits, launch less (torch.compile, CUDA graphs)."
+        )

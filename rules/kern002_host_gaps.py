@@ -1,0 +1,98 @@
+"""KERN002: long gaps in the device's work while the host does something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_idle import HOST, DeviceIdle, Gap
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class HostLeavesDeviceIdle(Rule):
+    """
+    The device idles in long gaps while the host does something else.
+
+    ## What it finds
+    Gaps of half a millisecond or more in the device's work, with an empty queue, that neither the data loader nor a host
+    wait explains: Python between the operators, work on the CPU, compilation, a copy of large host memory. The longest
+    are listed with what the host was in at the time.
+
+    ## Why it costs
+    No launch takes that long (5 to 100 us): for the whole gap the host had other work, and the device none.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(512, 512, device="cuda")
+    x = torch.ones(64, 512, device="cuda")
+    table = torch.randn(2_000_000)
+
+    def step():
+        model(x).mean().backward()
+        table.sort()  # on the CPU
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(512, 512, device="cuda")
+    x = torch.ones(64, 512, device="cuda")
+    table = torch.randn(2_000_000, device="cuda")
+
+    def step():
+        for _ in range(50):
+            model(x).mean().backward()
+        table.sort()
+    ```
+    Work that must stay on the CPU belongs into the loader's workers or into another thread.
+
+    ## When to ignore
+    The gap is a checkpoint, an evaluation, or a first step that compiles, and the trace happens to hold it.
+
+    ## Sources
+    Nsight Systems' ``gpu_gaps`` lists gaps from 500 ms, HTA splits idle time into host, kernel and other. A gap counts
+    here from 0.5 ms, five times what the slowest launch takes; the shares are ours.
+    """
+
+    code = "KERN002"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
+    of_steps: float = knob(0.5, "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.")
+    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
+
+    def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
+        share = idle.share_of(HOST)
+        if share < self.share or not idle.gaps:
+            return
+        usual = idle.gap_steps >= self.of_steps * idle.steps
+        loud = idle.marked and usual and idle.kernels >= self.least_kernels
+        longest = idle.gaps[0]
+        yield Finding(
+            None,
+            f"the device idles {share:.0%} of {idle.of_what} in gaps of 0.5 ms or more while the host does something else; "
+            f"the longest is {longest.us / 1000:.1f} ms{_in(longest)}",
+            steps=idle.steps if idle.marked else 0,
+            lost_us_per_step=idle.us_per_step(HOST) if loud else None,
+            basis="measured" if loud else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=tuple((f"gap at {gap.at_us / 1000:.1f} ms", f"{gap.us / 1000:.2f} ms{_in(gap)}") for gap in idle.gaps),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Move what the host does there out of the step: into loader workers, onto the device, or to every so many steps."
+        )
+
+
+def _in(gap: Gap) -> str:
+    return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"

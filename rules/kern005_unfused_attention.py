@@ -1,0 +1,82 @@
+"""KERN005: attention runs as separate products and a softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_structure import Structure
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class UnfusedAttention(Rule):
+    """
+    Attention runs as two batched products with a softmax between them.
+
+    ## What it finds
+    ``bmm``, ``softmax``, ``bmm`` in a row (forward and backward) that together take a noticeable share of the kernel time.
+    Attention that runs as one kernel (flash, memory-efficient, cuDNN) is no such row, and a softmax that no product
+    follows is a classifier's.
+
+    ## Why it costs
+    The scores of all pairs of tokens are written to memory, read and written by the softmax, and read again: for a sequence
+    of n tokens n x n values a head, kept for the backward pass too. A fused kernel keeps them on the chip.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    q = torch.randn(8, 8, 1024, 64, device="cuda", requires_grad=True)
+
+    def step():
+        scores = (q @ q.transpose(-2, -1)) / 8
+        (scores.softmax(-1) @ q).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    q = torch.randn(8, 8, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def step():
+        torch.nn.functional.scaled_dot_product_attention(q, q, q).mean().backward()
+    ```
+
+    ## When to ignore
+    The scores themselves are needed (to look at, or for a bias that the fused kernels do not take).
+
+    ## Sources
+    gpuprof looks for softmax and bmm among the largest kernels with no fused attention in the trace; we look at their
+    order, so that one fused layer hides nothing. The share is ours.
+    """
+
+    code = "KERN005"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.1, "Share of kernel time in such attention from which it is a warning.")
+
+    def detect(self, structure: Structure) -> Iterator[Finding]:
+        share = structure.attention_share
+        if not structure.attentions or share < self.share:
+            return
+        yield Finding(
+            structure.attention_at.site,
+            f"attention{structure.attention_at} runs as bmm, softmax, bmm: {share:.0%} of the kernel time, "
+            f"{structure.attentions / structure.steps:.0f} times {'per step' if structure.marked else 'in the trace'}",
+            steps=structure.steps if structure.marked else 0,
+            per_step=structure.attentions / structure.steps if structure.marked else 0.0,
+            seen_on="trace",
+            severity=None if structure.marked else Severity.NOTE,
+            facts=(("device time", f"{structure.attention_us / structure.steps / 1000:.2f} ms per step"),),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Use torch.nn.functional.scaled_dot_product_attention (in transformers: attn_implementation='sdpa') with 16-bit inputs."
+        )

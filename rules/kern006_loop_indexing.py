@@ -1,0 +1,87 @@
+"""KERN006: a Python loop over the rows of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_structure import Loop, Structure
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class LoopOverIndex(Rule):
+    """
+    A Python loop goes over a tensor piece by piece.
+
+    ## What it finds
+    The same short row of operators (at most eight) with an indexing one in it, ten times or more one after the other under
+    one parent, launching kernels each time, for a noticeable share of the step on the host. Loops of the data loader's
+    own are left out.
+
+    ## Why it costs
+    Each turn pays the host's price for each operator (5 to 100 us) to move a few values; one operator on the whole tensor
+    pays it once.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    x = torch.randn(256, 1024, device="cuda")
+    out = torch.empty_like(x)
+
+    def step():
+        for row in range(256):
+            out[row] = x[row] * 2
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    x = torch.randn(256, 1024, device="cuda")
+
+    def step():
+        out = x * 2
+    ```
+    Where rows differ, ``torch.where``, a mask, ``index_select``, ``scatter`` or ``torch.vmap`` do all of them at once.
+
+    ## When to ignore
+    Each turn needs the result of the one before.
+
+    ## Sources
+    ``torch.profiler._pattern_matcher`` takes 10 repeats of one index operator, and leaves the rule out of its report; asking
+    for launches and a share of the step is ours.
+    """
+
+    code = "KERN006"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.1, "Share of the steps' time on the host in such loops from which it is reported.")
+
+    def detect(self, structure: Structure) -> Iterator[Finding]:
+        step_us = structure.window_us / structure.steps
+        for loop in structure.loops:
+            if loop.us_per_step < self.share * step_us:
+                continue
+            yield Finding(
+                loop.where.site,
+                f"{_said(loop)} {loop.repeats} times in a row{f' in `{loop.parent}`' if loop.parent else ''}{loop.where}: "
+                f"{loop.us_per_step / 1000:.1f} ms of host time{' per step' if structure.marked else ''}",
+                steps=structure.steps if structure.marked else 0,
+                per_step=loop.times / structure.steps if structure.marked else 0.0,
+                seen_on="trace",
+                severity=None if structure.marked else Severity.NOTE,
+                facts=(("share of the step on the host", f"{loop.us_per_step / step_us:.0%}"),),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or torch.vmap.")
+
+
+def _said(loop: Loop) -> str:
+    return ", ".join(f"`{name}`" for name in loop.cycle)

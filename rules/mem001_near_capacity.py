@@ -1,0 +1,94 @@
+"""MEM001: the step needs nearly all of the device's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_memory import DevicePeak, TraceMemory
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class DeviceMemoryNearlyFull(Rule):
+    """
+    Tensors need nearly all of the device's memory.
+
+    ## What it finds
+    In a trace with memory events: a device on which tensors took at once more than 90 % of its memory; and, as a note, one of
+    which the allocator held more than 97 % while tensors needed less.
+
+    ## Why it costs
+    A slightly larger batch, a longer sequence or another process ends the run. Before that the allocator frees its cached
+    blocks and asks the driver again, which stops the device each time (SYNC012).
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    cache = torch.empty(int(0.93 * total), dtype=torch.uint8, device="cuda")
+    model = torch.nn.Linear(64, 64, device="cuda")
+
+    def step():
+        model(torch.ones(64, 64, device="cuda")).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(64, 64, device="cuda")
+
+    def step():
+        model(torch.ones(64, 64, device="cuda")).mean().backward()
+    ```
+    Smaller micro-batches with gradient accumulation, activation checkpointing, or a memory snapshot
+    (``audit analyze snapshot.pickle``) that shows what holds it.
+
+    ## When to ignore
+    Shapes never vary, the run is alone on the device, and it has already passed its largest batch.
+
+    ## Sources
+    90 % of ``totalGlobalMem``: torch_tb_profiler and gpuprof; 97 %: TraceML and gpuprof.
+    """
+
+    code = "MEM001"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.90, "Share of the device's memory that tensors need at once from which it is a warning.")
+    severe: float = knob(0.97, "The same from which it is an error, and from which held memory alone is a note.")
+
+    def detect(self, memory: TraceMemory) -> Iterator[Finding]:
+        for device in memory.devices:
+            if device.share < self.share and device.reserved_share < self.severe:
+                continue
+            full = device.share >= self.share
+            needed = f"tensors need {device.share:.0%} of the memory of {device.name or f'device {device.device}'} at once"
+            held = f"the allocator holds {device.reserved_share:.0%} of the device, tensors need {device.share:.0%}"
+            yield Finding(
+                None,
+                needed if full else held,
+                seen_on="trace",
+                severity=self._severity(device) if full else Severity.NOTE,
+                facts=(
+                    ("peak allocated", f"{device.allocated / GIB:.2f} GiB"),
+                    ("peak reserved", f"{device.reserved / GIB:.2f} GiB"),
+                    ("device", f"{device.capacity / GIB:.2f} GiB"),
+                ),
+            )
+
+    def _severity(self, device: DevicePeak) -> Severity | None:
+        return Severity.ERROR if device.share >= self.severe else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Accumulate gradients over smaller batches, or checkpoint activations; a memory snapshot shows what holds it."
+        )

@@ -1,0 +1,93 @@
+"""OPT001: the optimizer steps parameter by parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class OptimizerStepsOneByOne(Rule):
+    """
+    The optimizer launches its kernels for each parameter alone.
+
+    ## What it finds
+    ``Optimizer.step`` with many kernel launches in each call and neither foreach nor fused operators inside.
+
+    ## Why it costs
+    A model of 160 parameter tensors needs about 500 launches a step that way, at 5 to 10 us of host time each, for kernels
+    of 2 us. The foreach implementations need about ten launches, the fused ones one or two.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(40))).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
+    x = torch.ones(8, 64, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(40))).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
+    x = torch.ones(8, 64, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    ```
+    ``foreach=True`` is the default on CUDA since torch 2.0; ``fused=True`` is faster still where the optimizer has it.
+
+    ## When to ignore
+    Memory is so short that the temporary lists of the foreach implementation (one copy of the parameters) do not fit: then
+    ``fused=True``, which needs none.
+
+    ## Sources
+    PyTorch's performance tuning guide; ``torch.profiler._pattern_matcher`` names single-tensor Adam, SGD and AdamW. The
+    number of launches is ours: no foreach step in the traces that we have needs more than 27.
+    """
+
+    code = "OPT001"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
+
+    def detect(self, optimizer: OptimizerCalls) -> Iterator[Finding]:
+        if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
+            return
+        loud = optimizer.marked
+        priced = loud and optimizer.idle_us_per_step > 0
+        yield Finding(
+            optimizer.where.site,
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
+            f"{optimizer.us_per_step / 1000:.1f} ms of host time per step, one parameter after the other",
+            steps=optimizer.steps if loud else 0,
+            per_step=optimizer.calls / optimizer.steps,
+            lost_us_per_step=optimizer.idle_us_per_step if priced else None,
+            basis="estimated" if priced else "none",
+            seen_on="trace",
+            severity=None if loud else Severity.NOTE,
+            facts=(
+                ("share of the steps on the host", f"{optimizer.host_share:.1%}"),
+                ("device idle between its launches", f"{optimizer.idle_us_per_step:.0f} us per step"),
+            ),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and Adagrad of torch).")

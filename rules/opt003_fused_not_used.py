@@ -1,0 +1,89 @@
+"""OPT003: the optimizer has a fused implementation that is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+FUSED = frozenset({"Adam", "AdamW"})
+"""Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and a trace does not say
+which torch wrote it."""
+
+
+@dataclass(frozen=True)
+class FusedOptimizerNotUsed(Rule):
+    """
+    The optimizer's fused implementation is not used.
+
+    ## What it finds
+    ``Adam`` or ``AdamW`` with foreach operators, where ``fused=True`` would do the same in one pass over the parameters, and
+    ``step()`` takes a noticeable share of the step on the host. A note: foreach is good, fused is a little better.
+
+    ## Why it costs
+    A foreach step reads and writes all parameters, gradients and both moments several times, once for each operation, with
+    about a dozen launches; the fused kernel does it once.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(40))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x = torch.ones(8, 64, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(40))).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    x = torch.ones(8, 64, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    A torch older than 2.0, parameters that are not floating point on a device, or results that must be the same bit for bit.
+
+    ## Sources
+    PyTorch's optimizer documentation ranks fused before foreach before the loop. The share is ours.
+    """
+
+    code = "OPT003"
+    severity = Severity.NOTE
+    since = "0.3"
+
+    share: float = knob(0.05, "Share of the steps' time on the host inside step() from which it is reported.")
+
+    def detect(self, optimizer: OptimizerCalls) -> Iterator[Finding]:
+        could = [name for name in optimizer.names if name in FUSED]
+        foreach = optimizer.foreach and optimizer.launches_per_call > 0 and not optimizer.fused
+        if not could or not foreach or len(optimizer.names) > 1 or optimizer.host_share < self.share:
+            return
+        yield Finding(
+            optimizer.where.site,
+            f"{could[0]}{optimizer.where} steps with foreach operators, {optimizer.host_share:.0%} of the steps' time on the host: "
+            "fused=True does the same in one pass",
+            steps=optimizer.steps if optimizer.marked else 0,
+            per_step=optimizer.calls / optimizer.steps,
+            seen_on="trace",
+            facts=(("launches per step()", f"{optimizer.launches_per_call:.0f}"),),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Pass fused=True to the optimizer; measure it, and keep what is faster.")

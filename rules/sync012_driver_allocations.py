@@ -1,0 +1,126 @@
+"""SYNC012: the caching allocator goes to the driver after warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.trace_driver import DriverCalls, TraceDriver
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+WARMING = 1
+"""Steps at the begin of a trace in which allocations are still warm-up."""
+
+
+@dataclass(frozen=True)
+class DriverAllocationsInSteadyState(Rule):
+    """
+    Steps take memory from the driver after warm-up.
+
+    ## What it finds
+    In a trace: ``cudaMalloc``, ``cudaFree``, ``cuMemMap`` and their HIP names, or ``cudaHostAlloc`` (pinned memory), on most
+    steps after the first of the trace. In the first step, before the steps, or once, they are warm-up or a single
+    ``empty_cache`` and silent; on fewer than half of the steps they are a note.
+
+    ## Why it costs
+    ``cudaFree`` waits for all work of the device, ``cudaMalloc`` holds the host for up to milliseconds. torch's caching
+    allocator is there so that steady steps need neither. It goes to the driver again when the cache was given back
+    (``empty_cache``), when memory ran out and cached blocks were freed to retry (``num_alloc_retries``), or when each
+    batch has a shape that no cached block fits. The price is the device's idle time during and because of the calls.
+
+    ## Example
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(2048, 2048, device="cuda")
+
+    def step():
+        model(torch.ones(2048, 2048, device="cuda")).mean().backward()
+        torch.cuda.empty_cache()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: cuda
+    import torch
+
+    model = torch.nn.Linear(2048, 2048, device="cuda")
+
+    def step():
+        model(torch.ones(2048, 2048, device="cuda")).mean().backward()
+    ```
+    For shapes that vary: pad to a few sizes, run the largest batch first, or set
+    ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``.
+
+    ## When to ignore
+    The trace was taken in the first steps of a run: then these are warm-up, and a schedule with ``wait`` and ``warmup``
+    leaves them out.
+
+    ## Sources
+    CUDA runtime API, "API synchronization behavior"; torch.cuda.memory_stats counts retries as ``num_alloc_retries``, which
+    Lightning logs. No peer has a threshold; ours only asks that it is usual, since a warmed-up cache needs no call at all.
+    """
+
+    code = "SYNC012"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.5, "Share of the steps after the first from which it is a warning.")
+    noticed: float = knob(0.01, "Without marked steps: share of the whole trace's time from which it is a note.")
+
+    def detect(self, driver: TraceDriver) -> Iterator[Finding]:
+        for pins in (False, True):
+            calls = [one for one in driver.allocator if one.pins == pins]
+            if driver.marked:
+                yield from self._in_steps(calls)
+            else:
+                yield from self._in_all(calls, driver.span_us)
+
+    def _in_steps(self, calls: list[DriverCalls]) -> Iterator[Finding]:
+        steady = [one for one in calls if len(one.rhythm(WARMING).seen) > 1]
+        if not steady:
+            return
+        most = max((one.rhythm(WARMING) for one in steady), key=lambda one: len(one.seen))
+        lost = sum(sum(one.lost_us[WARMING:]) for one in steady) / most.of
+        names = " and ".join(one.api for one in steady)
+        yield Finding(
+            None,
+            f"{names} on {len(most.seen)} of the {most.of} steps after the first: {_memory(steady)} comes from the driver again",
+            steps=len(most.seen),
+            per_step=sum(sum(one.per_step[WARMING:]) for one in steady) / most.of,
+            lost_us_per_step=lost,
+            basis="estimated",
+            seen_on="trace",
+            severity=None if most.share >= self.share else Severity.NOTE,
+            facts=tuple((one.api, f"{one.n} calls, {one.us / one.n:.1f} us each") for one in steady),
+            hints={"frees": any("Free" in one.api or "Release" in one.api for one in steady), "pins": steady[0].pins},
+        )
+
+    def _in_all(self, calls: list[DriverCalls], span_us: float) -> Iterator[Finding]:
+        us, n = sum(one.us for one in calls), sum(one.n for one in calls)
+        if n < 2 or us < self.noticed * span_us:
+            return
+        names = " and ".join(one.api for one in calls)
+        message = f"{n} calls of {names} take {us / span_us:.0%} of the trace, which marks no steps: warm-up may be among them"
+        facts = tuple((one.api, f"{one.n} calls, {one.us:.0f} us") for one in calls)
+        yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints.get("pins"):
+            return Remedy(
+                "Pin memory once: keep a pinned buffer and fill it each step, or let DataLoader(pin_memory=True) do it."
+            )
+        if finding.hints.get("frees"):
+            return Remedy(
+                "Find what gives memory back: empty_cache() in the step, or an allocator that runs out and retries (less memory per step)."
+            )
+        return Remedy(
+            "Give the allocator blocks that fit: pad batches to a few sizes, run the largest first, or let segments grow.",
+            config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+        )
+
+
+def _memory(calls: list[DriverCalls]) -> str:
+    return "pinned memory" if calls[0].pins else "device memory"

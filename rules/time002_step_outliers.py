@@ -1,0 +1,145 @@
+"""TIME002: some steps take far longer than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from auditor.evidence import Machine, Steps
+from auditor.evidence.rhythm import Rhythm
+from auditor.evidence.trace_steps import TraceSteps
+from auditor.model import Finding, Remedy, SeenOn, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+COLLECTOR, LOADER = "garbage collection", "waiting for the loader"
+WARMING = 1
+"""Steps of a trace that are left out: the first holds the profiler's own start."""
+
+
+@dataclass(frozen=True)
+class TimedStep:
+    """A step's number and time, and the parts of it that could explain an outlier. Times in us."""
+
+    number: int
+    us: float
+    causes: dict[str, float]
+
+
+@dataclass(frozen=True)
+class StepOutliers(Rule):
+    """
+    Some steps take far longer than the others.
+
+    ## What it finds
+    Steps of the quiet pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, more
+    than one, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
+    warning that says so, else a note.
+
+    ## Why it costs
+    The slow steps lengthen the run by what they take beyond the median; with several processes every rank waits for
+    the slowest one at each all-reduce, so that their delays add up.
+
+    ## Example
+    ```python
+    import gc
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    records = [[number] for number in range(400_000)]
+    count = 0
+
+    def step():
+        global count
+        count += 1
+        model(torch.ones(4, 8)).mean().backward()
+        if count % 6 == 0:
+            gc.collect()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    records = torch.arange(400_000).unsqueeze(1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+    ```
+    Where many Python objects must live: ``gc.freeze()`` once they are made, so that collections pass them over; or
+    ``gc.disable()`` and collect every few hundred steps, on all ranks at the same step.
+
+    ## When to ignore
+    Slow steps at a constant distance are often meant: validation, logging, a checkpoint.
+
+    ## Sources
+    gpuprof: p99 of at least twice the median over 20 steps; SageMaker Debugger: 10 steps beyond 3 standard deviations. The
+    factor is gpuprof's; we count outliers instead of a p99, so that ten steps are enough. The other thresholds are ours.
+    """
+
+    code = "TIME002"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    ratio: float = knob(2.0, "Times the median from which a step is an outlier (gpuprof).")
+    least_us: float = knob(5000.0, "Us beyond the median below which a step is none: the system's scheduler does as much.")
+    share: float = knob(0.05, "Share that the outliers add to the time of all steps from which they are reported.")
+    rare: float = knob(0.25, "Share of the steps above which slow steps are no outliers but another kind of step.")
+    enough: int = knob(10, "With fewer steps nothing is said.")
+    explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
+
+    def detect(self, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        timed = [TimedStep(s.number, s.us, {COLLECTOR: s.gc_us, LOADER: s.wait_us or 0.0}) for s in steps.quiet]
+        return self._report(timed, "quiet steps", machine.device)
+
+    def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
+        steps.need_steps(self.enough + WARMING)
+        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in enumerate(steps.steps)]
+        return self._report(timed[WARMING:], "steps of the trace", "trace")
+
+    def _report(self, steps: list[TimedStep], what: str, seen_on: SeenOn) -> Iterator[Finding]:
+        if len(steps) < self.enough:
+            raise NotLooked(f"{len(steps)} {what} are too few to tell outliers: {self.enough} are needed")
+        typical = median(step.us for step in steps)
+        slow = [step for step in steps if step.us >= max(self.ratio * typical, typical + self.least_us)]
+        extra = sum(step.us - typical for step in slow)
+        if not 2 <= len(slow) <= self.rare * len(steps) or extra < self.share * sum(step.us for step in steps):
+            return
+        cause = self._cause(steps, slow, extra)
+        interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval if len(slow) > 2 else None
+        regular = f", every {interval} steps" if interval else ""
+        yield Finding(
+            None,
+            f"{len(slow)} of {len(steps)} {what} take {self.ratio:g} times the median or more{regular}: "
+            + (f"{cause} explains it" if cause else "no cause that was watched explains it"),
+            steps=len(slow),
+            per_step=len(slow) / len(steps),
+            lost_us_per_step=extra / len(steps),
+            basis="estimated" if seen_on == "trace" else "measured",
+            seen_on=seen_on,
+            severity=None if cause else Severity.NOTE,
+            facts=(
+                ("median step", f"{typical / 1000:.2f} ms"),
+                ("slowest step", f"{max(step.us for step in slow) / 1000:.2f} ms"),
+                ("slow steps", ", ".join(str(step.number) for step in slow[:20])),
+            ),
+            hints={"cause": cause},
+        )
+
+    def _cause(self, steps: Iterable[TimedStep], slow: list[TimedStep], extra: float) -> str:
+        """What takes at least half of the extra time, beyond what it takes on a usual step; empty where nothing does."""
+        for cause in slow[0].causes:
+            usual = median(step.causes[cause] for step in steps)
+            if sum(step.causes[cause] - usual for step in slow) >= self.explained * extra:
+                return cause
+        return ""
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints.get("cause") == COLLECTOR:
+            return Remedy(
+                "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred steps on all ranks together."
+            )
+        if finding.hints.get("cause") == LOADER:
+            return Remedy("Give the loader more workers or a larger prefetch_factor, and look for samples that are slow to load.")
+        return None

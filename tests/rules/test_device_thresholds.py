@@ -1,0 +1,319 @@
+"""The rules that traces answer at the edges of their thresholds, on tables made by hand: no trace, no numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.amp001_no_mixed_precision import NoMixedPrecision
+from auditor.rules.amp002_tf32_off import Tf32Off
+from auditor.rules.amp003_awkward_sizes import AwkwardProductSizes
+from auditor.rules.amp007_cast_thrash import CastThrash
+from auditor.rules.cfg001_autotuning_every_step import AutotuningEveryStep
+from auditor.rules.cfg002_bias_before_norm import BiasBeforeBatchNorm
+from auditor.rules.cfg003_layout_transposes import LayoutTransposedAroundConvolutions
+from auditor.rules.dist002_backend_not_nccl import BackendOfTheHost
+from auditor.rules.dist003_exposed_communication import ExposedCommunication
+from auditor.rules.dist004_straggler import RankKeepsOthersWaiting
+from auditor.rules.kern001_idle_device import DeviceIdleInStep
+from auditor.rules.kern002_host_gaps import HostLeavesDeviceIdle
+from auditor.rules.kern003_launch_bound import LaunchBound
+from auditor.rules.kern004_launch_queue_full import LaunchQueueFull
+from auditor.rules.kern005_unfused_attention import UnfusedAttention
+from auditor.rules.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.opt001_single_tensor_optimizer import OptimizerStepsOneByOne
+from auditor.rules.opt003_fused_not_used import FusedOptimizerNotUsed
+
+from auditor.evidence.trace_idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
+from auditor.evidence.trace_job import Job
+from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.evidence.trace_places import Where
+from auditor.evidence.trace_precision import FP32, HALF, TF32, Precision
+from auditor.evidence.trace_ranks import Ranks
+from auditor.evidence.trace_structure import Loop, Structure, Tuning
+from auditor.model import Rank, Severity, Site
+from auditor.rule import NotLooked
+
+ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+PLACE = Where(Site("train.py", 12, "train"), exact=False)
+
+
+def says(rule, *tables):
+    """Severity of the one finding, None without any."""
+    found = list(rule.detect(*tables))
+    assert len(found) <= 1
+    return (found[0].severity or rule.severity) if found else None
+
+
+def idle(share, cause, **more):
+    return DeviceIdle(
+        steps=4, marked=True, window_us=4000.0, idle_us=((cause, 4000 * share),), kernels=100, short=90, gap_steps=4, **more
+    )
+
+
+GAPS = (Gap(0.0, 800.0, "aten::sort"),)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (idle(0.29, DEVICE), None),
+        (idle(0.3, DEVICE), WARNING),
+        (idle(0.9, INPUT), NOTE),
+        (idle(0.9, LAUNCHING), NOTE),
+        (replace(idle(0.9, LAUNCHING), short=49), WARNING),
+        (replace(idle(0.9, DEVICE), marked=False), NOTE),
+        (replace(idle(0.9, DEVICE), kernels=19), NOTE),
+        (replace(idle(0.9, DEVICE), kernels=0), None),
+        (DeviceIdle(), None),
+    ],
+)
+def test_idle_time_has_one_owner(table, expected):
+    assert says(DeviceIdleInStep(), table) is expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (idle(0.09, HOST, gaps=GAPS), None),
+        (idle(0.1, HOST, gaps=GAPS), WARNING),
+        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=2), WARNING),
+        (replace(idle(0.1, HOST, gaps=GAPS), gap_steps=1), NOTE),
+        (replace(idle(0.1, HOST, gaps=GAPS), marked=False), NOTE),
+        (replace(idle(0.1, HOST, gaps=GAPS), kernels=19), NOTE),
+        (idle(0.5, LAUNCHING, gaps=()), None),
+    ],
+)
+def test_long_gaps(table, expected):
+    assert says(HostLeavesDeviceIdle(), table) is expected
+
+
+ONE_BY_ONE = OptimizerCalls(("SGD",), 4, 4, True, 50.0, 0, 0, 0.1, 75.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "optimizer", "expected"),
+    [
+        (idle(0.04, LAUNCHING), OptimizerCalls(), None),
+        (idle(0.05, LAUNCHING), OptimizerCalls(), NOTE),
+        (idle(0.15, LAUNCHING), OptimizerCalls(), WARNING),
+        (replace(idle(0.15, LAUNCHING), short=49), OptimizerCalls(), NOTE),
+        (idle(0.15, LAUNCHING), ONE_BY_ONE, NOTE),
+        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, idle_us_per_step=74.0), WARNING),
+        (idle(0.15, LAUNCHING), replace(ONE_BY_ONE, foreach=12), WARNING),
+    ],
+)
+def test_waiting_for_launches(table, optimizer, expected):
+    assert says(LaunchBound(), table, optimizer) is expected
+
+
+@pytest.mark.parametrize(("deepest", "full_us", "expected"), [(1000, 200.0, NOTE), (999, 200.0, None), (1000, 199.0, None)])
+def test_a_full_queue(deepest, full_us, expected):
+    assert says(LaunchQueueFull(), replace(idle(0.0, HOST), deepest=deepest, full_us=full_us)) is expected
+
+
+STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0, shapes=True, convolutions=8)
+
+
+@pytest.mark.parametrize(
+    ("number", "us", "marked", "expected"),
+    [(1, 100.0, True, WARNING), (1, 99.0, True, None), (0, 500.0, True, None), (1, 100.0, False, NOTE)],
+)
+def test_attention(number, us, marked, expected):
+    table = replace(STRUCTURE, attentions=number, attention_us=us, marked=marked, attention_at=PLACE)
+    assert says(UnfusedAttention(), table) is expected
+
+
+def test_a_place_that_is_only_a_function_is_said_in_words():
+    (found,) = UnfusedAttention().detect(replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE))
+    assert found.site == PLACE.site
+    assert found.message.startswith("attention in train (train.py) runs as bmm, softmax, bmm: 50% of the kernel time")
+    assert str(replace(PLACE, exact=True)) == str(Where()) == ""
+
+
+@pytest.mark.parametrize(("us", "expected"), [(100.0, WARNING), (99.0, None)])
+def test_loops(us, expected):
+    assert says(LoopOverIndex(), replace(STRUCTURE, loops=(Loop(("aten::select",), "", 12, 4, us),))) is expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "steps", "expected"),
+    [({0, 1, 2, 3}, 4, WARNING), ({2, 3}, 4, WARNING), ({0, 1}, 4, None), ({3}, 4, None), ({0, 1}, 2, None), (set(), 4, None)],
+)
+def test_autotuning(seen, steps, expected):
+    tuning = Tuning(frozenset(seen), 12, 800.0) if seen else None
+    assert says(AutotuningEveryStep(), replace(STRUCTURE, steps=steps, tuning=tuning)) is expected
+
+
+@pytest.mark.parametrize(("biased", "us", "expected"), [(4, 10.0, WARNING), (4, 9.0, NOTE), (0, 0.0, None)])
+def test_lost_biases(biased, us, expected):
+    assert says(BiasBeforeBatchNorm(), replace(STRUCTURE, biased=biased, bias_us=us)) is expected
+
+
+def test_lost_biases_cannot_be_seen_without_shapes():
+    with pytest.raises(NotLooked, match="record_shapes"):
+        says(BiasBeforeBatchNorm(), replace(STRUCTURE, shapes=False))
+    assert says(BiasBeforeBatchNorm(), replace(STRUCTURE, shapes=False, convolutions=0)) is None
+
+
+@pytest.mark.parametrize(("us", "expected"), [(50.0, WARNING), (49.0, None), (0.0, None)])
+def test_transposes(us, expected):
+    table = replace(STRUCTURE, transposes=(("nchwToNhwcKernel", us),))
+    assert says(LayoutTransposedAroundConvolutions(), table) is expected
+
+
+def precision(capability=7, busy=1.0, **us):
+    names = {"fp32": FP32, "tf32": TF32, "half": HALF}
+    times = tuple((names[name], time) for name, time in us.items())
+    return Precision("card", capability, steps=4, marked=True, busy=busy, kernel_us=1000.0, products_us=times, matmul_us=times)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (precision(fp32=100.0), WARNING),
+        (precision(fp32=99.0), None),
+        (precision(capability=6, fp32=900.0), None),
+        (precision(capability=8, fp32=900.0), NOTE),
+        (precision(fp32=900.0, half=10.0), None),
+        (precision(fp32=900.0, half=9.0), WARNING),
+        (precision(fp32=500.0, busy=0.1), WARNING),
+        (precision(fp32=500.0, busy=0.09), NOTE),
+        (replace(precision(capability=0, fp32=900.0), amd=True), NOTE),
+        (replace(precision(fp32=900.0), marked=False), NOTE),
+        (precision(), None),
+    ],
+)
+def test_mixed_precision(table, expected):
+    assert says(NoMixedPrecision(), table) is expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (precision(capability=8, fp32=100.0), WARNING),
+        (precision(capability=8, fp32=99.0), None),
+        (precision(capability=7, fp32=900.0), None),
+        (precision(capability=8, fp32=900.0, tf32=1.0), None),
+        (precision(capability=8, fp32=100.0, busy=0.49), NOTE),
+        (replace(precision(capability=9, fp32=900.0), amd=True), None),
+    ],
+)
+def test_tf32(table, expected):
+    assert says(Tf32Off(), table) is expected
+
+
+@pytest.mark.parametrize(("us", "expected"), [(100.0, NOTE), (99.0, None)])
+def test_awkward_sizes(us, expected):
+    assert says(AwkwardProductSizes(), replace(precision(), shapes=True, awkward=(("64 x 7", us),))) is expected
+
+
+def test_sizes_cannot_be_seen_without_shapes():
+    with pytest.raises(NotLooked, match="record_shapes"):
+        says(AwkwardProductSizes(), precision())
+
+
+@pytest.mark.parametrize(
+    ("us", "casts", "half", "expected"),
+    [(100.0, 10, 1.0, WARNING), (99.0, 10, 1.0, None), (100.0, 9, 1.0, None), (100.0, 10, 0.0, None)],
+)
+def test_casts(us, casts, half, expected):
+    assert says(CastThrash(), replace(precision(half=half), casts=casts, cast_us=us)) is expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (ONE_BY_ONE, WARNING),
+        (replace(ONE_BY_ONE, launches_per_call=49.9), None),
+        (replace(ONE_BY_ONE, fused=1), None),
+        (replace(ONE_BY_ONE, marked=False), NOTE),
+        (OptimizerCalls(), None),
+    ],
+)
+def test_one_parameter_after_the_other(table, expected):
+    assert says(OptimizerStepsOneByOne(), table) is expected
+
+
+FOREACH = OptimizerCalls(("Adam",), 4, 4, True, 12.0, foreach=12, host_share=0.05)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (FOREACH, NOTE),
+        (replace(FOREACH, host_share=0.049), None),
+        (replace(FOREACH, fused=1), None),
+        (replace(FOREACH, foreach=0), None),
+        (replace(FOREACH, names=("SGD",)), None),
+        (replace(FOREACH, names=("Adam", "SGD")), None),
+    ],
+)
+def test_fused(table, expected):
+    assert says(FusedOptimizerNotUsed(), table) is expected
+
+
+JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
+ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
+RANKS = Ranks((ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0)
+
+
+@pytest.mark.parametrize(
+    ("job", "ranks", "expected"),
+    [
+        (JOB, Ranks(), WARNING),
+        (replace(JOB, exposed_us=399.0), Ranks(), NOTE),
+        (replace(JOB, of_span=0.09), Ranks(), NOTE),
+        (replace(JOB, exposed_us=399.0, of_span=0.09), Ranks(), None),
+        (replace(JOB, exposed_us=1600.0), Ranks(), WARNING),
+        (replace(JOB, exposed_us=1600.0), RANKS, ERROR),
+        (replace(JOB, marked=False), RANKS, NOTE),
+        (replace(JOB, collectives=()), RANKS, None),
+    ],
+)
+def test_exposed_communication(job, ranks, expected):
+    assert says(ExposedCommunication(), job, ranks) is expected
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (replace(JOB, backend="gloo", collectives=()), WARNING),
+        (replace(JOB, backend="mpi", collectives=()), WARNING),
+        (replace(JOB, backend="gloo", collectives=(), operators=0), NOTE),
+        (replace(JOB, backend="gloo"), None),
+        (replace(JOB, backend="gloo", collectives=(), kernels=0), None),
+        (replace(JOB, backend="gloo", collectives=(), world_size=1), None),
+        (replace(JOB, backend="", collectives=()), None),
+    ],
+)
+def test_backends(job, expected):
+    assert says(BackendOfTheHost(), job) is expected
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        (RANKS, WARNING),
+        (replace(RANKS, waited_us=99.0), None),
+        (replace(RANKS, waited_us=200.0), ERROR),
+        (replace(RANKS, last=1), None),
+        (replace(RANKS, clocks_us=100.0), None),
+        (replace(RANKS, rows=tuple(replace(row, steps=2) for row in RANKS.rows)), NOTE),
+    ],
+)
+def test_stragglers(ranks, expected):
+    assert says(RankKeepsOthersWaiting(), ranks) is expected
+
+
+def test_nobody_is_late_without_others_or_without_collectives():
+    with pytest.raises(NotLooked, match="folder"):
+        says(RankKeepsOthersWaiting(), Ranks((ROW,), 1, late=0))
+    with pytest.raises(NotLooked, match="share no collective"):
+        says(RankKeepsOthersWaiting(), replace(RANKS, late=None))
+
+
+def test_what_the_late_rank_does_longer_is_named_only_where_it_explains_the_wait():
+    late = replace(ROW, rank=1, loader_us=60.0)
+    assert replace(RANKS, rows=(ROW, late)).excess() == ("waiting for its loader", 60.0)
+    assert replace(RANKS, rows=(ROW, replace(late, loader_us=49.0))).excess() is None

@@ -1,0 +1,125 @@
+"""The rules about a trace's steps at the edges of their thresholds, on tables made by hand: no torch, no trace."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.data007_input_bound import StepWaitsForInput
+from auditor.rules.data008_copies_to_device import StepBoundByCopiesToDevice
+from auditor.rules.mem001_near_capacity import DeviceMemoryNearlyFull
+from auditor.rules.time002_step_outliers import StepOutliers
+from auditor.rules.time003_unattributed_time import UnattributedTime
+
+from auditor.evidence import Machine, Steps
+from auditor.evidence.steps import Step
+from auditor.evidence.trace_memory import DevicePeak, TraceMemory
+from auditor.evidence.trace_steps import Silence, TraceStep, TraceSteps
+from auditor.model import Severity
+from auditor.rule import NotLooked
+
+WARNING, NOTE, ERROR, NOTHING = None, Severity.NOTE, Severity.ERROR, "nothing"
+
+
+def steps(count=4, us=100_000.0, source="ProfilerStep", **parts):
+    """A table of equal steps; ``parts`` are shares of their time."""
+    one = TraceStep(us, **{f"{name}_us": share * us for name, share in parts.items()})
+    return TraceSteps((one,) * count, source, source != "whole trace", device=True, loader="_SingleProcess", silence=Silence(9e3))
+
+
+def said(findings):
+    """The severity of the only finding (None: the rule's own), or "nothing"."""
+    found = list(findings)
+    assert len(found) <= 1
+    return found[0].severity if found else NOTHING
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.09, NOTHING), (0.11, NOTE), (0.19, NOTE), (0.2, WARNING), (0.39, WARNING), (0.4, ERROR)]
+)
+def test_share_of_waiting_for_input(share, expected):
+    assert said(StepWaitsForInput().in_trace(steps(loader_alone=share))) == expected
+
+
+@pytest.mark.parametrize("more", [{"count": 2}, {"source": "optimizer"}, {"source": "whole trace", "count": 1}, {"us": 2000.0}])
+def test_waiting_for_input_is_a_note_where_steps_are_few_guessed_or_short(more):
+    assert said(StepWaitsForInput().in_trace(steps(loader_alone=0.45, **more))) == NOTE
+
+
+def test_waiting_for_input_is_not_judged_without_a_loader_or_without_the_devices_work():
+    with pytest.raises(NotLooked, match="no torch DataLoader"):
+        list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),))))
+    with pytest.raises(NotLooked, match="none of its work"):
+        list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),), loader="_Iter", device_missing=True)))
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)])
+def test_share_of_copies_to_the_device(share, expected):
+    assert said(StepBoundByCopiesToDevice().detect(steps(to_device_alone=share))) == expected
+
+
+def test_copies_to_the_device_are_priced_by_what_nothing_hides():
+    (finding,) = StepBoundByCopiesToDevice().detect(steps(to_device=0.5, to_device_alone=0.15))
+    assert (finding.lost_us_per_step, finding.basis, finding.steps) == (15_000.0, "estimated", 4)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.19, NOTHING), (0.2, WARNING), (0.94, WARNING)])
+def test_share_of_unknown_time_has_no_price(share, expected):
+    found = list(UnattributedTime().detect(steps(unknown=share)))
+    assert said(found) == expected
+    assert all(one.lost_us_per_step is None for one in found)
+
+
+def test_a_trace_that_shows_next_to_nothing_is_not_judged():
+    with pytest.raises(NotLooked, match="cut down"):
+        list(UnattributedTime().detect(steps(unknown=0.95)))
+
+
+@pytest.mark.parametrize(
+    ("allocated", "reserved", "expected"),
+    [(899, 969, NOTHING), (900, 950, WARNING), (969, 980, WARNING), (970, 980, ERROR), (500, 970, NOTE)],
+)
+def test_share_of_the_devices_memory(allocated, reserved, expected):
+    assert said(DeviceMemoryNearlyFull().detect(TraceMemory((DevicePeak(0, "", allocated, reserved, 1000),)))) == expected
+
+
+def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
+    """Quiet steps; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are known."""
+    made = (Step(n, 40_000.0, gc_us=gc, wait_us=wait) if n in slow else Step(n, typical, wait_us=0.0) for n in range(count))
+    return Steps(quiet=tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (quiet(4, 9, gc=15_000), WARNING),
+        (quiet(4, 9, wait=15_000), WARNING),
+        (quiet(4, 9, gc=14_999), NOTE),
+        (quiet(4, 9), NOTE),
+        (quiet(4, gc=30_000), NOTHING),
+        (quiet(0, 4, 9, 12, 15, gc=30_000), WARNING),
+        (quiet(0, 4, 9, 12, 15, 17, gc=30_000), NOTHING),
+        (quiet(4, 9, typical=20_001, gc=19_000), NOTHING),
+        (quiet(4, 9, count=200, gc=30_000), NOTHING),
+    ],
+    ids=["collector", "loader", "less than half", "unknown", "one", "a quarter", "more", "not twice", "under 5 % of the time"],
+)
+def test_slow_steps(table, expected):
+    assert said(StepOutliers().detect(table, Machine())) == expected
+
+
+def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
+    (finding,) = StepOutliers().detect(quiet(4, 9, 14, 19, gc=20_000), Machine("cuda"))
+    assert (finding.lost_us_per_step, finding.per_step, finding.seen_on) == (4 * 30_000 / 20, 0.2, "cuda")
+    assert "every 5 steps" in finding.message
+    assert "garbage collection" in finding.message
+
+
+def test_a_few_milliseconds_more_are_the_schedulers():
+    table = Steps(quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20)))
+    assert said(StepOutliers().detect(table, Machine())) == NOTHING
+
+
+def test_too_few_steps_are_not_judged():
+    with pytest.raises(NotLooked, match="too few"):
+        list(StepOutliers().detect(quiet(count=9), Machine()))
+    with pytest.raises(NotLooked, match="11 are needed"):
+        list(StepOutliers().in_trace(steps(count=10)))

@@ -1,0 +1,155 @@
+"""A folder with the traces of a job's ranks gives one report: who is late, what communication costs, every rank's numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from auditor.reports.as_json import Json, load
+from auditor.reports.html import Html
+from auditor.reports.terminal import Terminal
+
+from auditor import assemble, catalogue, engine
+from auditor.bare_trace import RankedTraces
+from auditor.commands import cluster
+from auditor.errors import AuditProblem
+from auditor.model import Severity
+from auditor.timeline import fleet, trace_files
+from tests.recorded_traces import FOLDER
+from tests.timeline.jobs import job
+
+RULES = catalogue.rules()
+
+
+def laid_out(folder: Path, texts: list[str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank, content in enumerate(texts):
+        (folder / f"worker{rank}.json").write_text(content)
+    return folder
+
+
+def judged(folder: Path):
+    recording = RankedTraces(folder, fleet(trace_files(folder)))
+    return assemble.report(recording, engine.judge(recording, RULES), RULES)
+
+
+def late(rank, step):
+    return 200.0 if rank == 2 else 5.0 * rank
+
+
+def test_one_report_for_all_ranks(tmp_path, audit):
+    laid_out(tmp_path / "traces", job(4, late))
+    done = audit("analyze", "traces", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "audits" / "traces" / "report.json").read_text())
+    assert report["run"]["world_size"] == 4
+    assert report["run"]["target"] == "traces/"
+    assert report["warnings"] == []
+    assert "rules were asked of rank 2, which waits least in collectives: the others wait for it" in report["method"]
+    assert [row["rank"] for row in report["ranks"]] == [0, 1, 2, 3]
+    third = report["ranks"][2]
+    assert (third["steps"], third["step_us"], third["compute_us"], third["exposed_us"]) == (6, 990, 700, 40)
+    assert third["peak_bytes"] is None
+    (straggler,) = [finding for finding in report["findings"] if finding["code"] == "DIST004"]
+    assert straggler["message"].endswith("for rank 2, last at 6 of 6 collectives: it spends 0.2 ms more computing")
+    assert straggler["lost_us_per_step"] == pytest.approx(195, abs=1)
+
+
+def test_missing_and_damaged_ranks_are_warnings(tmp_path):
+    folder = laid_out(tmp_path / "job", job(5, late))
+    (folder / "worker1.json").unlink()
+    (folder / "worker4.json").write_text("<html>")
+    report = judged(folder)
+    assert [row.rank for row in report.ranks] == [0, 2, 3]
+    assert report.run.world_size == 5
+    assert any(warning.startswith("worker4.json is left out: ") for warning in report.warnings)
+    assert any(warning.startswith("ranks 1, 4 are missing: 3 of 5 traces are there") for warning in report.warnings)
+
+
+def test_ranks_survive_the_way_through_json(tmp_path):
+    report = judged(laid_out(tmp_path / "job", job(2, late)))
+    assert load(Json().render(report)).ranks == report.ranks != ()
+
+
+def test_one_trace_has_no_ranks(tmp_path):
+    report = judged(laid_out(tmp_path / "job", job(1, late)))
+    assert len(report.ranks) == 1
+    assert {verdict.code: verdict.status for verdict in report.verdicts}["DIST004"] == "skipped"
+
+
+def test_256_ranks(tmp_path):
+    report = judged(laid_out(tmp_path / "job", job(256, lambda rank, step: 150.0 if rank == 77 else 0.0, steps=4)))
+    assert len(report.ranks) == report.run.world_size == 256
+    (found,) = [finding for finding in report.findings if finding.code == "DIST004"]
+    assert "for rank 77, last at 4 of 4 collectives" in found.message
+
+
+def test_a_folder_without_traces_is_one_sentence(tmp_path, audit):
+    (tmp_path / "empty").mkdir()
+    done = audit("analyze", "empty", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "empty holds no recording (manifest.json is missing) and no trace" in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is not None, reason="Dask is installed")
+def test_dask_that_is_not_there_is_one_sentence(tmp_path, audit):
+    laid_out(tmp_path / "traces", job(2, late))
+    done = audit("analyze", "traces", "--dask", "tcp://127.0.0.1:1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--dask needs Dask, and it is not installed" in done.stderr
+
+
+def test_dask_runs_the_same_function(tmp_path, monkeypatch):
+    asked = {}
+
+    class Client:
+        def __init__(self, address, timeout):
+            asked["address"] = address
+            if address.endswith(":1"):
+                raise OSError("timed out")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            asked["closed"] = True
+
+        def map(self, work, paths, *, pure):
+            return [(work, path) for path in paths]
+
+        def gather(self, futures):
+            return [work(path) for work, path in futures]
+
+    monkeypatch.setitem(__import__("sys").modules, "distributed", type("distributed", (), {"Client": Client}))
+    folder = laid_out(tmp_path / "job", job(3, late))
+    found = fleet(trace_files(folder), cluster.on("tcp://scheduler:8786"))
+    assert asked == {"address": "tcp://scheduler:8786", "closed": True}
+    assert found.alignment.straggler == 2
+    with pytest.raises(AuditProblem, match="no Dask scheduler answers at tcp://scheduler:1"):
+        fleet(trace_files(folder), cluster.on("tcp://scheduler:1"))
+
+
+@pytest.mark.skipif(FOLDER is None, reason="no recorded traces beside this checkout")
+def test_eight_recorded_ranks():
+    report = judged(FOLDER / "data" / "param_dlrm_8ranks")
+    assert [row.rank for row in report.ranks] == list(range(8))
+    by_code = {finding.code: finding for finding in report.findings}
+    assert "for rank 7, last at 5 of 8 collectives" in by_code["DIST004"].message
+    assert by_code["DIST004"].severity is Severity.NOTE  # one step in the traces
+    assert "on rank 7" in by_code["DIST003"].message
+
+
+def test_the_ranks_are_a_table_in_terminal_and_page(tmp_path):
+    report = judged(laid_out(tmp_path / "job", job(12, late)))
+    shown = Terminal(width=120).render(report)
+    (head,) = [line for line in shown.splitlines() if line.split()[:2] == ["rank", "median"]]
+    assert head.split()[-2:] == ["peak", "memory"]
+    rows = shown.splitlines()[shown.splitlines().index(head) + 1 :][:9]
+    assert [row.split()[0] for row in rows] == ["2", "11", "10", "9", "8", "7", "6", "5", "and"]
+    assert "and 4 ranks that wait longer in collectives" in rows[-1]
+    page = Html().render(report)
+    assert all(f'<tr><th scope="row">{rank}</th><td>990 us</td>' in page for rank in range(12))
+    assert 'id="ranks"' not in Html().render(replace(report, ranks=()))

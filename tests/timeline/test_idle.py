@@ -1,0 +1,106 @@
+"""Idle time: all of it given to somebody once, and to the right one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from auditor.timeline import Timeline
+from auditor.timeline.idle import DEVICE, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, queue_depth
+from tests.timeline.kineto import HEAD, call, frame, kernel, memcpy, note, op, span, text, training, write
+
+
+def of(tmp_path, events, head=HEAD):
+    return Timeline.of(write(tmp_path, text(events, head)))
+
+
+def step(*events, us=5000.0):
+    return [note("ProfilerStep#1", 1000, us), *events]
+
+
+def launched(at, start, us, number, name="k", stream=7):
+    return [call("cudaLaunchKernel", at, 5, number), kernel(name, start, us, number, stream)]
+
+
+def test_each_gap_goes_to_who_could_have_filled_it(tmp_path):
+    line = of(
+        tmp_path,
+        step(
+            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000, 900),
+            *launched(1950, 2000, 500, 1),  # after 100 us of the host: the gap before it is 900 us of input and 100 of the host
+            *launched(2600, 2700, 300, 2),  # 200 us without work, launched in them
+            *launched(2650, 3050, 450, 3),  # 50 us with work in the queue
+            *launched(4200, 4300, 200, 4),  # 800 us in which the host did something else
+            us=4000,
+        ),
+    )
+    causes = line.idle.by_cause()
+    assert causes == {INPUT: 900_000, WAIT: 0, PROFILER: 0, LAUNCHING: 200_000, HOST: 900_000, DEVICE: 50_000, UNKNOWN: 500_000}
+    assert line.idle.total == 4_000_000 - 1_450_000
+
+
+def test_what_a_wait_cost_is_the_waits(tmp_path):
+    line = of(tmp_path, training(3))
+    assert line.idle.by_cause()[WAIT] == int(line.waits.prices.won_back[line.waits.step >= 0].sum()) > 0
+
+
+def test_what_the_profiler_does_for_itself_is_nobodys_gap(tmp_path):
+    own = span("overhead", "Activity Buffer Request", 1300, 1500, pid=-1, tid=0)
+    line = of(tmp_path, step(*launched(1000, 1010, 100, 1), own, *launched(2950, 2960, 100, 2), us=2100))
+    causes = line.idle.by_cause()
+    assert (causes[PROFILER], causes[HOST]) == (1_500_000, 350_000)
+    assert len(line.idle.of_host()) == 0
+
+
+def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(tmp_path):
+    line = of(
+        tmp_path,
+        step(
+            *launched(1000, 1010, 100, 1),
+            op("aten::sort", 1200, 1700),
+            frame("trainer.py(3): step", 1000, 4000),
+            frame("trainer.py(9): report", 1150, 1800),
+            *launched(2950, 2960, 100, 2),
+        ),
+    )
+    found = line.idle
+    (row,) = found.of_host().tolist()
+    assert line.host_in(int(found.start[row]), int(found.end[row]), int(found.thread[row])) == "aten::sort"
+    assert line.host_in(int(found.start[row]), int(found.end[row]), 99) == ""
+
+
+def test_without_marked_steps_the_windows_are_the_devices_span(tmp_path):
+    line = of(tmp_path, [*launched(0, 10, 100, 1), *launched(400, 410, 100, 2), op("aten::later", 9000, 10)])
+    assert (line.idle.windows.length, line.idle.total) == (500_000, 300_000)
+
+
+def test_no_device_no_idle_time(tmp_path):
+    assert of(tmp_path, [op("aten::add", 0, 10)]).idle is None
+
+
+def test_work_that_only_copies_counts_as_work(tmp_path):
+    line = of(tmp_path, step(call("cudaMemcpyAsync", 1000, 5, 1), memcpy("HtoD (Pinned -> Device)", 1000, 5000, 1)))
+    assert line.idle.total == 0
+
+
+def test_queue_depth_counts_kernels_that_have_not_started(tmp_path):
+    events = [event for number in range(5) for event in launched(10 * number, 1000 + 100 * number, 100, number + 1)]
+    line = of(tmp_path, events)
+    assert queue_depth(line.trace, line.devices[0], line.launches).tolist() == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 900), st.integers(1, 900)), max_size=12), st.booleans())
+def test_causes_add_up_to_the_idle_time(tmp_path_factory, kernels, marked):
+    events = [note("ProfilerStep#1", 500, 1500), note("ProfilerStep#2", 2200, 2000)] if marked else []
+    for number, (at, delay, us) in enumerate(kernels, 1):
+        events += launched(at, at + delay, us, number)
+    events.append(op("aten::add", 0, 5000))
+    line = of(tmp_path_factory.mktemp("idle"), events)
+    if line.idle is None:
+        assert not kernels
+        return
+    causes = line.idle.by_cause()
+    assert min(causes.values()) >= 0
+    assert sum(causes.values()) == line.idle.total
+    assert line.idle.total == line.idle.windows.length - line.devices[0].busy.overlap(line.idle.windows)

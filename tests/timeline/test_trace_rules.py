@@ -1,0 +1,35 @@
+"""All rules on real traces of many makers and years: what the truth sees is reported, and nothing loud contradicts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.recorded_traces import FOLDER
+from tests.timeline.against_truth import Judged, judged, traces
+
+TRUTH = traces(FOLDER) if FOLDER else {}
+
+pytestmark = pytest.mark.skipif(not TRUTH, reason="no recorded traces beside this checkout")
+
+
+@pytest.fixture(scope="module", params=TRUTH)
+def trace(request) -> Judged:
+    assert FOLDER is not None
+    return judged(FOLDER, request.param, TRUTH[request.param])
+
+
+def test_no_rule_fails(trace):
+    assert not trace.failed
+
+
+def test_nothing_louder_than_a_note_contradicts_the_truth(trace):
+    assert not trace.false
+
+
+def test_what_the_truth_sees_is_reported_or_excused(trace):
+    assert not trace.missed
+
+
+def test_a_trace_without_steps_gives_notes_at_most(trace):
+    if not trace.truth["trace"]["steps"]["n"] and not trace.truth["trace"]["optimizer"]:
+        assert {finding.severity.value for finding in trace.findings} <= {"note"}
