@@ -10,6 +10,7 @@ from typing import Any, cast
 from auditor import __version__
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
+from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
 from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
@@ -70,7 +71,7 @@ def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.Tr
             list(facts.step_us) if facts is not None and bare else [row["us"] for row in steps if row["pass"] == "quiet"]
         ),
         peak_bytes=PeakBytes(
-            device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=None),
+            device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=peak_allocated(recording)),
             host=max((row["rss"] for row in steps if "rss" in row), default=None),
         ),
         torch=str(manifest.get("environment", {}).get("torch", "")),
@@ -200,6 +201,8 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
         yield "everything comes from a trace that torch.profiler recorded: its times hold the profiler's own cost"
     elif manifest.get("device") == "checkpoint":
         yield "the files were read as data, tensor by tensor: nothing that they name was imported or called"
+    elif manifest.get("device") == "snapshot":
+        yield "everything comes from a memory snapshot that torch wrote: bytes and lines, no times"
     elif manifest.get("device") == "rehearse":
         yield "the program ran its GPU path on a shadow CUDA device: counts and bytes are those of a GPU, there are no times"
     elif manifest.get("device") == "cuda":

@@ -37,6 +37,11 @@ class TraceRecording(Recording):
         """The file itself."""
         return self._path
 
+    @property
+    def snapshot(self) -> Path | None:
+        """None, whatever lies beside the file."""
+        return None
+
     def has(self, part: str) -> bool:
         """Nothing was recorded beside the trace."""
         return False

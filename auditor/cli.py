@@ -174,12 +174,13 @@ def run(**options: Any) -> None:
 def analyze(**options: Any) -> None:
     """Judge what was recorded: no GPU, no program, no torch.
 
-    PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote (.json, .json.gz), or a folder
-    with the traces of all ranks of a job: that gives one report, on the rank that the others wait for.
+    PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote (.json, .json.gz), a CUDA memory
+    snapshot (.pickle), or a folder with the traces of all ranks of a job: one report, on the rank that the others wait for.
 
     \b
       audit analyze audits/trainer-step-20260101-120000
       audit analyze worker0.pt.trace.json.gz
+      audit analyze snapshot.pickle
       audit analyze traces-of-all-ranks/
     """
     from auditor.commands import analyze as command

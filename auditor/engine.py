@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from auditor.evidence.table import Table
-from auditor.model import Finding, Verdict, finding_key
+from auditor.model import Finding, Severity, Verdict, finding_key
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
 from auditor.rule import NotLooked, Rule
@@ -37,7 +37,7 @@ class Judgement:
 
 
 def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
-    """The tables that a rule's ``detect`` (or ``in_trace``) asks for, by parameter name."""
+    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``) asks for, by parameter name."""
     hints = typing.get_type_hints(getattr(rule, question))
     return {name: table for name, table in hints.items() if isinstance(table, type) and issubclass(table, Table)}
 
@@ -56,9 +56,10 @@ class Tables:
         self._built: dict[type[Table], Table | NotLooked] = {}
 
     @property
-    def bare_trace(self) -> bool:
-        """True if there is nothing but a trace."""
-        return bool(self._recording.manifest.get("device") == "trace")
+    def bare(self) -> str:
+        """``trace`` or ``snapshot`` if there is nothing but that; else empty."""
+        device = self._recording.manifest.get("device")
+        return device if device in ("trace", "snapshot") else ""
 
     def get(self, table: type[Table]) -> Table:
         """The table. Raises :class:`NotLooked` when the recording does not hold what it needs."""
@@ -79,8 +80,8 @@ class Tables:
             return reason
 
     def _why_missing(self, parts: list[str]) -> str:
-        if self.bare_trace:
-            return "a trace does not show it: audit run records it"
+        if self.bare:
+            return f"a {self.bare} does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
         ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
         told = [ABSENT[part] for part in parts if part in ABSENT]
@@ -138,7 +139,7 @@ def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tupl
     name = rule.name()
     try:
         asked = rule(**knobs)
-        question = "in_trace" if tables.bare_trace and rule.in_trace is not None else "detect"
+        question = f"in_{tables.bare}" if getattr(rule, f"in_{tables.bare}", None) is not None else "detect"
         evidence = {parameter: tables.get(table) for parameter, table in evidence_of(rule, question).items()}
         found = [_complete(asked, finding) for finding in getattr(asked, question)(**evidence)]
     except NotLooked as reason:
@@ -163,7 +164,8 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
 def _rank(finding: Finding) -> tuple[Any, ...]:
     severity = finding.severity.rank if finding.severity is not None else 9
     place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
-    return (-(finding.lost_us_per_step or 0.0), severity, -(finding.lost_bytes or 0), finding.code, place)
+    ended = finding.severity is not Severity.ERROR  # what stops or spoils the training comes before what slows it
+    return (ended, -(finding.lost_us_per_step or 0.0), severity, -(finding.lost_bytes or 0), finding.code, place)
 
 
 def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:

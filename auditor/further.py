@@ -13,7 +13,7 @@ from collections.abc import Callable
 from auditor import runner
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
-from auditor.recording import Recording, store_sources, write_manifest
+from auditor.recording import SITES, Recording, store_sources, write_manifest
 from auditor.runner import Progress, add_warning, files_of
 
 
@@ -129,7 +129,8 @@ def _seconds_to(recording: Recording, step: int) -> float:
 def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> None:
     """Run a few steps of the target's GPU path on a shadow CUDA device, where ``--device auto`` found no real one.
 
-    Its recording stays only if it can be judged: enough steps completed, and the target did use the device.
+    Its recording stays only if it can be judged: enough steps completed, and the target did use the device. Of one that ran
+    out of memory the snapshot stays, which says why.
     """
     manifest = recording.manifest
     if plan.device != "auto" or manifest["device"] != "cpu" or manifest["outcome"] != "completed" or not plan.rehearsed:
@@ -139,6 +140,7 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     if deadline is not None and deadline - time.monotonic() < 2 * float(last.get("start_us", 0.0)) / 1e6:
         add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
         return
+    rehearsed = None
     try:
         rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
@@ -146,9 +148,23 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         why = problem.message
     if why:
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
+    if rehearsed is not None and why and _explained(rehearsed):
+        _keep_only_snapshot(rehearsed)
+    elif rehearsed is None or why:
         shutil.rmtree(wanted.folder, ignore_errors=True)
         return
     _keep_sources(recording, rehearsed)
+
+
+def _explained(rehearsed: Recording) -> bool:
+    return rehearsed.manifest["outcome"] == "oom" and not limit_of(rehearsed) and rehearsed.snapshot is not None
+
+
+def _keep_only_snapshot(rehearsed: Recording) -> None:
+    """Leave nothing from which a rule would judge the steps: there are too few."""
+    for part in rehearsed.folder.glob("*.jsonl"):
+        if part.stem != SITES:
+            part.unlink()
 
 
 def unfit(rehearsed: Recording) -> str:

@@ -21,6 +21,8 @@ from auditor.model import Outcome, Site
 SCHEMA = "audit-recording/1"
 MANIFEST = "manifest.json"
 TRACE = "trace.json.gz"
+AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
+AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
 SITES = "sites"
 SOURCES = "sources"
 ROW_LIMIT = 4_000_000
@@ -200,6 +202,15 @@ class Recording:
         """The file that torch.profiler wrote, if there is one."""
         path = self.folder / TRACE
         return path if path.is_file() else None
+
+    @property
+    def snapshot(self) -> Path | None:
+        """The CUDA memory snapshot: of the first out-of-memory error if the run ended by one, else of the last step's end.
+
+        Torch also reports errors that it gets over by itself (cuDNN asks for less workspace): those do not count.
+        """
+        names = AT_OOM + AT_END if self.manifest.get("outcome") == "oom" else AT_END + AT_OOM
+        return next((self.folder / name for name in names if (self.folder / name).is_file()), None)
 
     def has(self, part: str) -> bool:
         """True if the probe that writes this part ran (it may have seen nothing)."""

@@ -36,6 +36,9 @@ class Rule:
     # answers need no second method: their detect() names trace tables.
     in_trace: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
+    # The same for a memory snapshot that stands alone.
+    in_snapshot: ClassVar[Callable[..., Iterator[Finding]] | None] = None
+
     def remedy(self, finding: Finding) -> Remedy | None:
         """What to do about one finding of this rule; None when there is only the manual's advice."""
         return None

@@ -39,6 +39,10 @@ from .mem001_near_capacity import DeviceMemoryNearlyFull
 from .mem003_memory_grows import MemoryGrowsEveryStep
 from .mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from .mem005_pinned_segment import BlockPinsSegment
+from .mem006_peak_by_line import PeakHeldByFewLines
+from .mem008_variable_sizes import VaryingSizesReallocate
+from .mem009_allocator_setting import AllocatorSettingWouldHelp
+from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num013_poisoned_weights import WeightsPoisoned
@@ -87,6 +91,10 @@ CATALOGUE: tuple[type[Rule], ...] = (
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
     BlockPinsSegment,
+    PeakHeldByFewLines,
+    VaryingSizesReallocate,
+    AllocatorSettingWouldHelp,
+    RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
     WeightsPoisoned,

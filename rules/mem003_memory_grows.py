@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import DeviceMemory, Held, HostMemory, Machine
+from auditor.evidence import DeviceMemory, Held, HostMemory, KeptLines, Machine
 from auditor.evidence.trend import Trend
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -21,7 +21,8 @@ class MemoryGrowsEveryStep(Rule):
     ## What it finds
     Allocated device memory at the end of each quiet step, or the host's resident set, that rises: the Theil-Sen slope is
     above zero with 95 % confidence, most steps end higher than the one before, the growth is not noise by size, and the
-    last third of the pass still takes part in it (a cache that fills up levels off).
+    last third of the pass still takes part in it (a cache that fills up levels off). On the device the line is named whose
+    blocks stay, where an allocation history was recorded: in the memory pass of a GPU, or in a rehearsal.
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can be foretold.
@@ -69,19 +70,23 @@ class MemoryGrowsEveryStep(Rule):
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
 
-    def detect(self, device: DeviceMemory, host: HostMemory, held: Held, machine: Machine) -> Iterator[Finding]:
+    def detect(self, device: DeviceMemory, host: HostMemory, held: Held, kept: KeptLines, machine: Machine) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
             raise NotLooked("the memory of no step was measured")
         on_device = self._rate(device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0)
         on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
+        if machine.device == "rehearsal":
+            on_host = None  # the shadow's tensors lie in host memory
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs (GRAPH001)" if names else ""
         for where, trend, rate in (("device", device.trend, on_device), ("host", host.trend, on_host)):
             if rate is None:
                 continue
+            line = kept.lines[0] if where == "device" and kept.lines else None
+            stays = f": {line.blocks} blocks allocated here were never freed" if line is not None else ""
             yield Finding(
-                None,
-                f"{where} memory grows by {rate / MIB:.2f} MiB per step{cause}",
+                line.site if line is not None else None,
+                f"{where} memory grows by {rate / MIB:.2f} MiB per step{stays}{cause}",
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import DeviceMemory, Machine
+from auditor.evidence import Allocations, DeviceMemory, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -85,6 +85,21 @@ class ReservedMemoryNeverNeeded(Rule):
             seen_on=machine.device,
             facts=memory.facts,
         )
+
+    def in_snapshot(self, allocations: Allocations) -> Iterator[Finding]:
+        for course in allocations.devices:
+            least = int(self.least_mib * MIB)
+            if not course.fragmented(share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed):
+                continue
+            yield Finding(
+                None,
+                f"{course.unneeded_bytes / MIB:.0f} MiB of {course.reserved_at_peak / MIB:.0f} MiB reserved on GPU "
+                f"{course.device} ({course.unneeded_share:.0%}) were not needed even at the peak",
+                lost_bytes=course.unneeded_bytes,
+                basis="measured",
+                seen_on="snapshot",
+                facts=course.facts,
+            )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

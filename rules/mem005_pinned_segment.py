@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import DeviceMemory, Machine, Snapshot
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence import Allocations, DeviceMemory, Machine, Snapshot
+from auditor.model import Basis, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 MIB = 2**20
@@ -79,6 +79,15 @@ class BlockPinsSegment(Rule):
         )
         if not fragmented and not snapshot.at_oom:
             return
+        yield from self._pins(snapshot, machine.bytes_basis)
+
+    def in_snapshot(self, allocations: Allocations, snapshot: Snapshot) -> Iterator[Finding]:
+        least = int(self.least_mib * MIB)
+        for course in allocations.devices:
+            if course.fragmented(share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed):
+                yield from self._pins(snapshot.on(course.device), "measured")
+
+    def _pins(self, snapshot: Snapshot, basis: Basis) -> Iterator[Finding]:
         pins = [pin for pin in snapshot.pins()[: self.lines] if pin.free_bytes >= self.pinned_mib * MIB]
         if not pins and snapshot.untold_bytes >= self.pinned_mib * MIB:
             raise NotLooked("the blocks that keep the segments were allocated before the allocation history was recorded")
@@ -88,7 +97,7 @@ class BlockPinsSegment(Rule):
                 f"{pin.blocks} live blocks ({pin.live_bytes / MIB:.1f} MiB) allocated here keep {len(pin.segments)} segments "
                 f"with {pin.free_bytes / MIB:.0f} MiB free",
                 lost_bytes=pin.free_bytes,
-                basis=machine.bytes_basis,
+                basis=basis,
                 seen_on="snapshot",
                 facts=(("segments", str(len(pin.segments))), ("reserved in all", f"{snapshot.reserved / MIB:.0f} MiB")),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import DeviceCalls, Machine, Source, Steps
+from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
 from auditor.evidence.calls import CallSite
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -84,6 +84,8 @@ class AllocatorCallEveryStep(Rule):
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")
     collect_cost: float = knob(0.01, "Share of the step's time from which gc.collect() is reported.")
+    flushes: int = knob(5, "In a snapshot alone: times that the cache was given back in the second half of its history.")
+    again: float = knob(1.0, "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved memory.")
 
     def detect(self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source) -> Iterator[Finding]:
         seen = [site for site in self._costly(calls, steps, machine) if site.rhythm.usual(self.share)]
@@ -104,6 +106,19 @@ class AllocatorCallEveryStep(Rule):
                 facts=site.facts,
                 hints={"call": site.name, "alone": source.stands_alone(site.site, site.name.rpartition(".")[2])},
             )
+
+    def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
+        if churn.flushes < self.flushes or churn.again_bytes < self.again * churn.peak_reserved or churn.retries:
+            return
+        who = "empty_cache() here" if churn.site is not None else "something (the history does not tell what: empty_cache?)"
+        yield Finding(
+            churn.site,
+            f"{who} gave the cache back to the device {churn.flushes} times in the second half of the history, and "
+            f"{churn.again_bytes / 2**30:.1f} GiB had to be obtained again by cudaMalloc",
+            basis="none",
+            seen_on="snapshot",
+            facts=churn.facts,
+        )
 
     def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
         """Calls that matter: commands always, queries and collections where they take a measurable share of the step."""

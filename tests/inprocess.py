@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from auditor import engine
 from auditor.capture.environment import describe, device_of
 from auditor.capture.frames import Frames
@@ -32,12 +34,14 @@ def record(
     steps: int = 12,
     trace_steps: int = 0,
     device: Device = "auto",
+    memory_limit: int | None = None,
 ) -> Recording:
     """Make a step (after the probes were installed, as in a real run), run all passes, return the recording.
 
+    A step that runs out of memory ends the recording with that outcome.
     A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
     """
-    plan = Plan("test:step", (), steps, 2, device, str(folder), parts, trace_steps=trace_steps)
+    plan = Plan("test:step", (), steps, 2, device, str(folder), parts, trace_steps=trace_steps, memory_limit=memory_limit)
     recording = _run(plan, make, tuple(roots))
     bad = next(iter(recording.rows("nonfinite")), None)
     if bad is not None:
@@ -51,16 +55,19 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     frames = Frames(writer, tuple(str(root) for root in roots))
     warnings: list[str] = []
     device = device_of(plan.device)
-    context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched)
+    context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched, memory_limit=plan.memory_limit)
     session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
-    environment = describe(device)
+    environment, outcome, said = describe(device), "completed", ""
     try:
         step = context.target = make()
         while not session.done:
             session.begin()
             step()
             session.end()
+    except torch.OutOfMemoryError as error:
+        outcome, said = "oom", str(error)
+        session.broken()
     finally:
         session.uninstall()
         writer.close()
@@ -72,8 +79,8 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
         "warmup": 2,
         "device": context.device,
         "passes": [{"name": p.name, "steps": p.done} for p in session.passes],
-        "outcome": "completed",
-        "error": None,
+        "outcome": outcome,
+        "error": {"type": "OutOfMemoryError", "message": said, "traceback": ""} if said else None,
         "environment": environment,
         "warnings": warnings,
         "recorded_at": "2026-01-01T00:00:00+00:00",

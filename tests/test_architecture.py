@@ -23,7 +23,14 @@ MAY = {
     "auditor/target.py": {"auditor.errors"},
     "auditor/patch": {"auditor.model", "auditor.patch"},
     "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.timeline"},
-    "auditor/evidence": {"auditor.errors", "auditor.model", "auditor.recording", "auditor.rule", "auditor.evidence"},
+    "auditor/evidence": {
+        "auditor.allocator",
+        "auditor.errors",
+        "auditor.model",
+        "auditor.recording",
+        "auditor.rule",
+        "auditor.evidence",
+    },
     "rules": {"auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
     "reports": {"auditor.model", "auditor.reports"},
     "auditor/engine.py": {"auditor.model", "auditor.rule", "auditor.plan", "auditor.recording", "auditor.evidence.table"},
@@ -39,6 +46,7 @@ MAY = {
         "auditor.evidence.unpickle",
         "auditor.recording",
     },
+    "auditor/bare_snapshot.py": {"auditor.recording"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {

@@ -55,6 +55,7 @@ def test_public_things_are_documented(path: Path) -> None:
                     overrides = {
                         "detect",
                         "in_trace",
+                        "in_snapshot",
                         "remedy",
                         "build",
                         "render",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditor import catalogue, config
+from auditor.bare_snapshot import SnapshotRecording, is_pickle
 from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.cli import exit_code
 from auditor.commands import cluster, results
 from auditor.errors import AuditProblem
+from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
 from auditor.recording import MANIFEST, Recording, UnreadableRecording
 from auditor.rule import NotLooked
@@ -45,7 +47,7 @@ def _open(path: Path, dask: str | None) -> Recording:
     if not path.exists():
         raise AuditProblem(f"{path} does not exist")
     if path.is_file():
-        return _open_trace(path)
+        return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
             try:
@@ -66,9 +68,18 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
     except AuditProblem:
         raise AuditProblem(
             f"{folder} holds no recording ({MANIFEST} is missing) and no trace",
-            "give the folder that audit run wrote, a trace of torch.profiler, or a folder with the traces of all ranks",
+            "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a folder with all ranks' traces",
         ) from None
     return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
+
+
+def _open_snapshot(path: Path) -> Recording:
+    recording = SnapshotRecording(path)
+    try:
+        snapshot_of(recording)
+    except NotLooked as problem:
+        raise AuditProblem(str(problem)) from None
+    return recording
 
 
 def _open_trace(path: Path) -> Recording:
@@ -87,5 +98,7 @@ def _home(recording: Recording) -> Path:
     if isinstance(recording, TraceRecording) and recording.trace is not None:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
         return Path("audits") / name
+    if isinstance(recording, SnapshotRecording):
+        return Path("audits") / str(recording.manifest["target"]).removesuffix(".gz").removesuffix(".pickle")
     folder = recording.folder
     return folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")

@@ -16,15 +16,24 @@ from auditor.evidence.modes import Modes
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
+from auditor.evidence.snapshot_churn import CacheChurn
+from auditor.evidence.snapshot_course import Allocations
+from auditor.evidence.snapshot_growth import LateGrowth
+from auditor.evidence.snapshot_kept import KeptLines
+from auditor.evidence.snapshot_oom import OutOfMemory
+from auditor.evidence.snapshot_peak import PeakHolders
+from auditor.evidence.snapshot_whatif import WhatIf
 from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
+    "Allocations",
     "Amp",
     "Backward",
     "Batches",
+    "CacheChurn",
     "Checkpoint",
     "Checkpoints",
     "Copies",
@@ -33,13 +42,18 @@ __all__ = [
     "Fed",
     "Held",
     "HostMemory",
+    "KeptLines",
+    "LateGrowth",
     "Machine",
     "Modes",
     "Nonfinite",
+    "OutOfMemory",
+    "PeakHolders",
     "Reads",
     "Snapshot",
     "Source",
     "Steps",
     "Table",
+    "WhatIf",
     "ZeroGrads",
 ]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar
 
+from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
 from auditor.evidence.source import Source
 from auditor.evidence.table import Table
-from auditor.evidence.unpickle import RefusedPickle, load_plain
 from auditor.model import Site
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
-AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
-AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
 LIBRARY_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python", "/torch/", "/torchinductor_")
-FREE = "inactive"
-BLOCK_LIMIT = 2_000_000
-"""Blocks that are read at most: a real snapshot of 72 GB has a few thousand; one written to hang us names one list again and again."""
+STACK_SHOWN = 6
+LIBRARY, OUTSIDE, RECORDED = range(3)
+FREE, ALLOCATED = "inactive", "active_allocated"
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class Block:
     size: int
     live: bool
     site: Site | None = None
+    allocated: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Segment:
     size: int
     blocks: tuple[Block, ...]
     expandable: bool = False
+    device: int = 0
 
     @property
     def free_bytes(self) -> int:
@@ -78,11 +79,25 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Snapshot(Table):
-    """Segments of all devices at one moment: the first out-of-memory error if the run ended by one, else the end of a step.
+class DeviceNow:
+    """What one device held at that moment, in bytes. ``active`` counts blocks whose free is pending, ``allocated`` does not.
 
-    Torch also reports errors that it gets over by itself (cuDNN asks for less workspace): those do not count.
+    ``inactive`` are free blocks: whole segments (``idle``, which could be given back) and holes between live ones.
     """
+
+    device: int
+    segments: int
+    reserved: int
+    allocated: int
+    active: int
+    inactive: int
+    idle: int
+    largest_free: int
+
+
+@dataclass(frozen=True)
+class Snapshot(Table):
+    """Segments of all devices at one moment: the first out-of-memory error if the run ended by one, else the end of a step."""
 
     parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
@@ -93,20 +108,23 @@ class Snapshot(Table):
     @classmethod
     def build(cls, recording: Recording) -> Snapshot:
         """From the recording's snapshot file. Raises :class:`NotLooked` if there is none, or if it is not plain data."""
-        names = AT_OOM + AT_END if recording.manifest.get("outcome") == "oom" else AT_END + AT_OOM
-        path = next((recording.folder / name for name in names if (recording.folder / name).is_file()), None)
-        if path is None:
-            raise NotLooked("no CUDA memory snapshot was recorded")
-        try:
-            data = load_plain(path)
-        except RefusedPickle as refused:
-            raise NotLooked(str(refused)) from None
-        return cls(_segments(data, recording), path.name in AT_OOM)
+        data = snapshot_of(recording)
+        return cls(_segments(data, recording), data.at_oom)
 
     @property
     def reserved(self) -> int:
         """Bytes obtained from the device."""
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def devices(self) -> tuple[DeviceNow, ...]:
+        """The same by device."""
+        numbers = sorted({segment.device for segment in self.segments})
+        return tuple(_now(number, [each for each in self.segments if each.device == number]) for number in numbers)
+
+    def on(self, device: int) -> Snapshot:
+        """The part of one device."""
+        return replace(self, segments=tuple(segment for segment in self.segments if segment.device == device))
 
     @property
     def untold_bytes(self) -> int:
@@ -127,31 +145,40 @@ class Snapshot(Table):
         return sorted(pins, key=lambda pin: pin.free_bytes, reverse=True)
 
 
-def _segments(data: Any, recording: Recording) -> tuple[Segment, ...]:
-    """Segments from torch's snapshot schema, ``_snapshot()`` or the bare list of ``memory_snapshot()``.
+def _now(device: int, segments: list[Segment]) -> DeviceNow:
+    blocks = [block for segment in segments for block in segment.blocks]
+    return DeviceNow(
+        device=device,
+        segments=len(segments),
+        reserved=sum(segment.size for segment in segments),
+        allocated=sum(block.size for block in blocks if block.allocated),
+        active=sum(block.size for block in blocks if block.live),
+        inactive=sum(block.size for block in blocks if not block.live),
+        idle=sum(segment.size for segment in segments if segment.pin is None and segment.free_bytes == segment.size),
+        largest_free=max((block.size for block in blocks if not block.live), default=0),
+    )
 
-    Raises :class:`NotLooked` where the data does not have that shape.
-    """
+
+def _segments(data: SnapshotData, recording: Recording) -> tuple[Segment, ...]:
+    """Raises :class:`NotLooked` where the data does not have torch's shape."""
     origins = Origins(recording)
     try:
-        listed = data if isinstance(data, list) else data["segments"]
-        if sum(len(segment["blocks"]) for segment in listed) > BLOCK_LIMIT:
-            raise NotLooked(f"the memory snapshot has more than {BLOCK_LIMIT} blocks")
         return tuple(
             Segment(
                 size=int(segment["total_size"]),
                 blocks=tuple(_block(block, origins) for block in segment["blocks"]),
                 expandable=bool(segment.get("is_expandable")),
+                device=int(segment.get("device", 0)),
             )
-            for segment in listed
+            for segment in data.segments
         )
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise NotLooked(f"the memory snapshot has another layout than torch's: {type(error).__name__}") from None
 
 
-def _block(block: Mapping[str, Any], origins: Origins) -> Block:
+def _block(block: Event, origins: Origins) -> Block:
     live = block["state"] != FREE
-    return Block(int(block["size"]), live, origins.site(block.get("frames") or ()) if live else None)
+    return Block(int(block["size"]), live, origins.site(block.get("frames") or ()) if live else None, block["state"] == ALLOCATED)
 
 
 class Origins:
@@ -161,19 +188,38 @@ class Origins:
         self._recording = recording
         self._user_files = Source.build(recording).texts
         self._known: dict[int, Site | None] = {}
+        self._files: dict[str, int] = {}
 
     def site(self, frames: Any) -> Site | None:
         """The innermost frame that looks like the user's: a recorded source, else a file outside any library."""
         known = id(frames)  # the snapshot stays alive while it is read
         if known not in self._known:
-            self._known[known] = self._find(frames)
+            found = next(self._own(frames), None)
+            self._known[known] = self._recording.site_at(*found) if found is not None else None
         return self._known[known]
 
-    def _find(self, frames: Any) -> Site | None:
-        places = [(frame["filename"], frame["line"], frame["name"]) for frame in frames]
-        if not all(isinstance(file, str) and isinstance(line, int) and isinstance(name, str) for file, line, name in places):
-            raise TypeError("a frame is no file, line and name")
-        own = [place for place in places if self._recording.relative(place[0]) in self._user_files]
-        outside = [p for p in places if p[0].endswith(".py") and not any(mark in p[0] for mark in LIBRARY_MARKS)]
-        found = next(iter(own or outside), None)
-        return self._recording.site_at(*found) if found is not None else None
+    def stack(self, frames: Any) -> tuple[str, ...]:
+        """The frames like that, innermost first, as ``file:line function``."""
+        own = islice(self._own(frames), STACK_SHOWN)
+        return tuple(f"{self._recording.relative(file)}:{line} {name}" for file, line, name in own)
+
+    def _own(self, frames: Any) -> Iterator[tuple[str, int, str]]:
+        found = list(self._from(frames, RECORDED)) if self._user_files else []
+        yield from found or self._from(frames, OUTSIDE)
+
+    def _from(self, frames: Any, least: int) -> Iterator[tuple[str, int, str]]:
+        for frame in frames:
+            file, line, name = frame["filename"], frame["line"], frame["name"]
+            if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
+                raise TypeError("a frame is no file, line and name")
+            kind = self._files.get(file)
+            if kind is None:
+                recorded = self._recording.relative(file) in self._user_files
+                kind = self._files[file] = RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
+            if kind >= least:
+                yield file, line, name
+
+
+def _outside(file: str) -> bool:
+    plain = file.replace("\\", "/")
+    return plain.startswith("<ipython") or (plain.endswith(".py") and not any(mark in plain for mark in LIBRARY_MARKS))

@@ -52,10 +52,10 @@ def timeline_of(recording: Recording) -> Timeline:
 
 
 def _load(path: Path | None) -> Timeline | NotLooked:
-    from auditor.timeline import Timeline
-
     if path is None:
         return NotLooked("no trace was recorded")
+    from auditor.timeline import Timeline
+
     try:
         return Timeline.of(path)
     except AuditProblem as problem:

@@ -6,7 +6,8 @@ that this very line must be reported. Names ending in ``__cuda`` need a GPU: whe
 the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
 ``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds them), which is judged as a
 trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked. ``__ranks`` is
-the same with a list of texts, the traces of a job's ranks.
+the same with a list of texts, the traces of a job's ranks. ``MEMORY_LIMIT`` of a file is the
+size of its rehearsed card in bytes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
     else:
         device = "rehearse" if name.endswith("__rehearsal") else "auto"
         try:
-            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device)
+            limit = getattr(load(path), "MEMORY_LIMIT", None)
+            findings, verdicts = judge(
+                folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device, memory_limit=limit
+            )
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
@@ -171,12 +175,13 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
     compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
-    needs = text.partition("\n")[0].removeprefix("# needs: ")
+    needs, _, limit = text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
     if needs == "ranks":
         pytest.skip("needs several processes, each with a GPU")
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
         pytest.skip("needs a CUDA device")
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
+    memory = int(limit.removesuffix("MiB")) * 2**20 if limit else None
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
     asks_a_trace = any(TRACE in table.files for table in engine.evidence_of(RULES[code]).values())
@@ -189,7 +194,9 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     give_back()
     try:
         traced = {"trace_steps": 5} if asks_a_trace else {}
-        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, **traced)
+        findings, verdicts = judge(
+            tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, memory_limit=memory, **traced
+        )
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason

@@ -28,6 +28,7 @@ from auditor.evidence import (
     DeviceMemory,
     Held,
     HostMemory,
+    KeptLines,
     Machine,
     Modes,
     Reads,
@@ -433,9 +434,10 @@ def test_retained_graph():
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=()):
+def mem003(device=(), host=(), held=(), kept=()):
     memory = DeviceMemory(tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device)))
-    return list(MemoryGrowsEveryStep().detect(memory, HostMemory(Trend(tuple(host))), Held(held), CUDA if device else CPU))
+    host_memory, machine = HostMemory(Trend(tuple(host))), CUDA if device else CPU
+    return list(MemoryGrowsEveryStep().detect(memory, host_memory, Held(held), KeptLines(kept), machine))
 
 
 def test_steady_growth_is_found_with_its_rate():

@@ -175,6 +175,18 @@ def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
     assert "CUDA out of memory. Tried to allocate 12.00 MiB" in warning
 
 
+@pytest.mark.parametrize("name", ["hungry", "rehearsed_hungry"])
+def test_running_out_of_memory_is_explained_first(runs, name):
+    _, report, _ = runs[name]
+    first = report["findings"][0]
+    assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == ("MEM015", "error", "snapshot", "estimated")
+    assert first["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
+    assert "12.0 MiB were requested" in first["message"] and "real demand" in first["message"]
+    facts = dict(first["facts"])
+    holder = next(text for label, text in facts.items() if label.startswith(f"{name}.py"))
+    assert "blocks" in holder and "kept to the end" in holder
+
+
 def test_a_program_may_take_its_own_snapshots(runs):
     _, report, out = runs["snapshots"]
     assert report["warnings"] == []

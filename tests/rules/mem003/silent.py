@@ -46,3 +46,15 @@ def optimizer_state_made_in_the_first_step__cuda():
         optimizer.step()
 
     return step
+
+
+def gradients_made_anew_in_each_step__rehearsal():
+    model = torch.nn.Linear(1024, 1024, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(64, 1024, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,60 @@
+"""Cached memory that goes back to the device and is obtained again: what ``empty_cache`` in a loop looks like from below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot_course import LOSSES, Allocations, Course
+from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
+from auditor.evidence.table import Table
+from auditor.model import Site
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+
+@dataclass(frozen=True)
+class CacheChurn(Table):
+    """The second half of a device's history: ``flushes`` of the cache, and the bytes that were obtained again after one.
+
+    ``site`` is the line that called ``empty_cache`` most often; None where the history does not tell who did.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    flushes: int = 0
+    retries: int = 0
+    again_bytes: int = 0
+    peak_reserved: int = 0
+    site: Site | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> CacheChurn:
+        """From the history of the device whose memory came back most. Raises :class:`NotLooked` without one."""
+        course = max(Allocations.build(recording).devices, key=lambda each: each.late_churn)
+        data = snapshot_of(recording)
+        try:
+            flushes, site = _flushes(data, course, Origins(recording))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
+        return cls(flushes, course.retries, course.late_churn, course.peak_reserved, site, course.facts)
+
+
+def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int, Site | None]:
+    trace = data.trace(course.device)
+    late, calls = 0, Counter[Site]()
+    for lost, group in groupby(enumerate(trace), key=lambda item: item[1]["action"] in LOSSES):
+        index, event = next(group)
+        if not lost or index < len(trace) // 2:
+            continue
+        late += 1
+        frames = event.get("frames") or ()
+        site = origins.site(frames) if any("empty_cache" in frame["name"] for frame in frames) else None
+        if site is not None:
+            calls[site] += 1
+    return late, max(calls, key=calls.__getitem__, default=None)

@@ -1,0 +1,129 @@
+"""An out-of-memory error, explained: what was asked for, what was free and in which pieces, who held the rest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot_course import Allocations, Course
+from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot_state import Holder, State, by_line, state_after
+from auditor.evidence.snapshot_whatif import Outcome, what_if
+from auditor.evidence.table import Table
+from auditor.model import Site
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+Kind = Literal["demand", "fragmentation", "elsewhere", "unknown"]
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
+ASKED = re.compile(r"Tried to allocate ([\d.]+) (GiB|MiB|KiB|bytes)")
+
+
+@dataclass(frozen=True)
+class OutOfMemory(Table):
+    """The last error of a device, in bytes. ``happened`` is False where the run and its history know of none.
+
+    ``requested`` is None where nothing tells it; ``device_free`` likewise. ``site`` is the line that asked.
+    ``what_ifs`` are the replays under other settings, empty where they would say nothing (``why_no_what_if``).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    happened: bool = False
+    device: int = 0
+    requested: int | None = None
+    device_free: int | None = None
+    reserved: int = 0
+    live: int = 0
+    largest_free: int = 0
+    site: Site | None = None
+    holders: tuple[Holder, ...] = ()
+    what_ifs: tuple[Outcome, ...] = ()
+    why_no_what_if: str = ""
+
+    @classmethod
+    def build(cls, recording: Recording) -> OutOfMemory:
+        """From the snapshot. Raises :class:`NotLooked` where memory ran out and no snapshot tells about it."""
+        ended = recording.manifest.get("outcome") == "oom"
+        bare = recording.manifest.get("device") == "snapshot"
+        if not ended and not bare:
+            return cls()
+        data, why = snapshot_of(recording), ""
+        courses: tuple[Course, ...] = ()
+        try:
+            courses = Allocations.build(recording).devices
+        except NotLooked as reason:
+            why = str(reason)
+        failed = next((course for course in courses if course.ooms), None)
+        if failed is None and bare:
+            if why:
+                raise NotLooked(why)
+            return cls()
+        try:
+            if failed is not None:
+                return _from_history(data, failed, Origins(recording))
+            return _from_message(data, recording, why)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
+
+    @property
+    def free_inside(self) -> int:
+        """Bytes that the allocator had and no tensor used."""
+        return self.reserved - self.live
+
+    @property
+    def kind(self) -> Kind:
+        """Whether all bytes were in use, or enough were free in too small pieces (or for another stream or pool)."""
+        if self.requested is None:
+            return "unknown"
+        if self.free_inside < self.requested:
+            return "demand"
+        return "fragmentation" if self.largest_free < self.requested else "elsewhere"
+
+
+def _from_history(data: SnapshotData, course: Course, origins: Origins) -> OutOfMemory:
+    index = course.ooms[-1]
+    event, state = data.trace(course.device)[index], state_after(data, course.device, index)
+    outcomes: tuple[Outcome, ...] = ()
+    why = ""
+    try:
+        tried = what_if(data, course)
+        outcomes = tried.others
+    except NotLooked as reason:
+        why = str(reason)
+    left = event.get("device_free", event.get("addr"))
+    return _told(
+        state,
+        origins,
+        device=course.device,
+        requested=int(event["size"]),
+        device_free=int(left) if left is not None else None,
+        site=origins.site(event.get("frames") or ()),
+        what_ifs=outcomes,
+        why_no_what_if=why,
+    )
+
+
+def _from_message(data: SnapshotData, recording: Recording, why: str) -> OutOfMemory:
+    """Without a history: the state is the snapshot's, the request is in torch's message."""
+    error = recording.manifest.get("error") or {}
+    found = ASKED.search(str(error.get("message", "")))
+    asked = round(float(found[1]) * UNITS[found[2]]) if found else None
+    device = max(data.devices, key=lambda number: sum(int(each["total_size"]) for each in data.of(number)), default=0)
+    site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
+    state = state_after(data, device, -1)
+    return _told(state, Origins(recording), device=device, requested=asked, site=site, why_no_what_if=why, timed=False)
+
+
+def _told(state: State, origins: Origins, *, timed: bool = True, **more: object) -> OutOfMemory:
+    return OutOfMemory(
+        happened=True,
+        reserved=sum(state.segments.values()),
+        live=sum(block.size for block in state.blocks),
+        largest_free=state.largest_free,
+        holders=by_line(state.blocks, origins, timed=timed),
+        **more,  # type: ignore[arg-type]
+    )

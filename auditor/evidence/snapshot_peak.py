@@ -1,0 +1,67 @@
+"""Who held the memory at its peak: live blocks then, by the line that allocated them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot_course import Allocations, Course
+from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot_state import Holder, by_line, state_after
+from auditor.evidence.snapshot_whatif import on_cards
+from auditor.evidence.table import Table
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The peak of one device in bytes, the largest holder first. Without a history it is the moment of the snapshot.
+
+    ``cards`` are rows of facts: what the same history would come to on cards of other sizes.
+    """
+
+    device: int
+    allocated: int
+    reserved: int
+    holders: tuple[Holder, ...]
+    timed: bool
+    cards: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PeakHolders(Table):
+    """The peak of each device, that with most memory first."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    devices: tuple[Peak, ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> PeakHolders:
+        """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a stack was recorded."""
+        data, origins = snapshot_of(recording), Origins(recording)
+        try:
+            courses = {course.device: course for course in Allocations.build(recording).devices}
+        except NotLooked:
+            courses = {}
+        try:
+            peaks = [_peak(data, device, courses.get(device), origins) for device in data.devices]
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
+        told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
+        if peaks and not told:
+            raise NotLooked("the snapshot names no line: allocation history with stacks was not on")
+        return cls(tuple(sorted(told, key=lambda peak: -peak.allocated)))
+
+
+def _peak(data: SnapshotData, device: int, course: Course | None, origins: Origins) -> Peak:
+    if course is None:
+        state = state_after(data, device, -1)
+        reserved, allocated = sum(state.segments.values()), sum(block.size for block in state.blocks)
+        return Peak(device, allocated, reserved, by_line(state.blocks, origins, timed=False), timed=False)
+    at = course.peak if course.allocated[course.peak] >= course.start_allocated else -1
+    holders = by_line(state_after(data, device, at).blocks, origins)
+    return Peak(device, course.peak_allocated, course.reserved_at_peak, holders, timed=True, cards=on_cards(data, course))

@@ -1,0 +1,115 @@
+"""MEM015: memory ran out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, OutOfMemory
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+MIB = 2**20
+WHY = {
+    "demand": "tensors in use fill the memory: real demand, no fragmentation",
+    "fragmentation": "enough was free, but in pieces that are too small: fragmentation",
+    "elsewhere": "enough was free in one piece, but in a pool or for a stream that this request could not use",
+    "unknown": "the request is not known",
+}
+
+
+@dataclass(frozen=True)
+class RanOutOfMemory(Rule):
+    """
+    Memory ran out.
+
+    ## What it finds
+    The error that ended the run, or the last one in the history of a memory snapshot: what was asked for, how much was free
+    inside the allocator's segments and in the largest piece, who held the rest, and under which allocator settings a replay
+    of the same allocations fits. Fragmentation is named only where the free bytes would have been enough.
+
+    ## Why it costs
+    The training stops. Whether a smaller batch or another allocator setting helps depends on which of the two it was.
+
+    ## Example
+    ```python
+    # needs: rehearsal --memory-limit 512MiB
+    import torch
+
+    kept = []
+
+    def step():
+        kept.append(torch.empty(2**26, dtype=torch.uint8, device="cuda"))
+    ```
+
+    ## Use instead
+    ```python
+    # needs: rehearsal --memory-limit 512MiB
+    import torch
+
+    kept = []
+
+    def step():
+        kept.append(torch.empty(2**26, dtype=torch.uint8, device="cuda"))
+        del kept[:-1]
+    ```
+
+    ## When to ignore
+    Never: but an error that the program caught and got over is not reported here.
+
+    ## Sources
+    torch's snapshot at the moment of the error (``_cuda_attach_out_of_memory_observer``), and its history where it was on.
+    """
+
+    code = "MEM015"
+    severity = Severity.ERROR
+    since = "0.1"
+    rehearsed = True
+
+    lines: int = knob(10, "Lines shown, those that hold most.")
+
+    def detect(self, oom: OutOfMemory, machine: Machine) -> Iterator[Finding]:
+        if not oom.happened:
+            return
+        asked = f"{oom.requested / MIB:.1f} MiB were requested" if oom.requested is not None else "a request failed"
+        first = next((holder for holder in oom.holders if holder.site is not None), None)
+        held = f"; most is held by tensors made at {first.site} ({first.size / MIB:.0f} MiB)" if first is not None else ""
+        where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
+        fitting = [each.setting for each in oom.what_ifs if not each.ooms]
+        yield Finding(
+            oom.site,
+            f"{where} ran out: {asked}, {oom.live / MIB:.0f} of {oom.reserved / MIB:.0f} MiB reserved on GPU {oom.device} were in "
+            f"use and the largest free piece was {oom.largest_free / MIB:.1f} MiB: {WHY[oom.kind]}{held}",
+            basis=machine.bytes_basis,
+            seen_on="snapshot",
+            facts=(*self._figures(oom), *(holder.row for holder in oom.holders[: self.lines]), *self._replays(oom)),
+            hints={"kind": oom.kind, "setting": fitting[0] if fitting else ""},
+        )
+
+    def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
+        if oom.requested is not None:
+            yield "requested", f"{oom.requested / MIB:.1f} MiB"
+        yield "free inside reserved", f"{oom.free_inside / MIB:.1f} MiB"
+        yield "largest free piece", f"{oom.largest_free / MIB:.1f} MiB"
+        if oom.device_free is not None:
+            yield "free on the device", f"{oom.device_free / MIB:.1f} MiB"
+
+    def _replays(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
+        yield from (each.row for each in oom.what_ifs)
+        if oom.why_no_what_if:
+            yield "other settings", oom.why_no_what_if
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        setting = str(finding.hints.get("setting", ""))
+        if setting:
+            return Remedy(
+                f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; what comes after the error is "
+                "not known to it.",
+                config={"PYTORCH_CUDA_ALLOC_CONF": setting},
+            )
+        return Remedy(
+            "Hold less at this point: free what the largest holders keep, checkpoint activations, or use a smaller batch with "
+            "gradient accumulation. Another allocator setting does not make room."
+            if finding.hints.get("kind") == "demand"
+            else "Look at the largest holders first; allocate what stays before what comes and goes."
+        )
