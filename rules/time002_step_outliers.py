@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from auditor.evidence import Machine, Steps
+from auditor.evidence import Batches, Machine, Steps
 from auditor.evidence.rhythm import Rhythm
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
@@ -89,8 +89,9 @@ class StepOutliers(Rule):
     enough: int = knob(10, "With fewer steps nothing is said.")
     explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
 
-    def detect(self, steps: Steps, machine: Machine) -> Iterator[Finding]:
-        timed = [TimedStep(s.number, s.us, {COLLECTOR: s.gc_us, LOADER: s.wait_us or 0.0}) for s in steps.quiet]
+    def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
+        waits = batches.waits_by_step()
+        timed = [TimedStep(s.number, s.us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet]
         return self._report(timed, "quiet steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:

@@ -149,6 +149,13 @@ class Batches(Table):
         if not self.quiet_steps:
             raise NotLooked("no step was timed")
 
+    def waits_by_step(self) -> dict[int, float]:
+        """Us that each quiet step waited for loaders, by its number."""
+        waits: dict[int, float] = {}
+        for batch in self.quiet:
+            waits[batch.step] = waits.get(batch.step, 0.0) + batch.wait_us
+        return waits
+
     def waiting(self) -> Waiting | None:
         """How the quiet steps waited; None if there were none."""
         totals: dict[int, float] = {}

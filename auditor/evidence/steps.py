@@ -27,8 +27,6 @@ class Step:
     ooms: int = 0
     gc_us: float = 0.0
     """Time in the garbage collector."""
-    wait_us: float | None = None
-    """Time the step waited for its loaders; None where that was not watched."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,10 @@ class Steps(Table):
 
     @classmethod
     def build(cls, recording: Recording) -> Steps:
-        """From the ``steps`` part; where device events timed the step, theirs is its time. Loader waits where they are known."""
+        """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(recording, "steps")
         device_us = {(row["pass"], row["step"]): row["us"] for row in recording.rows("device_times")}
-        waits = _waits(recording)
-        return cls(*(_steps_of(rows, name, device_us, waits) for name in ("quiet", "loud", "anomaly_off")))
+        return cls(*(_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off")))
 
     @property
     def median_us(self) -> float | None:
@@ -80,25 +77,12 @@ def _notch(values: list[float]) -> float:
 _Times = dict[tuple[str, int], float]
 
 
-def _waits(recording: Recording) -> _Times | None:
-    """Time that each step waited for loaders, by pass and step; None where that was not watched."""
-    if not recording.has("batches"):
-        return None
-    waits: _Times = {}
-    for row in recording.rows("batches"):
-        key = row["pass"], row["step"]
-        waits[key] = waits.get(key, 0.0) + (row.get("wait_us") or 0.0)
-    return waits
+def _steps_of(rows: list[Row], pass_name: str, device_us: _Times) -> tuple[Step, ...]:
+    mine = (row for row in rows if row["pass"] == pass_name)
+    return tuple(_step(row, device_us.get((pass_name, row["step"]), float(row["us"]))) for row in mine)
 
 
-def _steps_of(rows: list[Row], pass_name: str, device_us: _Times, waits: _Times | None) -> tuple[Step, ...]:
-    keyed = (((pass_name, row["step"]), row) for row in rows if row["pass"] == pass_name)
-    return tuple(
-        _step(row, device_us.get(key, float(row["us"])), None if waits is None else waits.get(key, 0.0)) for key, row in keyed
-    )
-
-
-def _step(row: Row, us: float, wait_us: float | None) -> Step:
+def _step(row: Row, us: float) -> Step:
     return Step(
         number=row["step"],
         us=us,
@@ -109,5 +93,4 @@ def _step(row: Row, us: float, wait_us: float | None) -> Step:
         retries=row.get("retries") or 0,
         ooms=row.get("ooms") or 0,
         gc_us=row.get("gc_us") or 0.0,
-        wait_us=wait_us,
     )
