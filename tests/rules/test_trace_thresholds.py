@@ -9,7 +9,8 @@ from auditor.rules.mem001_near_capacity import DeviceMemoryNearlyFull
 from auditor.rules.time002_step_outliers import StepOutliers
 from auditor.rules.time003_unattributed_time import UnattributedTime
 
-from auditor.evidence import Machine, Steps
+from auditor.evidence import Batches, Machine, Steps
+from auditor.evidence.batches import Batch
 from auditor.evidence.steps import Step
 from auditor.evidence.trace_memory import DevicePeak, TraceMemory
 from auditor.evidence.trace_steps import Silence, TraceStep, TraceSteps
@@ -82,9 +83,9 @@ def test_share_of_the_devices_memory(allocated, reserved, expected):
 
 
 def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
-    """Quiet steps; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are known."""
-    made = (Step(n, 40_000.0, gc_us=gc, wait_us=wait) if n in slow else Step(n, typical, wait_us=0.0) for n in range(count))
-    return Steps(quiet=tuple(made))
+    """Quiet steps and their batches; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are known."""
+    made = (Step(n, 40_000.0, gc_us=gc) if n in slow else Step(n, typical) for n in range(count))
+    return Steps(quiet=tuple(made)), Batches(quiet=tuple(Batch(0, n, wait) for n in slow))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +93,8 @@ def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
     [
         (quiet(4, 9, gc=15_000), WARNING),
         (quiet(4, 9, wait=15_000), WARNING),
-        (quiet(4, 9, gc=14_999), NOTE),
-        (quiet(4, 9), NOTE),
+        (quiet(4, 9, gc=14_999), NOTHING),
+        (quiet(4, 9), NOTHING),
         (quiet(4, gc=30_000), NOTHING),
         (quiet(0, 4, 9, 12, 15, gc=30_000), WARNING),
         (quiet(0, 4, 9, 12, 15, 17, gc=30_000), NOTHING),
@@ -103,11 +104,11 @@ def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
     ids=["collector", "loader", "less than half", "unknown", "one", "a quarter", "more", "not twice", "under 5 % of the time"],
 )
 def test_slow_steps(table, expected):
-    assert said(StepOutliers().detect(table, Machine())) == expected
+    assert said(StepOutliers().detect(*table, Machine())) == expected
 
 
 def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
-    (finding,) = StepOutliers().detect(quiet(4, 9, 14, 19, gc=20_000), Machine("cuda"))
+    (finding,) = StepOutliers().detect(*quiet(4, 9, 14, 19, gc=20_000), Machine("cuda"))
     assert (finding.lost_us_per_step, finding.per_step, finding.seen_on) == (4 * 30_000 / 20, 0.2, "cuda")
     assert "every 5 steps" in finding.message
     assert "garbage collection" in finding.message
@@ -115,11 +116,11 @@ def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
 
 def test_a_few_milliseconds_more_are_the_schedulers():
     table = Steps(quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20)))
-    assert said(StepOutliers().detect(table, Machine())) == NOTHING
+    assert said(StepOutliers().detect(table, Batches(), Machine())) == NOTHING
 
 
 def test_too_few_steps_are_not_judged():
     with pytest.raises(NotLooked, match="too few"):
-        list(StepOutliers().detect(quiet(count=9), Machine()))
+        list(StepOutliers().detect(*quiet(count=9), Machine()))
     with pytest.raises(NotLooked, match="11 are needed"):
         list(StepOutliers().in_trace(steps(count=10)))
