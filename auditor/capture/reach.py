@@ -66,7 +66,8 @@ class Reach:
             self._frame(frame)
             frame = frame.f_back
         self._target(target)
-        for module in self._user_modules():
+        home = getattr(target, "__module__", None)
+        for module in sorted(self._user_modules(), key=lambda module: module.__name__ != home):  # the target's own first
             self._globals(module)
         found: dict[Place, list[torch.Tensor]] = {}
         for trail, tensors in self._found.values():

@@ -250,8 +250,8 @@ def test_interrupt_reports_what_there_is(folder):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends the child")
 def test_a_killed_audit_leaves_no_process_behind(folder):
-    process = started(folder, folder / "out-killed")
-    children = [child for child in psutil.Process(process.pid).children(recursive=True)]
+    process = started(folder, folder / "out-of-a-killed-parent")
+    children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.kill()
     process.communicate(timeout=60)
