@@ -117,6 +117,7 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "count": amounts.count,
         "outcome": summary.outcome,
+        "device": summary.device,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
         "looked": summary.looked,

@@ -39,6 +39,12 @@ _OUTCOMES = {
 }
 
 
+def device(report: Report) -> str:
+    """What the step ran on, in words."""
+    named = {"rehearse": "a rehearsed GPU", "trace": "an unknown device", "snapshot": "a memory snapshot"}
+    return named.get(report.run.device, text.one_line(report.run.device, 80))
+
+
 def rehearsed(report: Report) -> str:
     """What was rehearsed beside the run on the CPU; empty if nothing was."""
     played = report.environment.get("rehearsed on", "")

@@ -87,7 +87,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
 
 def _subject(report: Report, width: int) -> Iterator[Text]:
     run = report.run
-    where = text.one_line(run.device, 80) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
+    where = summary.device(report) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
     torch = f", torch {text.one_line(run.torch, 80)}" if run.torch else ""
     steps = amounts.count(run.steps, "step")
     yield Text(f"{text.path(run.target)}: {steps} on {where}{torch}: {summary.outcome(report)}", "bold")

@@ -124,6 +124,13 @@ def test_the_registry_gives_it_by_name() -> None:
         renderer("pdf")
 
 
+def test_a_rehearsal_alone_is_named_in_words() -> None:
+    report = golden.rich_report()
+    alone = replace(report, run=replace(report.run, device="rehearse"))
+    assert "on a rehearsed GPU" in " ".join(Terminal().render(alone).split())
+    assert "on <b>a rehearsed GPU</b>" in renderer("html").render(alone)
+
+
 def test_a_rehearsal_is_said_beside_the_times() -> None:
     report = replace(golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"})
     said = "GPU path rehearsed: NVIDIA H200 (rehearsed on the CPU); it finds what a GPU would wait for"
