@@ -6,45 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from auditor.recording import SCHEMA, Recording
+from auditor.bare import BareRecording
 
 if TYPE_CHECKING:
     from auditor.timeline import Fleet
 
 
-class TraceRecording(Recording):
-    """A trace that stands alone, from wherever: a recording without any part, judged by what a trace shows."""
+class TraceRecording(BareRecording):
+    """A trace that stands alone, from wherever: judged by what a trace shows."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = path.parent
-        self.manifest = {
-            "schema": SCHEMA,
-            "target": path.name,
-            "cwd": "",
-            "device": "trace",
-            "outcome": "completed",
-            "sources": {},
-            "parts": [],
-            "passes": [],
-            "recorded_at": "",
-            "environment": {},
-            "warnings": [],
-        }
+        super().__init__(path.parent, path.name, "trace")
         self._path = path
 
     @property
     def trace(self) -> Path | None:
         """The file itself."""
         return self._path
-
-    @property
-    def snapshot(self) -> Path | None:
-        """None, whatever lies beside the file."""
-        return None
-
-    def has(self, part: str) -> bool:
-        """Nothing was recorded beside the trace."""
-        return False
 
 
 WAITED_FOR = "which waits least in collectives: the others wait for it"

@@ -41,9 +41,9 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
 
 
 def _checked(recording: Recording) -> Recording:
-    limit = limit_of(recording)
-    if limit:
-        raise TargetProblem(f"the GPU path cannot be rehearsed: {limit}", "--device cpu audits the rest")
+    why = limit_of(recording) or _unused(recording)
+    if why:
+        raise TargetProblem(f"the GPU path cannot be rehearsed: {why}", "--device cpu audits the rest")
     return recording
 
 
@@ -180,9 +180,15 @@ def unfit(rehearsed: Recording) -> str:
         error = manifest.get("error") or {}
         said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
         return f"it ended after {steps} step{'s' * (steps != 1)} ({said})"
-    if not any(row["n"] for row in rehearsed.rows("device_use")):
-        return "the target put nothing on the CUDA device that it was offered (its device is fixed to the CPU?)"
-    return ""
+    return _unused(rehearsed)
+
+
+def _unused(rehearsed: Recording) -> str:
+    """What it means that steps completed and none ran anything on the device; empty if that is not so."""
+    used = rehearsed.rows("device_use")
+    if not used or any(row["n"] for row in used):
+        return ""
+    return "the target put nothing on the CUDA device that it was offered (its device is fixed to the CPU?)"
 
 
 def limit_of(rehearsed: Recording) -> str:

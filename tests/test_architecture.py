@@ -39,14 +39,16 @@ MAY = {
     "auditor/config.py": {"auditor.errors", "auditor.rule"},
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
     "auditor/runner.py": {"auditor.errors", "auditor.plan", "auditor.recording"},
-    "auditor/bare_trace.py": {"auditor.recording"},
+    "auditor/bare.py": {"auditor.recording"},
+    "auditor/bare_trace.py": {"auditor.bare"},
     "auditor/checkpoints": {
+        "auditor.bare",
         "auditor.checkpoints",
         "auditor.errors",
         "auditor.evidence.unpickle",
         "auditor.recording",
     },
-    "auditor/bare_snapshot.py": {"auditor.recording"},
+    "auditor/bare_snapshot.py": {"auditor.bare"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {

@@ -119,7 +119,7 @@ class RehearsalProbe(Probe, Listener):
         if log is None or log.idle():
             return
         try:
-            if crossing.kind in READ_KINDS:
+            if crossing.kind in READ_KINDS and crossing.blocking:
                 log.note_crossing(crossing.kind, requires_grad=crossing.requires_grad)
             elif crossing.kind == "copy" and crossing.direction == "h2d":
                 self._note_copy(log, crossing)

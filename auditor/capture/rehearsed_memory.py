@@ -38,7 +38,10 @@ class RehearsedMemory:
     def __init__(self, total_bytes: int, frames: Frames, folder: Path) -> None:
         variables = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
         text = next((os.environ[name] for name in variables if os.environ.get(name)), "")
-        settings = AllocatorSettings.parse(text)
+        try:
+            settings = AllocatorSettings.parse(text)
+        except ValueError:  # the program's own import of CUDA would say so; here it must not cost the rehearsal
+            settings = AllocatorSettings()
         outside = min(OUTSIDE_BYTES, total_bytes // 8)
         self.allocator = CachingAllocator(total_bytes, settings=settings, outside_bytes=outside, history_limit=HISTORY_ENTRIES)
         self._frames = frames

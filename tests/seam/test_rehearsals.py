@@ -77,7 +77,15 @@ def runs(tmp_path_factory, audit):
         done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
         return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
 
-    names = [*TARGETS, "script", "rehearsed_portable", "rehearsed_script", "rehearsed_parallel", "rehearsed_hungry"]
+    names = [
+        *TARGETS,
+        "script",
+        "rehearsed_portable",
+        "rehearsed_script",
+        "rehearsed_parallel",
+        "rehearsed_hungry",
+        "rehearsed_cpu_only",
+    ]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names, pool.map(one, names), strict=True))
 
@@ -214,3 +222,10 @@ def test_rehearse_alone_of_what_cannot_be_rehearsed(runs):
     assert "torch.nn.DataParallel" in done.stderr
     assert not out.exists()
     assert "Traceback" not in done.stderr
+
+
+def test_rehearse_alone_of_what_ignores_the_gpu_is_no_clean_bill(runs):
+    done, _, out = runs["rehearsed_cpu_only"]
+    assert done.returncode == 2
+    assert "put nothing on the CUDA device" in done.stderr
+    assert not out.exists()

@@ -81,3 +81,14 @@ def _copying(start, number, kind="HtoD (Pageable -> Device)", waits=True, size=1
 
 def asynchronous_copy_to_pageable_memory_is_another_rules__trace():
     return text(loop(4, 1000.0, lambda number, start: _copying(start, number, "DtoH (Device -> Pageable)", waits=False)))
+
+
+def fetched_into_pinned_memory_and_read_a_step_later__rehearsal():
+    model, kept = nn.Linear(8, 1, device="cuda"), []
+
+    def step():
+        loss = model(torch.ones(4, 8, device="cuda")).mean()
+        loss.backward()
+        kept.append(loss.detach().to("cpu", non_blocking=True))
+
+    return step
