@@ -1,0 +1,26 @@
+"""A file judged by itself: nothing that lies beside it counts, even in the folder of a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditor.bare_snapshot import SnapshotRecording
+from auditor.bare_trace import TraceRecording
+from auditor.recording import SCHEMA, TRACE, Recording, RecordingWriter, write_manifest
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TraceRecording, TRACE), (SnapshotRecording, "snapshot.pickle")])
+def test_what_lies_beside_the_file_is_not_read(tmp_path: Path, kind: type[TraceRecording | SnapshotRecording], name: str) -> None:
+    for folder in (tmp_path, tmp_path / "rehearsal"):
+        writer = RecordingWriter(folder)
+        writer.add("device_times", {"pass": "quiet", "step": 0, "us": 1.0})
+        writer.close()
+        write_manifest(folder, {"schema": SCHEMA, "cwd": "", "outcome": "completed"})
+    for beside in (TRACE, "snapshot.pickle"):
+        (tmp_path / beside).write_bytes(b"")
+    whole, bare = Recording(tmp_path), kind(tmp_path / name)
+    assert whole.rows("device_times") and whole.inside("rehearsal") is not None and whole.trace and whole.snapshot
+    assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == ([], False, None)
+    assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]
