@@ -41,7 +41,12 @@ _OUTCOMES = {
 
 def device(report: Report) -> str:
     """What the step ran on, in words."""
-    named = {"rehearse": "a rehearsed GPU", "trace": "an unknown device", "snapshot": "a memory snapshot"}
+    named = {
+        "rehearse": "a rehearsed GPU",
+        "trace": "an unknown device",
+        "snapshot": "a memory snapshot",
+        "checkpoint": "saved checkpoints",
+    }
     return named.get(report.run.device, text.one_line(report.run.device, 80))
 
 

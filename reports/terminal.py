@@ -89,8 +89,8 @@ def _subject(report: Report, width: int) -> Iterator[Text]:
     run = report.run
     where = summary.device(report) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
     torch = f", torch {text.one_line(run.torch, 80)}" if run.torch else ""
-    steps = amounts.count(run.steps, "step")
-    yield Text(f"{text.path(run.target)}: {steps} on {where}{torch}: {summary.outcome(report)}", "bold")
+    steps = f"{amounts.count(run.steps, 'step')} " if run.steps else ""
+    yield Text(f"{text.path(run.target)}: {steps}on {where}{torch}: {summary.outcome(report)}", "bold")
     if run.step_us is not None:
         times = run.step_us
         yield from _wrapped(

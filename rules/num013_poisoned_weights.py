@@ -74,7 +74,7 @@ class WeightsPoisoned(Rule):
             more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
             yield Finding(
                 None,
-                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more}, of {len(checkpoint.scan.tensors)}",
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds {len(checkpoint.scan.tensors)} tensors)",
                 steps=1,
                 seen_on="source",
                 facts=(("file", checkpoint.scan.path), *((each.name, _share(each)) for each in bad[:LISTED])),
