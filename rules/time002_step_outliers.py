@@ -32,9 +32,9 @@ class StepOutliers(Rule):
     Some steps take far longer than the others.
 
     ## What it finds
-    Steps of the quiet pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, more
-    than one, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
-    warning that says so, else a note.
+    Steps of the quiet pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
+    least three, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
+    warning that says so, else a note. What a step waited for the processor while other programs had it is not counted.
 
     ## Why it costs
     The slow steps lengthen the run by what they take beyond the median; with several processes every rank waits for
@@ -53,7 +53,7 @@ class StepOutliers(Rule):
         global count
         count += 1
         model(torch.ones(4, 8)).mean().backward()
-        if count % 6 == 0:
+        if count % 4 == 0:
             gc.collect()
     ```
 
@@ -86,12 +86,15 @@ class StepOutliers(Rule):
     least_us: float = knob(5000.0, "Us beyond the median below which a step is none: the system's scheduler does as much.")
     share: float = knob(0.05, "Share that the outliers add to the time of all steps from which they are reported.")
     rare: float = knob(0.25, "Share of the steps above which slow steps are no outliers but another kind of step.")
+    least: int = knob(3, "With fewer outliers nothing is said: what happens twice in a run is no habit of it.")
     enough: int = knob(10, "With fewer steps nothing is said.")
     explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
 
     def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
         waits = batches.waits_by_step()
-        timed = [TimedStep(s.number, s.us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet]
+        timed = [
+            TimedStep(s.number, s.us - s.queued_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet
+        ]
         return self._report(timed, "quiet steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -105,12 +108,12 @@ class StepOutliers(Rule):
         typical = median(step.us for step in steps)
         slow = [step for step in steps if step.us >= max(self.ratio * typical, typical + self.least_us)]
         extra = sum(step.us - typical for step in slow)
-        if not 2 <= len(slow) <= self.rare * len(steps) or extra < self.share * sum(step.us for step in steps):
+        if not self.least <= len(slow) <= self.rare * len(steps) or extra < self.share * sum(step.us for step in steps):
             return
         cause = self._cause(steps, slow, extra)
         if not cause and seen_on != "trace":
             return  # on a shared machine another process's turn looks the same
-        interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval if len(slow) > 2 else None
+        interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval
         regular = f", every {interval} steps" if interval else ""
         yield Finding(
             None,

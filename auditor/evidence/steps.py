@@ -27,6 +27,8 @@ class Step:
     ooms: int = 0
     gc_us: float = 0.0
     """Time in the garbage collector."""
+    queued_us: float = 0.0
+    """Time that the step's thread was ready to run while something else had the processor (0 where the system does not say)."""
 
 
 @dataclass(frozen=True)
@@ -93,4 +95,5 @@ def _step(row: Row, us: float) -> Step:
         retries=row.get("retries") or 0,
         ooms=row.get("ooms") or 0,
         gc_us=row.get("gc_us") or 0.0,
+        queued_us=row.get("queued_us") or 0.0,
     )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 
-from auditor.capture.clock import Clock
+from auditor.capture.clock import Clock, RunQueue
 from auditor.capture.frames import Frames
 from auditor.capture.probe import Context
 from auditor.recording import RecordingWriter
@@ -121,3 +126,28 @@ def test_allocator_without_counters(clock, device, monkeypatch, problem):
     step(clock, device)
     assert asked == [1] and len(clock.warnings) == 1
     assert "allocated" not in clock.written["steps"][1] and clock.written["steps"][1]["rss"] > 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel does not count waits for the processor")
+def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
+    queue, mine = RunQueue(), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})  # the program below inherits it: both want one processor
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            begin, until = queue.ns(), time.perf_counter() + 1.0
+            while time.perf_counter() < until:
+                pass
+            contended = queue.ns() - begin
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, mine)
+    begin = queue.ns()
+    time.sleep(0.3)
+    slept = queue.ns() - begin
+    queue.close()
+    assert 0.05e9 < contended < 1.1e9 and slept < 0.25e9
+
+
+def test_a_kernel_without_the_count_says_zero(monkeypatch):
+    monkeypatch.setattr("auditor.capture.clock._open", lambda path: None)
+    assert RunQueue().ns() == 0

@@ -91,17 +91,17 @@ def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        (quiet(4, 9, gc=15_000), WARNING),
-        (quiet(4, 9, wait=15_000), WARNING),
-        (quiet(4, 9, gc=14_999), NOTHING),
-        (quiet(4, 9), NOTHING),
-        (quiet(4, gc=30_000), NOTHING),
+        (quiet(4, 9, 13, gc=15_000), WARNING),
+        (quiet(4, 9, 13, wait=15_000), WARNING),
+        (quiet(4, 9, 13, gc=14_999), NOTHING),
+        (quiet(4, 9, 13), NOTHING),
+        (quiet(4, 9, gc=30_000), NOTHING),
         (quiet(0, 4, 9, 12, 15, gc=30_000), WARNING),
         (quiet(0, 4, 9, 12, 15, 17, gc=30_000), NOTHING),
-        (quiet(4, 9, typical=20_001, gc=19_000), NOTHING),
-        (quiet(4, 9, count=200, gc=30_000), NOTHING),
+        (quiet(4, 9, 13, typical=20_001, gc=19_000), NOTHING),
+        (quiet(4, 9, 13, count=300, gc=30_000), NOTHING),
     ],
-    ids=["collector", "loader", "less than half", "unknown", "one", "a quarter", "more", "not twice", "under 5 % of the time"],
+    ids=["collector", "loader", "less than half", "unknown", "two", "a quarter", "more", "not twice", "under 5 % of the time"],
 )
 def test_slow_steps(table, expected):
     assert said(StepOutliers().detect(*table, Machine())) == expected
@@ -117,6 +117,15 @@ def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
 def test_a_few_milliseconds_more_are_the_schedulers():
     table = Steps(quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20)))
     assert said(StepOutliers().detect(table, Batches(), Machine())) == NOTHING
+
+
+def test_time_that_other_programs_had_the_processor_is_not_the_steps():
+    """The same slow steps, once because the loader was slow and once because it had to wait for its turn."""
+    waits = Batches(quiet=tuple(Batch(0, n, 25_000.0) for n in (4, 9, 13)))
+    busy = Steps(quiet=tuple(Step(n, 40_000.0, queued_us=28_000.0) if n in (4, 9, 13) else Step(n, 10_000.0) for n in range(20)))
+    alone = Steps(quiet=tuple(Step(n, 40_000.0, queued_us=900.0) if n in (4, 9, 13) else Step(n, 10_000.0) for n in range(20)))
+    assert said(StepOutliers().detect(busy, waits, Machine())) == NOTHING
+    assert said(StepOutliers().detect(alone, waits, Machine())) == WARNING
 
 
 def test_too_few_steps_are_not_judged():

@@ -17,7 +17,7 @@ def collector_that_runs_now_and_then():
     def step():
         count[0] += 1
         model(torch.ones(4, 8)).mean().backward()
-        if count[0] % 6 == 0:
+        if count[0] % 4 == 0:
             gc.collect()
         return len(records)
 
@@ -25,13 +25,13 @@ def collector_that_runs_now_and_then():
 
 
 class SomeAreSlow(Dataset):
-    """Every sixth sample takes 30 ms to make."""
+    """Every fourth sample takes 30 ms to make."""
 
     def __len__(self):
         return 4000
 
     def __getitem__(self, index):
-        time.sleep(0.03 if index % 6 == 5 else 0)
+        time.sleep(0.03 if index % 4 == 3 else 0)
         return torch.full((8,), float(index))
 
 
