@@ -16,8 +16,6 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
-
 from test_fuzz import PIECES, SEEDS, mutate, survive
 
 KINDS = ("flip", "cut", "insert", "drop", "repeat")
