@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
@@ -21,19 +21,18 @@ Event = Mapping[str, Any]
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One step of the program. ``flush`` is a cache given back inside an allocation, after the device was found full.
 
     A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else one ``free``.
-    ``index`` is its place in the recorded history.
+    ``at`` is its place in the recorded history.
     """
 
     action: Action
     address: int = 0
     size: int = 0
     stream: int = 0
-    index: int = 0
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class _Reader:
                     if call.address in begun:
                         found.pop()
                         begun.discard(call.address)
-                    found.append(replace(call, action="free"))
+                    found.append(call._replace(action="free"))
         return found
 
     def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
@@ -152,11 +151,11 @@ class _Reader:
         frames = first.get("frames") or []
         in_allocation = after["action"] in (*GAINS, "alloc", "oom")
         if any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames) or not in_allocation:
-            return Call("empty_cache", index=index)
+            return Call("empty_cache", at=index)
         if frames and frames == (after.get("frames") or []):
-            return Call("flush", index=index)
+            return Call("flush", at=index)
         self.unknown_flushes += 1
-        return Call("empty_cache", index=index)
+        return Call("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:
         """Segments and live blocks before the first event: the final ones, with each event undone from the last on."""
@@ -180,7 +179,7 @@ class _Reader:
         changes = [_change(event) for event in self._trace]
         start = reserved = peak = final - sum(changes)
         refused: list[int] = []
-        flushes = {call.index for call in self.calls if call.action == "flush"}
+        flushes = {call.at for call in self.calls if call.action == "flush"}
         asking: int | None = None
         for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
             if index in flushes:
@@ -202,14 +201,11 @@ def _change(event: Event) -> int:
     return -int(event["size"]) if event["action"] in LOSSES else 0
 
 
+CALLS: Mapping[str, Action] = {"alloc": "alloc", "free_requested": "free_begins", "free_completed": "free_ends", "oom": "oom"}
+
+
 def _call(event: Event, index: int) -> Call | None:
-    actions: dict[str, Action] = {
-        "alloc": "alloc",
-        "free_requested": "free_begins",
-        "free_completed": "free_ends",
-        "oom": "oom",
-    }
-    action = actions.get(event["action"])
+    action = CALLS.get(event["action"])
     if action is None:
         return None
     return Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
