@@ -10,7 +10,6 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
@@ -123,25 +122,37 @@ class _Reader:
     def _read_calls(self) -> list[Call]:
         found: list[Call] = []
         begun: set[int] = set()
-        for lost, group in groupby(enumerate(self._trace), key=lambda item: item[1]["action"] in LOSSES):
-            events = list(group)
-            if lost:
-                found.append(self._flush(events))
+        losses: list[tuple[int, Event]] = []
+        for index, event in enumerate(self._trace):
+            if event["action"] in LOSSES:
+                losses.append((index, event))
                 continue
-            for call in filter(None, (_call(event, index) for index, event in events)):
-                if call.action == "free_begins":
-                    begun.add(call.address)
-                if call.action != "free_ends":
-                    found.append(call)
-                elif call.address in begun and found[-1].address != call.address:
-                    found.append(call)
-                    begun.discard(call.address)
-                else:  # at once, or begun before the recording
-                    if call.address in begun:
-                        found.pop()
-                        begun.discard(call.address)
-                    found.append(call._replace(action="free"))
-        return found
+            if losses:
+                found.append(self._flush(losses))
+                losses = []
+            action = CALLS.get(event["action"])
+            if action is None:
+                continue
+            call = Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
+            if action == "free_ends":
+                self._end_free(call, found, begun)
+                continue
+            if action == "free_begins":
+                begun.add(call.address)
+            found.append(call)
+        return [*found, self._flush(losses)] if losses else found
+
+    @staticmethod
+    def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
+        """A free that ends at once, or began before the recording, is one ``free``; else its end is a call of its own."""
+        if call.address not in begun:
+            found.append(call._replace(action="free"))
+            return
+        begun.discard(call.address)
+        if found[-1].address == call.address:
+            found[-1] = call._replace(action="free")
+        else:
+            found.append(call)
 
     def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
         """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the device had no room."""
@@ -202,13 +213,6 @@ def _change(event: Event) -> int:
 
 
 CALLS: Mapping[str, Action] = {"alloc": "alloc", "free_requested": "free_begins", "free_completed": "free_ends", "oom": "oom"}
-
-
-def _call(event: Event, index: int) -> Call | None:
-    action = CALLS.get(event["action"])
-    if action is None:
-        return None
-    return Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
 
 
 def _held_segment(segment: Event) -> HeldSegment:
