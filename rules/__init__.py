@@ -29,6 +29,7 @@ from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
 from .graph005_never_trained import ParametersNeverTrained
+from .graph006_left_out import TrainableTensorLeftOut
 from .kern001_idle_device import DeviceIdleInStep
 from .kern002_host_gaps import HostLeavesDeviceIdle
 from .kern003_launch_bound import LaunchBound
@@ -87,6 +88,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
     ParametersNeverTrained,
+    TrainableTensorLeftOut,
     DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,

@@ -14,6 +14,7 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.strays import StraysProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
 PROBES: tuple[type[Probe], ...] = (
@@ -23,6 +24,7 @@ PROBES: tuple[type[Probe], ...] = (
     ZeroGradProbe,
     AmpProbe,
     FedProbe,
+    StraysProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,

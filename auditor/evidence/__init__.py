@@ -25,6 +25,7 @@ from auditor.evidence.snapshot_peak import PeakHolders
 from auditor.evidence.snapshot_whatif import WhatIf
 from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
+from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
 from auditor.evidence.zero_grads import ZeroGrads
 
@@ -53,6 +54,7 @@ __all__ = [
     "Snapshot",
     "Source",
     "Steps",
+    "Strays",
     "Table",
     "WhatIf",
     "ZeroGrads",
