@@ -43,6 +43,7 @@ from .mem005_pinned_segment import BlockPinsSegment
 from .mem006_peak_by_line import PeakHeldByFewLines
 from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
+from .mem011_oom_handling import OutOfMemoryHandledWrongly
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
@@ -96,6 +97,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     PeakHeldByFewLines,
     VaryingSizesReallocate,
     AllocatorSettingWouldHelp,
+    OutOfMemoryHandledWrongly,
     RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,

@@ -6,6 +6,7 @@ from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
@@ -25,6 +26,7 @@ PROBES: tuple[type[Probe], ...] = (
     AmpProbe,
     FedProbe,
     StraysProbe,
+    EnclosingProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
@@ -37,7 +39,7 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, EnclosingProbe, BackwardProbe, HoldersProbe)
 """What a rehearsal runs beside the shadow device itself."""
 
 
