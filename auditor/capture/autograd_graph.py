@@ -101,6 +101,9 @@ def _saved(node: Node) -> Iterator[torch.Tensor]:
         except RuntimeError:  # freed
             continue
         yield from (tensor for tensor in held if isinstance(tensor, torch.Tensor))
+    for kept in list(getattr(node, "__dict__", {}).values()):  # a custom function's ``ctx.mask = mask``
+        several = kept if isinstance(kept, (tuple, list)) else (kept,)
+        yield from (tensor for tensor in several if isinstance(tensor, torch.Tensor))
 
 
 def _weigh(tensor: torch.Tensor, sizes: dict[tuple[str, int], int]) -> None:
