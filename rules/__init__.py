@@ -28,6 +28,8 @@ from .dist003_exposed_communication import ExposedCommunication
 from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .graph003_graph_in_eval import GraphRecordedInEvaluation
+from .graph004_create_graph_cycle import GradientsKeepTheirGraph
 from .graph005_never_trained import ParametersNeverTrained
 from .graph006_left_out import TrainableTensorLeftOut
 from .kern001_idle_device import DeviceIdleInStep
@@ -88,6 +90,8 @@ CATALOGUE: tuple[type[Rule], ...] = (
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    GraphRecordedInEvaluation,
+    GradientsKeepTheirGraph,
     ParametersNeverTrained,
     TrainableTensorLeftOut,
     DeviceMemoryNearlyFull,

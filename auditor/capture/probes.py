@@ -6,7 +6,9 @@ from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.cycles import CyclesProbe
 from auditor.capture.enclosing import EnclosingProbe
+from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
@@ -26,6 +28,8 @@ PROBES: tuple[type[Probe], ...] = (
     AmpProbe,
     FedProbe,
     StraysProbe,
+    EvalsProbe,
+    CyclesProbe,
     EnclosingProbe,
     BackwardProbe,
     HoldersProbe,

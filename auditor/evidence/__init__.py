@@ -28,6 +28,7 @@ from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
+from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
@@ -39,8 +40,10 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "Copies",
+    "Cycles",
     "DeviceCalls",
     "DeviceMemory",
+    "Evaluations",
     "Fed",
     "Held",
     "HostMemory",
