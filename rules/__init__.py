@@ -46,6 +46,7 @@ from .mem006_peak_by_line import PeakHeldByFewLines
 from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem011_oom_handling import OutOfMemoryHandledWrongly
+from .mem012_host_memory_full import HostMemoryNearlyFull
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
@@ -102,6 +103,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     VaryingSizesReallocate,
     AllocatorSettingWouldHelp,
     OutOfMemoryHandledWrongly,
+    HostMemoryNearlyFull,
     RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
