@@ -29,7 +29,8 @@ from auditor.capture.probe import Context  # noqa: E402
 from auditor.capture.rehearsal import RehearsalProbe  # noqa: E402
 from auditor.recording import RecordingWriter  # noqa: E402
 
-SIZES = {
+Size = tuple[int, int, int, int, bool]
+SIZES: dict[str, Size] = {
     "d=128, fp32": (128, 4, 8, 128, False),
     "d=256, fp32": (256, 6, 8, 128, False),
     "d=384, fp32, long": (384, 6, 4, 512, False),
@@ -79,7 +80,8 @@ class Gpt(nn.Module):
 class Trainer:
     """The audited program."""
 
-    def __init__(self, device: str, width: int, layers: int, batch: int, tokens: int, half: bool) -> None:
+    def __init__(self, device: str, size: Size) -> None:
+        width, layers, batch, tokens, half = size
         torch.manual_seed(0)
         self.device, self.half = device, half
         self.model = Gpt(width, layers, tokens).to(device)
@@ -96,25 +98,25 @@ class Trainer:
         self.optimizer.step()
 
 
-def rehearsed(size: tuple[int, int, int, int, bool]) -> int:
+def rehearsed(size: Size) -> int:
     """The peak in the simulated allocator."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
         probe = RehearsalProbe(Context(writer, Frames(writer, (str(Path(__file__)),)), device="rehearse"))
         probe.install()
         try:
-            trainer = Trainer("cuda", *size)
+            trainer = Trainer("cuda", size)
             return _peak_of(trainer.step, probe.memory.reset_peak, lambda: probe.memory.counters()["peak_allocated"])
         finally:
             probe.uninstall()
             writer.close()
 
 
-def tracked(size: tuple[int, int, int, int, bool]) -> int:
+def tracked(size: Size) -> int:
     """The peak that MemTracker sees on the CPU."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    trainer = Trainer("cpu", *size)
+    trainer = Trainer("cpu", size)
     for _ in range(WARM_UP):
         trainer.step()
     tracker = MemTracker()
@@ -124,9 +126,9 @@ def tracked(size: tuple[int, int, int, int, bool]) -> int:
     return int(tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"])
 
 
-def real(size: tuple[int, int, int, int, bool]) -> int:
+def real(size: Size) -> int:
     """The peak on the GPU."""
-    trainer = Trainer("cuda", *size)
+    trainer = Trainer("cuda", size)
     return _peak_of(trainer.step, torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated)
 
 
