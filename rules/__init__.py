@@ -28,7 +28,10 @@ from .dist003_exposed_communication import ExposedCommunication
 from .dist004_straggler import RankKeepsOthersWaiting
 from .graph001_graph_kept import GraphKeptAcrossSteps
 from .graph002_retain_never_needed import RetainedGraphNeverNeeded
+from .graph003_graph_in_eval import GraphRecordedInEvaluation
+from .graph004_create_graph_cycle import GradientsKeepTheirGraph
 from .graph005_never_trained import ParametersNeverTrained
+from .graph006_left_out import TrainableTensorLeftOut
 from .kern001_idle_device import DeviceIdleInStep
 from .kern002_host_gaps import HostLeavesDeviceIdle
 from .kern003_launch_bound import LaunchBound
@@ -42,6 +45,8 @@ from .mem005_pinned_segment import BlockPinsSegment
 from .mem006_peak_by_line import PeakHeldByFewLines
 from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
+from .mem011_oom_handling import OutOfMemoryHandledWrongly
+from .mem012_host_memory_full import HostMemoryNearlyFull
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
@@ -86,7 +91,10 @@ CATALOGUE: tuple[type[Rule], ...] = (
     LoaderYieldsDeviceTensors,
     GraphKeptAcrossSteps,
     RetainedGraphNeverNeeded,
+    GraphRecordedInEvaluation,
+    GradientsKeepTheirGraph,
     ParametersNeverTrained,
+    TrainableTensorLeftOut,
     DeviceMemoryNearlyFull,
     MemoryGrowsEveryStep,
     ReservedMemoryNeverNeeded,
@@ -94,6 +102,8 @@ CATALOGUE: tuple[type[Rule], ...] = (
     PeakHeldByFewLines,
     VaryingSizesReallocate,
     AllocatorSettingWouldHelp,
+    OutOfMemoryHandledWrongly,
+    HostMemoryNearlyFull,
     RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,

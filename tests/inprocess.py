@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from auditor import engine
@@ -35,21 +36,24 @@ def record(
     trace_steps: int = 0,
     device: Device = "auto",
     memory_limit: int | None = None,
+    host_room: int | None = None,
 ) -> Recording:
     """Make a step (after the probes were installed, as in a real run), run all passes, return the recording.
+
+    With ``host_room`` the recording says that the machine has so many bytes of RAM beyond what the process holds now.
 
     A step that runs out of memory ends the recording with that outcome.
     A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
     """
     plan = Plan("test:step", (), steps, 2, device, str(folder), parts, trace_steps=trace_steps, memory_limit=memory_limit)
-    recording = _run(plan, make, tuple(roots))
+    recording = _run(plan, make, tuple(roots), host_room)
     bad = next(iter(recording.rows("nonfinite")), None)
     if bad is not None:
         _run(plan.replay(bad["global_step"], bad["last_good"]), make, tuple(roots))
     return recording
 
 
-def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, ...]) -> Recording:
+def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, ...], host_room: int | None = None) -> Recording:
     folder = Path(plan.folder)
     writer = RecordingWriter(folder)
     frames = Frames(writer, tuple(str(root) for root in roots))
@@ -59,6 +63,8 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
     session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
     environment, outcome, said = describe(device), "completed", ""
+    if host_room is not None:
+        environment["host_memory"] = str(psutil.Process().memory_info().rss + host_room)
     try:
         step = context.target = make()
         while not session.done:

@@ -101,6 +101,9 @@ def _saved(node: Node) -> Iterator[torch.Tensor]:
         except RuntimeError:  # freed
             continue
         yield from (tensor for tensor in held if isinstance(tensor, torch.Tensor))
+    for kept in list(getattr(node, "__dict__", {}).values()):  # a custom function's ``ctx.mask = mask``
+        several = kept if isinstance(kept, (tuple, list)) else (kept,)
+        yield from (tensor for tensor in several if isinstance(tensor, torch.Tensor))
 
 
 def _weigh(tensor: torch.Tensor, sizes: dict[tuple[str, int], int]) -> None:
@@ -127,9 +130,9 @@ def _storage_key(tensor: torch.Tensor) -> tuple[str, int] | None:
 class Backward:
     """One call into the autograd engine: ``Tensor.backward``, ``torch.autograd.backward`` or ``torch.autograd.grad``."""
 
-    __slots__ = ("_outputs", "_walked", "create_graph", "failed", "keep_graph", "nested", "us")
+    __slots__ = ("_outputs", "_walked", "create_graph", "failed", "inputs", "keep_graph", "nested", "us")
 
-    def __init__(self, outputs: Any, keep_graph: bool, create_graph: bool, nested: bool) -> None:
+    def __init__(self, outputs: Any, keep_graph: bool, create_graph: bool, nested: bool, inputs: Any = None) -> None:
         self._outputs = outputs
         self._walked: Walk | None = None
         self.keep_graph = keep_graph
@@ -137,6 +140,8 @@ class Backward:
         self.create_graph = create_graph
         self.nested = nested
         """Called from inside another backward (re-entrant checkpointing, a custom function)."""
+        self.inputs: tuple[Any, ...] = _together(inputs)
+        """What the gradient was asked for by name; empty where it goes to all leaves."""
         self.us = 0.0
         self.failed = True
 
@@ -144,7 +149,7 @@ class Backward:
     def walked(self) -> Walk:
         """The graph that the call runs over, walked on demand, once before the engine runs and once after."""
         if self._walked is None:
-            outputs = (self._outputs,) if isinstance(self._outputs, torch.Tensor) else tuple(self._outputs)
+            outputs = _together(self._outputs)
             self._walked = walk(
                 [node_of(out) if isinstance(out, torch.Tensor) else getattr(out, "node", None) for out in outputs]
             )
@@ -153,6 +158,12 @@ class Backward:
     def let_go(self) -> None:
         """Hold no node any longer: the engine frees what it can as it goes."""
         self._walked = None
+
+
+def _together(given: Any) -> tuple[Any, ...]:
+    if given is None:
+        return ()
+    return (given,) if isinstance(given, torch.Tensor) or not isinstance(given, Iterable) else tuple(given)
 
 
 class Watcher(Protocol):
@@ -204,13 +215,16 @@ class BackwardDoor:
     def _engine(self, original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
         keep = kwargs.get("keep_graph", args[1] if len(args) > 1 else False)
         create = kwargs.get("create_graph", args[2] if len(args) > 2 else False)
-        return self._run(Backward(outputs, bool(keep), bool(create), self._depth > 0), original, (outputs, *args), kwargs)
+        inputs = kwargs.get("inputs", args[3] if len(args) > 3 else None)
+        call = Backward(outputs, bool(keep), bool(create), self._depth > 0, inputs)
+        return self._run(call, original, (outputs, *args), kwargs)
 
     def _public(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         names = ("outputs", "inputs", "grad_outputs") if original.__name__ == "grad" else ("tensors", "grad_tensors")
         named = {**dict(zip((*names, "retain_graph", "create_graph"), args, strict=False)), **kwargs}
         create, keep = bool(named.get("create_graph")), named.get("retain_graph")
-        call = Backward(named[names[0]], create if keep is None else bool(keep), create, self._depth > 0)
+        keep = create if keep is None else bool(keep)
+        call = Backward(named[names[0]], keep, create, self._depth > 0, named.get("inputs"))
         return self._run(call, original, args, kwargs)
 
     def _run(self, call: Backward, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

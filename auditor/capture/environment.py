@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import torch
 
 from auditor.errors import TargetProblem
@@ -42,6 +45,7 @@ def describe(device: str) -> dict[str, str]:
         "processor": _processor(),
         "cpu_count": str(_usable_cpus()),
         "torch_threads": str(torch.get_num_threads()),
+        "host_memory": str(host_memory()),
     }
     if device == "rehearse":
         facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
@@ -60,6 +64,31 @@ def _usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def host_memory(root: Path = Path("/")) -> int:
+    """Bytes of RAM that this process may use: the machine's, or less where a control group (a container) sets a limit."""
+    limits = [int(text) for file in _limit_files(root) if (text := _first_line(file)).isdecimal()]
+    return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit > 0)])
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """Of version 2 those of the process's own group and of all above it; of version 1 the one that a container sees."""
+    groups = root / "sys/fs/cgroup"
+    yield groups / "memory/memory.limit_in_bytes"
+    yield groups / "memory.max"
+    own = _first_line(root / "proc/self/cgroup").rpartition("::")[2].strip("/")
+    while own and ".." not in own:
+        yield groups / own / "memory.max"
+        own = own.rpartition("/")[0]
+
+
+def _first_line(file: Path) -> str:
+    try:
+        with file.open() as opened:
+            return opened.readline().strip()
+    except OSError:
+        return ""
 
 
 def _processor() -> str:

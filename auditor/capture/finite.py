@@ -219,6 +219,11 @@ def value_of(tensor: torch.Tensor) -> Literal["nan", "inf"]:
 
 def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
     """Qualified names by ``id``, as the outermost module that holds the parameter calls it. Slow: asks all live objects."""
+    return {number: name.partition(".")[2] for number, name in homes_of(parameters).items()}
+
+
+def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
+    """The same after the class of that module: ``Model.body.weight``. What is missing is no module's parameter."""
     wanted = {id(parameter) for parameter in parameters}
     best: dict[int, tuple[int, str]] = {}
     for module in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
@@ -228,5 +233,5 @@ def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
             continue
         for name, parameter in named.items():
             if id(parameter) in wanted and len(named) > best.get(id(parameter), (0, ""))[0]:
-                best[id(parameter)] = len(named), name
+                best[id(parameter)] = len(named), f"{type(module).__name__}.{name}"
     return {number: name for number, (_, name) in best.items()}

@@ -6,6 +6,9 @@ from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.cycles import CyclesProbe
+from auditor.capture.enclosing import EnclosingProbe
+from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
@@ -15,6 +18,7 @@ from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.strays import StraysProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
 PROBES: tuple[type[Probe], ...] = (
@@ -24,6 +28,10 @@ PROBES: tuple[type[Probe], ...] = (
     ZeroGradProbe,
     AmpProbe,
     FedProbe,
+    StraysProbe,
+    EvalsProbe,
+    CyclesProbe,
+    EnclosingProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
@@ -36,7 +44,7 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, EnclosingProbe, BackwardProbe, HoldersProbe)
 """What a rehearsal runs beside the shadow device itself."""
 
 

@@ -43,11 +43,16 @@ _SNAPSHOT_READERS = frozenset(
 _CO_OPTIMIZED = 1
 
 
-class Reach:
-    """Searches everything of the user's that outlives a step for tensors that have a graph."""
+def _has_graph(tensor: torch.Tensor) -> bool:
+    return node_of(tensor) is not None
 
-    def __init__(self, frames: Frames) -> None:
+
+class Reach:
+    """Searches everything of the user's that outlives a step for tensors that are ``wanted``: those that have a graph."""
+
+    def __init__(self, frames: Frames, wanted: Callable[[torch.Tensor], bool] = _has_graph) -> None:
         self._frames = frames
+        self._wanted = wanted
         self._modules: tuple[int, list[ModuleType]] = (0, [])
         self._dull: dict[int, tuple[int, int]] = {}
         self._census = 0
@@ -57,7 +62,7 @@ class Reach:
         self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
 
     def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[torch.Tensor]]:
-        """Tensors with a graph by place: in frames from ``frame`` outwards, in the target, in globals. Each tensor once."""
+        """Wanted tensors by place: in frames from ``frame`` outwards, in the target, in globals. Each tensor once."""
         self._census += 1
         self._seen, self._left, self._found = set(), VISITS, {}
         if len(self._dull) > VISITS:
@@ -131,7 +136,7 @@ class Reach:
             return
         self._left -= 1
         if issubclass(kind, torch.Tensor):
-            if node_of(value) is not None and id(value) not in self._seen:
+            if id(value) not in self._seen and self._wanted(value):
                 self._seen.add(id(value))
                 self._found.setdefault(id(trail), (trail, []))[1].append(value)
                 self._tensors += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,9 +57,10 @@ class Found:
 
 
 class Sources:
-    """The user's files, parsed once each."""
+    """The user's files, parsed once each. With ``fresh`` also values that have no graph count: ``w = torch.rand(3)``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fresh: bool = False) -> None:
+        self._fresh = fresh
         self._files: dict[str, SourceFile] = {}
 
     def find(self, place: Place, owner_file: str | None) -> Found:
@@ -99,15 +100,16 @@ class Sources:
     def _file(self, file: str) -> SourceFile:
         known = self._files.get(file)
         if known is None:
-            known = self._files[file] = SourceFile(file)
+            known = self._files[file] = SourceFile(file, fresh=self._fresh)
         return known
 
 
 class SourceFile:
     """All storing statements of one file. A file that cannot be read or parsed has none."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, fresh: bool = False) -> None:
         self._file = file
+        self._fresh = fresh
 
     @cached_property
     def stores(self) -> list[Store]:
@@ -119,7 +121,7 @@ class SourceFile:
                 tree = ast.parse(decode_source(source.read()))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []
-        return list(_Reader().read(tree.body, "", (), ""))
+        return list(_Reader(fresh=self._fresh).read(tree.body, "", (), ""))
 
     def variable(self, place: Place) -> list[Store]:
         """Stores into a plain variable: in its own function, else around or below it, else wherever it is called that."""
@@ -140,6 +142,9 @@ class SourceFile:
 class _Reader:
     """Walks statements and keeps track of the functions and classes around them."""
 
+    def __init__(self, *, fresh: bool) -> None:
+        self._harmless = _never if fresh else _harmless
+
     def read(self, body: list[ast.stmt], function: str, scopes: tuple[int, ...], cls: str) -> Iterator[Store]:
         for statement in body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -148,7 +153,7 @@ class _Reader:
             elif isinstance(statement, ast.ClassDef):
                 yield from self.read(statement.body, _join(function, statement.name), scopes, statement.name)
             else:
-                for chain, grows in _stored(statement):
+                for chain, grows in _stored(statement, self._harmless):
                     yield Store(statement.lineno, function if scopes else "<module>", scopes, cls if scopes else "", chain, grows)
                 for inner in _blocks(statement):
                     yield from self.read(inner, function, scopes, cls)
@@ -167,26 +172,26 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _stored(statement: ast.stmt) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _stored(statement: ast.stmt, harmless: Callable[[ast.expr], bool]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Chains that a statement itself (not those nested in it) may store a tensor under, and whether that grows."""
     if isinstance(statement, ast.AugAssign):
-        if not _harmless(statement.value):
+        if not harmless(statement.value):
             yield from _chained(statement.target, grows=True)
     elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        if statement.value is None or _harmless(statement.value):
+        if statement.value is None or harmless(statement.value):
             return
         mentioned = {_chain(node) for node in ast.walk(statement.value)}
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target in (part for whole in targets for part in _parts(whole)):
             yield from _chained(target, grows=isinstance(target, ast.Subscript) or _chain(target) in mentioned)
     elif isinstance(statement, ast.Expr):
-        yield from _called(statement.value)
+        yield from _called(statement.value, harmless)
 
 
-def _called(value: ast.expr) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _called(value: ast.expr, harmless: Callable[[ast.expr], bool]) -> Iterator[tuple[tuple[str, ...], bool]]:
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.func.attr not in _GROWING_CALLS:
         return
-    if not all(_harmless(argument) for argument in (*value.args, *(keyword.value for keyword in value.keywords))):
+    if not all(harmless(argument) for argument in (*value.args, *(keyword.value for keyword in value.keywords))):
         yield from _chained(value.func.value, grows=True)
 
 
@@ -216,6 +221,10 @@ def _chain(node: ast.AST) -> tuple[str, ...] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"setdefault", "get"}:
         return _chain(node.func.value)
     return None
+
+
+def _never(value: ast.expr) -> bool:
+    return False
 
 
 def _harmless(value: ast.expr) -> bool:

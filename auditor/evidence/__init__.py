@@ -14,6 +14,7 @@ from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
 from auditor.evidence.numbers import Nonfinite
+from auditor.evidence.oom_handlers import OomHandlers
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
@@ -25,7 +26,9 @@ from auditor.evidence.snapshot_peak import PeakHolders
 from auditor.evidence.snapshot_whatif import WhatIf
 from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
+from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
+from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
@@ -37,8 +40,10 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "Copies",
+    "Cycles",
     "DeviceCalls",
     "DeviceMemory",
+    "Evaluations",
     "Fed",
     "Held",
     "HostMemory",
@@ -47,12 +52,14 @@ __all__ = [
     "Machine",
     "Modes",
     "Nonfinite",
+    "OomHandlers",
     "OutOfMemory",
     "PeakHolders",
     "Reads",
     "Snapshot",
     "Source",
     "Steps",
+    "Strays",
     "Table",
     "WhatIf",
     "ZeroGrads",

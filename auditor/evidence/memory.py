@@ -13,16 +13,19 @@ from auditor.recording import Recording
 
 @dataclass(frozen=True)
 class HostMemory(Table):
-    """Resident set of the process at the end of each quiet step, in bytes."""
+    """Resident set of the process at the end of each quiet step, in bytes; ``usable`` is the RAM that it may use (0: unknown)."""
 
     parts: ClassVar[tuple[str, ...]] = ("steps",)
 
     trend: Trend = field(default_factory=Trend)
+    usable: int = 0
 
     @classmethod
     def build(cls, recording: Recording) -> HostMemory:
         """From the quiet pass: in the others the recorder's own memory is in the way."""
-        return cls(Trend(tuple(float(step.rss) for step in Steps.build(recording).quiet if step.rss)))
+        said = str((recording.manifest.get("environment") or {}).get("host_memory", ""))
+        usable = int(said) if said.isdecimal() else 0
+        return cls(Trend(tuple(float(step.rss) for step in Steps.build(recording).quiet if step.rss)), usable)
 
 
 @dataclass(frozen=True)

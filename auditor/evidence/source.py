@@ -116,12 +116,13 @@ class Source(Table):
         return []
 
     def _walk(self, file: str) -> Iterator[ast.AST]:
-        tree = _parse(self.texts.get(file, ""))
+        tree = parsed(self.texts.get(file, ""))
         return ast.walk(tree) if tree is not None else iter(())
 
 
 @lru_cache(maxsize=64)
-def _parse(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a source text, shared between those who ask; None if it is no Python of this version."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -150,6 +150,48 @@ LEAKS = {
         """,
         {"name": "history[*]", "function": "step", "tensors": GROWING},
     ),
+    "default of a keyword": (
+        """
+        def step(*, history={}):
+            history.setdefault('loss', []).append(train())  # BAD
+        """,
+        {"name": "history[*][*]", "function": "step", "tensors": GROWING},
+    ),
+    "deque in a closure": (
+        """
+        def make():
+            recent = collections.deque()
+            def step():
+                recent.appendleft(train())  # BAD
+            return step
+        step = make()
+        """,
+        {"name": "recent[*]", "function": "make.step", "tensors": GROWING},
+    ),
+    "deque of an object": (
+        """
+        class Trainer:
+            def __init__(self):
+                self.recent = collections.deque(maxlen=1000)
+            def step(self):
+                self.recent.append((1, train()))  # BAD
+        step = Trainer().step
+        """,
+        {"name": "self.recent[*][*]", "function": "Trainer.step", "tensors": GROWING},
+    ),
+    "method of an object in a closure": (
+        """
+        class Meter:
+            def __init__(self):
+                self.values = {}
+            def __call__(self, value):
+                self.values[len(self.values)] = value  # BAD
+        def make(meter):
+            return lambda: meter(train())
+        step = make(Meter())
+        """,
+        {"name": "self.values[*]", "function": "Meter.__call__", "tensors": GROWING},
+    ),
     "generator's local": (
         """
         def step():
@@ -334,6 +376,26 @@ def test_held_bytes_are_those_of_forwards_never_walked_and_rise_with_them(tmp_pa
     # each keeps x, tanh's result and exp's result, 4 x 8 floats each; x is one and the same tensor, counted in each graph
     assert [row["held_bytes"] for row in rows] == [n * 3 * 4 * 8 * 4 for n in range(STEPS)]
     assert [row["carried"] for row in rows] == list(range(STEPS))
+
+
+def test_held_bytes_of_a_custom_function_are_what_it_saved_and_what_it_keeps_aside(tmp_path: Path) -> None:
+    source = """
+    class Masked(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.mask = x > 0
+            return x * ctx.mask
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.mask
+    held = []
+    weight = torch.ones(4, 8, requires_grad=True)
+    def step(): held.append(Masked.apply(weight + 1).sum())
+    """
+    _, roots = record(tmp_path, source)
+    ((_, rows),) = roots.items()
+    assert [row["held_bytes"] for row in rows] == [n * (4 * 8 * 4 + 4 * 8) for n in range(STEPS)]
 
 
 def test_after_a_backward_nothing_is_held_but_nodes(tmp_path: Path) -> None:

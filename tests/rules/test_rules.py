@@ -7,7 +7,7 @@ the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are re
 ``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds them), which is judged as a
 trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked. ``__ranks`` is
 the same with a list of texts, the traces of a job's ranks. ``MEMORY_LIMIT`` of a file is the
-size of its rehearsed card in bytes.
+size of its rehearsed card in bytes, ``HOST_ROOM`` the RAM that its machine has beyond what the process holds at the start.
 """
 
 from __future__ import annotations
@@ -89,10 +89,11 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
     else:
         device = "rehearse" if name.endswith("__rehearsal") else "auto"
         try:
-            limit = getattr(load(path), "MEMORY_LIMIT", None)
-            findings, verdicts = judge(
-                folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device, memory_limit=limit
-            )
+            machine = {
+                "memory_limit": getattr(load(path), "MEMORY_LIMIT", None),
+                "host_room": getattr(load(path), "HOST_ROOM", None),
+            }
+            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device, **machine)
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
@@ -182,6 +183,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
         pytest.skip("needs a CUDA device")
     device = "rehearse" if needs == "rehearsal" or (needs == "cuda" and not CUDA) else "auto"
     memory = int(limit.removesuffix("MiB")) * 2**20 if limit else None
+    machine = {"host_room": memory} if needs == "host" else {"memory_limit": memory}
     path = tmp_path / f"manual_{code}_{section.replace(' ', '_')}.py"
     path.write_text(text + "\n")
     asks_a_trace = any(TRACE in table.files for table in engine.evidence_of(RULES[code]).values())
@@ -194,9 +196,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     give_back()
     try:
         traced = {"trace_steps": 5} if asks_a_trace else {}
-        findings, verdicts = judge(
-            tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, memory_limit=memory, **traced
-        )
+        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, **machine, **traced)
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason

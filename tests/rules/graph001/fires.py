@@ -1,5 +1,7 @@
 """GRAPH001 must report exactly the marked lines."""
 
+from collections import deque
+
 import torch
 from torch import nn
 
@@ -48,5 +50,27 @@ def metrics_in_a_dict_of_lists():
         loss = model(torch.ones(4, 8)).square().mean()
         loss.backward()
         history["loss"].append(loss)  # GRAPH001
+
+    return step
+
+
+def deque_that_is_longer_than_the_audit():
+    model, recent = nn.Linear(8, 1), deque(maxlen=1000)
+
+    def step():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        recent.append(loss)  # GRAPH001
+
+    return step
+
+
+def list_in_a_default_argument():
+    model = nn.Linear(8, 1)
+
+    def step(history=[]):  # noqa: B006 - the mistake that is meant
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        history.append(loss)  # GRAPH001
 
     return step

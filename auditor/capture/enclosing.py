@@ -1,0 +1,59 @@
+"""The user's lines that a backward runs under, outermost call to innermost: which handlers guard it can then be read in the source."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.probe import Context, Probe
+
+STACKS = 64
+"""Different stacks that are written at most: recursion must not fill the recording."""
+
+
+class EnclosingProbe(Probe):
+    """Writes ``enclosing``: one row for each different stack of user frames around a backward of the step."""
+
+    name = "enclosing"
+    parts = ("enclosing",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._told: set[tuple[int, ...]] = set()
+
+    def start(self) -> None:
+        """Watch the door."""
+        self._told.clear()
+        self.context.writer.touch("enclosing")
+        DOOR.add(self)
+
+    def stop(self) -> None:
+        """Leave the door."""
+        DOOR.remove(self)
+
+    def backward_begins(self, call: Backward) -> None:
+        """Write the stack, the first time that it is seen."""
+        if call.nested or not self.context.in_step or len(self._told) >= STACKS:
+            return
+        lines = tuple(self._lines())
+        if lines and lines not in self._told:
+            self._told.add(lines)
+            self.context.add("enclosing", {"lines": list(lines)})
+
+    def backward_ends(self, call: Backward) -> None:
+        """Nothing more to learn."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """Say that the rest of the pass was not seen."""
+        self.context.warn(f"lines around backward calls were not noted to the end ({type(error).__name__}: {error})")
+
+    def _lines(self) -> list[int]:
+        frame: FrameType | None = sys._getframe(1)
+        found = []
+        while frame is not None:
+            if self.context.frames.is_user(frame.f_code.co_filename):
+                found.append(self.context.frames.number(frame))
+            frame = frame.f_back
+        return found

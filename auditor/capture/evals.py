@@ -1,0 +1,165 @@
+"""Modules that run in eval mode with gradients on: is the graph that this builds ever walked?"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from auditor.capture.autograd_graph import DOOR, Backward, node_of, saved_bytes, walk
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+_MARK = "audit.evaluated"
+"""Key in a node's metadata: which call in eval mode made it."""
+
+
+@dataclass
+class _Place:
+    """One line that calls a module in eval mode."""
+
+    at: int
+    module: str
+    calls: int = 0
+    steps: set[int] = field(default_factory=set)
+    walked: int = 0
+    saved: int | None = None
+
+
+class _Built:
+    """The graph of one call. Lives as long as its last node, and holds none."""
+
+    def __init__(self, place: _Place, step: int) -> None:
+        self.place = place
+        self.step = step
+
+
+class EvalsProbe(Probe):
+    """Writes ``evals``, when the pass is over.
+
+    Only the outermost modules that are in eval mode get a forward hook: those that were when the pass began, and those that
+    the step switches.
+    """
+
+    name = "evals"
+    parts = ("evals",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._hooks: dict[int, Any] = {}
+        self._places: dict[int, _Place] = {}
+        self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
+        self._switching = False
+        self._walking = 0
+
+    def start(self) -> None:
+        """Hook the modules that are in eval mode, and notice which ones will be."""
+        self._places.clear()
+        self._walking = 0
+        self.context.writer.touch("evals")
+        DOOR.add(self)
+        original = torch.nn.Module.train
+
+        @functools.wraps(original)
+        def train(module: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
+            if mode or self._switching:
+                return original(module, mode)
+            self._switching = True  # its children follow
+            try:
+                return original(module, mode)
+            finally:
+                self._switching = False
+                self._hook(module)
+
+        self._patches.attribute(torch.nn.Module, "train", train)
+        for module in _outermost_in_eval_mode():
+            self._hook(module)
+
+    def stop(self) -> None:
+        """Take the hooks away and write a row for each line. May be called twice."""
+        DOOR.remove(self)
+        self._patches.undo()
+        for handle in self._hooks.values():
+            handle.remove()
+        self._hooks.clear()
+        held = {built.place.at for built in self._live if built.step < self.context.step}
+        places, self._places = self._places, {}
+        for place in places.values():
+            row = {"at": place.at, "module": place.module, "n": place.calls, "steps": len(place.steps), "walked": place.walked}
+            self.context.add("evals", {**row, "held": place.at in held, "saved_bytes": place.saved})
+
+    def backward_begins(self, call: Backward) -> None:
+        """A graph that is walked was built for a purpose."""
+        self._walking += 1
+        if not self._live:
+            return
+        if call.walked.capped:  # unknown: what might have been walked counts as walked
+            for built in list(self._live):
+                built.place.walked += 1
+        for built in {node.metadata[_MARK] for node in call.walked.nodes if _MARK in node.metadata}:
+            built.place.walked += 1
+
+    def backward_ends(self, call: Backward) -> None:
+        """What modules do meanwhile is over (checkpointing runs their forward again)."""
+        self._walking -= 1
+
+    def backward_lost(self, error: Exception) -> None:
+        """Without the door nothing can be said."""
+        self._places.clear()
+        self._live.clear()
+        self.context.warn(f"calls in eval mode were not watched to the end ({type(error).__name__}: {error})")
+
+    def _hook(self, module: torch.nn.Module) -> None:
+        if id(module) not in self._hooks and not isinstance(module, torch.jit.ScriptModule):
+            self._hooks[id(module)] = module.register_forward_hook(self._after)
+
+    def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        if module.training or self._walking or not self.context.in_step or not torch.is_grad_enabled():
+            return
+        nodes = [node for tensor in _tensors(output) if (node := node_of(tensor)) is not None]
+        at = self.context.frames.here() if nodes else None
+        if at is None:
+            return
+        place = self._places.setdefault(at, _Place(at, type(module).__name__))
+        place.calls += 1
+        place.steps.add(self.context.step)
+        if place.saved is None:
+            place.saved = saved_bytes(walk(nodes))
+        built = _Built(place, self.context.step)
+        self._live.add(built)
+        for node in nodes:
+            node.metadata[_MARK] = built
+
+
+def _outermost_in_eval_mode() -> list[torch.nn.Module]:
+    found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+    off = [module for module in found if module.__dict__.get("training") is False]
+    inside = {id(child) for module in off for child in _below(module)}
+    return [module for module in off if id(module) not in inside]
+
+
+def _below(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    waiting = [each for each in module.__dict__.get("_modules", {}).values() if each is not None]
+    while waiting:
+        child = waiting.pop()
+        yield child
+        waiting.extend(each for each in child.__dict__.get("_modules", {}).values() if each is not None)
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
+    """Tensors of an output: itself, or in tuples, lists and dicts (``transformers`` returns dicts)."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, (tuple, list)):
+        for each in output:
+            yield from _tensors(each)
+    elif isinstance(output, dict):
+        for each in output.values():
+            yield from _tensors(each)

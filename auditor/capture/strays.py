@@ -1,0 +1,198 @@
+"""Tensors that a backward gives gradients to although no optimizer holds them, or no module: they stay as they are, or unsaved."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.autograd_graph import DOOR, Backward, node_of, walk
+from auditor.capture.finite import homes_of
+from auditor.capture.probe import Context, Probe
+from auditor.capture.reach import Reach
+from auditor.capture.storing import Found, Sources
+
+SAMPLED = 1 << 20
+"""Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
+
+LEAVES = 4096
+"""Leaves that are followed at most, and rows that are written."""
+
+
+@dataclass
+class _Leaf:
+    """A leaf that a backward reached. The tensor itself is not kept: a batch that wants a gradient dies with its step."""
+
+    tensor: weakref.ref[torch.Tensor]
+    at: int | None
+    fed: int = 0
+    """Steps that left it with a gradient."""
+    last: int = -1
+    """Number of the last of them."""
+    gradient: tuple[int, int] = (0, 0)
+    """Identity and version of its gradient after the last backward."""
+    touched: int = 0
+    """Times that its gradient was cleared or changed between two backwards."""
+    asked: bool = False
+    """The program asked for its gradient by name (``torch.autograd.grad``, ``backward(inputs=...)``)."""
+    before: torch.Tensor | None = None
+    """Its values, sampled after the second step."""
+
+
+class StraysProbe(Probe):
+    """Writes ``strays``, when the pass is over.
+
+    Nothing of a tensor is read inside a step: whether somebody clears a gradient is told from its version counter.
+    """
+
+    name = "strays"
+    parts = ("strays",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._leaves: dict[int, _Leaf] = {}
+        self._of_call: list[_Leaf] = []
+        self._optimized: set[int] = set()
+
+    def start(self) -> None:
+        """Watch the door."""
+        self._leaves.clear()
+        self._optimized = _optimized()
+        self.context.writer.touch("strays")
+        DOOR.add(self)
+
+    def stop(self) -> None:
+        """Leave the door and write what was found. May be called twice."""
+        DOOR.remove(self)
+        leaves, self._leaves = self._leaves, {}
+        fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and leaf.tensor() is not None]
+        if fed:
+            self._write(fed)
+
+    # -- while the step runs -----------------------------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """Note the leaves of the graph, and whether somebody looked after their gradients since the last backward."""
+        if call.nested or not self.context.in_step:
+            return
+        self._of_call = [leaf for node in call.walked.leaves if (leaf := self._leaf(node.variable)) is not None]
+        for leaf in self._of_call:
+            if leaf.fed and _gradient(leaf) != leaf.gradient:
+                leaf.touched += 1
+        for leaf in walk(_nodes(call.inputs)).leaves if call.inputs else ():
+            self._ask(leaf.variable)
+        for each in call.inputs:
+            self._ask(each)
+
+    def backward_ends(self, call: Backward) -> None:
+        """Note which of them have a gradient now."""
+        if call.nested or not self.context.in_step:
+            return
+        for leaf in self._of_call:
+            leaf.gradient = _gradient(leaf)
+            if leaf.gradient != (0, 0) and leaf.last != self.context.step:
+                leaf.fed, leaf.last = leaf.fed + 1, self.context.step
+        self._of_call = []
+
+    def backward_lost(self, error: Exception) -> None:
+        """Say that the rest of the pass was not seen."""
+        self.context.warn(f"tensors outside the optimizers were not looked for to the end ({type(error).__name__}: {error})")
+
+    def step_end(self) -> None:
+        """Forget what died with the step; keep the values of what came back and is in no optimizer."""
+        self._leaves = {number: leaf for number, leaf in self._leaves.items() if leaf.tensor() is not None}
+        for number, leaf in self._leaves.items():
+            if leaf.fed > 1 and leaf.before is None and number not in self._optimized:
+                leaf.before = _sample(leaf.tensor())
+
+    def _leaf(self, tensor: torch.Tensor) -> _Leaf | None:
+        leaf = self._leaves.get(id(tensor))
+        if leaf is None or leaf.tensor() is not tensor:
+            if len(self._leaves) >= LEAVES:
+                return None
+            leaf = self._leaves[id(tensor)] = _Leaf(weakref.ref(tensor), self.context.frames.here())
+        return leaf
+
+    def _ask(self, tensor: Any) -> None:
+        leaf = self._leaf(tensor) if isinstance(tensor, torch.Tensor) and tensor.is_leaf else None
+        if leaf is not None:
+            leaf.asked = True
+
+    # -- when the pass is over ---------------------------------------------------------------------------------------
+
+    def _write(self, fed: list[_Leaf]) -> None:
+        optimized = _optimized()
+        homes = homes_of([tensor for leaf in fed if (tensor := leaf.tensor()) is not None])
+        alone = [leaf for leaf in fed if id(leaf.tensor()) not in homes]
+        found = self._holders(alone) if alone else {}
+        beside = sum(id(leaf.tensor()) in homes and id(leaf.tensor()) in optimized for leaf in fed)
+        for leaf in fed:
+            tensor = leaf.tensor()
+            if tensor is None or (id(tensor) in homes and id(tensor) in optimized):
+                continue
+            row = _row(leaf, tensor, homes.get(id(tensor), ""), found.get(id(tensor)))
+            self.context.add("strays", {**row, "optimized": id(tensor) in optimized, "beside": beside})
+
+    def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
+        """Which variable holds each of them, and which line made it."""
+        wanted = {id(leaf.tensor()) for leaf in leaves}
+        sources = Sources(fresh=True)
+        reach = Reach(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
+        found: dict[int, Found] = {}
+        for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
+            module = sys.modules.get(place.owner.__module__) if place.owner is not None else None
+            where = sources.find(place, getattr(module, "__file__", None))
+            found.update({id(tensor): where for tensor in tensors})
+        return found
+
+
+def _row(leaf: _Leaf, tensor: torch.Tensor, home: str, found: Found | None) -> dict[str, Any]:
+    grad = tensor.grad
+    return {
+        "at": leaf.at,
+        "name": home or (f"{found.name}{found.path}" if found is not None else ""),
+        "registered": bool(home),
+        "shape": list(tensor.shape),
+        "grad_bytes": grad.numel() * grad.element_size() if grad is not None else 0,
+        "fed": leaf.fed,
+        "changed": None if leaf.before is None else not torch.equal(leaf.before, _sample(tensor)),
+        "touched": leaf.touched,
+        "asked": leaf.asked,
+        "file": os.path.abspath(found.file) if found is not None else None,
+        "function": found.function if found is not None else "",
+        "line": found.line if found is not None else None,
+    }
+
+
+def _gradient(leaf: _Leaf) -> tuple[int, int]:
+    tensor = leaf.tensor()
+    grad = tensor.grad if tensor is not None else None
+    return (0, 0) if grad is None else (id(grad), grad._version)
+
+
+def _nodes(tensors: Iterable[Any]) -> list[Any]:
+    return [node_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _sample(tensor: torch.Tensor | None) -> torch.Tensor:
+    if tensor is None:
+        return torch.empty(0)
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // SAMPLED)].clone()
+
+
+def _optimized() -> set[int]:
+    """Identities of all tensors that any live optimizer holds, also of one that steps seldom."""
+    found: set[int] = set()
+    for optimizer in [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]:
+        groups = getattr(optimizer, "param_groups", ())  # one may be half made
+        found.update(id(tensor) for group in groups for tensor in group["params"])
+    return found

@@ -1,0 +1,221 @@
+"""Handlers of out-of-memory errors as the source has them: what they try again, and in what state they leave the gradients."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from auditor.evidence.source import Function, name_of
+
+BACKWARD = frozenset({"backward", "manual_backward"})
+STEPS = frozenset({"optim", "opt", "scaler"})
+"""Parts of a name that its ``step()`` is an optimizer's or a GradScaler's."""
+
+AnyNode = TypeVar("AnyNode", bound=ast.AST)
+KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
+LETS_GO = frozenset({"with_traceback", "clear_frames"})
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What the handler does again: a backward, or a call of what failed. ``inside``: while the exception is still alive."""
+
+    node: ast.Call
+    inside: bool
+    same_graph: bool
+    cleared: bool
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One handler for memory that ran out. The audited step ran a backward under these ``lines`` of its try or of itself."""
+
+    scope: Function | ast.Module
+    tried: ast.Try
+    handler: ast.ExceptHandler
+    lines: tuple[int, ...]
+    following: tuple[ast.stmt, ...]
+    definitions: dict[str, Function]
+    """Functions of all recorded files by name; a name that several have is left out."""
+
+    @cached_property
+    def retries(self) -> tuple[Retry, ...]:
+        """The first thing tried again inside the handler, and in each branch after it that the handler decides."""
+        inside = self._retry(self.handler.body, inside=True)
+        after = [self._retry(branch, inside=False) for branch in self._branches()]
+        return tuple(retry for retry in (inside, *after) if retry is not None)
+
+    @property
+    def kept(self) -> ast.stmt | None:
+        """The statement that stores the exception itself, with its traceback."""
+        calls = (name_of(node.func) for node in _within(self.handler.body, ast.Call))
+        if self.handler.name is None or LETS_GO.intersection(calls):
+            return None
+        return next((each for each in _within(self.handler.body, ast.stmt) if _stores(each, self.handler.name)), None)
+
+    @property
+    def forgets_gradients(self) -> bool:
+        """The error skips the only clearing of gradients in this function, and the training goes on."""
+        if self.retries or _leaves(self.handler.body):
+            return False
+        clearings = list(_clearings([self.scope]))
+        skipped = [line for line in clearings if self._is_skipped(line)]
+        return bool(skipped) and len(skipped) == len(clearings)
+
+    @property
+    def steps_anyway(self) -> bool:
+        """An optimizer steps behind the handler, with what the failed backward left."""
+        if self.retries or _leaves(self.handler.body) or isinstance(self.handler.body[-1], ast.Continue | ast.Return):
+            return False
+        if any(_clearings(self.handler.body)):
+            return False
+        told = _assigned(self.handler.body)
+        for statement in self.following:
+            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+                return False
+            if any(_clearings([statement])):
+                return False
+            if any(_steps(node) for node in _within([statement], ast.Call)):
+                return True
+        return False
+
+    def _is_skipped(self, line: int) -> bool:
+        failed = next((n for n in self.lines if _covers(self.tried.body, n)), self.tried.body[0].lineno)
+        return _covers([each for each in self.tried.body if each.lineno > failed] + self.tried.orelse, line)
+
+    def _branches(self) -> Iterator[list[ast.stmt]]:
+        told = _assigned(self.handler.body)
+        for statement in self.following:
+            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+                yield statement.body
+                yield statement.orelse
+
+    def _retry(self, region: list[ast.stmt], *, inside: bool) -> Retry | None:
+        again = self._names_tried
+        calls = [node for node in _within(region, ast.Call) if name_of(node.func) in BACKWARD or name_of(node.func) in again]
+        if not calls:
+            return None
+        first = min(calls, key=lambda node: (node.lineno, node.col_offset))
+        before = [node for node in ast.walk(self.scope) if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno]
+        backward = name_of(first.func) in BACKWARD
+        cleared = any(_clears(node) for node in before) or (not backward and self._clears_itself(name_of(first.func)))
+        return Retry(first, inside, backward and _old_graph(first, before), cleared)
+
+    @cached_property
+    def _names_tried(self) -> frozenset[str]:
+        """What the tried statements called, where the backward itself ran further inside."""
+        calls = [node for node in _within([self.tried], ast.Call) if any(_covers([node], n) for n in self.lines)]
+        ran = frozenset(name_of(node.func) for node in calls)
+        tried = frozenset(name_of(node.func) for node in _within(self.tried.body, ast.Call))
+        return frozenset() if ran & BACKWARD else ran & tried - {""}
+
+    def _clears_itself(self, name: str) -> bool:
+        """True also where the function is not known."""
+        function = self.definitions.get(name)
+        return function is None or any(_clearings([function]))
+
+
+def guards(tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function]) -> Iterator[Guard]:
+    """Handlers around any of these lines, each once."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    wanted = sorted(set(lines))
+    for tried in (node for node in ast.walk(tree) if isinstance(node, ast.Try)):
+        handler = next((each for each in tried.handlers if _catches(each)), None)
+        ran = tuple(n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n))
+        if handler is not None and ran:
+            yield Guard(_scope(tried, parents), tried, handler, ran, _following(tried, parents), definitions)
+
+
+def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
+    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in nodes)
+
+
+def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
+    """All functions by name, without names that several have."""
+    found: dict[str, Function | None] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, Function):
+                found[node.name] = None if node.name in found else node
+    return {name: node for name, node in found.items() if node is not None}
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is not None and "OutOfMemoryError" in {name_of(node) for node in _within([handler.type], ast.expr)}:
+        return True
+    texts = (node.value for node in _within(handler.body, ast.Constant))
+    return any(isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30 for text in texts)
+
+
+def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Module:
+    while not isinstance(node, Function | ast.Module):
+        node = parents[node]
+    return node
+
+
+def _following(tried: ast.Try, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
+    for _, block in ast.iter_fields(parents[tried]):
+        if isinstance(block, list) and tried in block:
+            return tuple(block[block.index(tried) + 1 :])
+    return ()
+
+
+def _within(nodes: Iterable[ast.AST], kind: type[AnyNode]) -> Iterator[AnyNode]:
+    for each in nodes:
+        yield from (node for node in ast.walk(each) if isinstance(node, kind))
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """The training ends here, or goes on somewhere that this function does not show."""
+    last = body[-1]
+    ends = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and name_of(last.value.func) in ("exit", "_exit")
+    return ends or isinstance(last, ast.Raise | ast.Break)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _assigned(body: Iterable[ast.AST]) -> set[str]:
+    return {each.id for each in _within(body, ast.Name) if isinstance(each.ctx, ast.Store)}
+
+
+def _clearings(body: Iterable[ast.AST]) -> Iterator[int]:
+    """Lines that clear gradients."""
+    return (getattr(node, "lineno", 0) for each in body for node in ast.walk(each) if _clears(node))
+
+
+def _clears(node: ast.AST) -> bool:
+    """``zero_grad()``, or ``p.grad = None``."""
+    if isinstance(node, ast.Call):
+        return name_of(node.func) == "zero_grad"
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in targets)
+
+
+def _steps(call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return False
+    owner = name_of(call.func.value).lower()
+    return any(part in owner for part in STEPS)
+
+
+def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
+    """The backward starts from a value that nothing computed anew since the error."""
+    roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
+    roots += backward.args
+    forward = [node for root in roots for node in ast.walk(root) if isinstance(node, ast.Call) and name_of(node.func) != "scale"]
+    return not forward and not set().union(*map(_names, roots), set()) & _assigned(before)
+
+
+def _stores(statement: ast.stmt, name: str) -> bool:
+    """``self.error = e`` or ``errors.append(e)``: the exception itself, not its text."""
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.value, ast.Name) and statement.value.id == name
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or name_of(call.func) not in KEEPS:
+        return False
+    return any(isinstance(given, ast.Name) and given.id == name for given in call.args)

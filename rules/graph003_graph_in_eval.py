@@ -1,0 +1,84 @@
+"""GRAPH003: gradients are recorded in evaluation, for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Evaluations, Machine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class GraphRecordedInEvaluation(Rule):
+    """
+    A model in eval mode records a graph that nothing walks.
+
+    ## What it finds
+    A line that calls a module in eval mode (validation, a teacher, a feature extractor) with gradients on, whose output
+    has a graph that no backward walks and nothing keeps. Silent: under ``no_grad`` or ``inference_mode``, with frozen
+    parameters, and where gradients flow through the module in eval mode (attacks, perceptual losses, frozen batch norm).
+
+    ## Why it costs
+    ``eval()`` changes dropout and batch norm and leaves autograd on: each forward saves its activations for a backward that
+    never comes. Validation then needs as much memory as training, and a batch that could be larger.
+
+    ## Example
+    ```python
+    import torch
+
+    teacher, model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()), torch.nn.Linear(8, 8)
+    teacher.eval()
+
+    def step():
+        x = torch.ones(4, 8)
+        wanted = teacher(x).detach()
+        (model(x) - wanted).square().mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    teacher, model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()), torch.nn.Linear(8, 8)
+    teacher.eval()
+
+    def step():
+        x = torch.ones(4, 8)
+        with torch.no_grad():
+            wanted = teacher(x)
+        (model(x) - wanted).square().mean().backward()
+    ```
+
+    ## When to ignore
+    The graph is walked in a step that the audit did not see.
+
+    ## Sources
+    PyTorch's notes on autograd mechanics, "Locally disabling gradient computation": evaluation mode does not. The number of
+    calls is ours.
+    """
+
+    code = "GRAPH003"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    calls: int = knob(3, "Calls of one line in the loud pass, no graph of which was walked, before it is reported.")
+
+    def detect(self, evaluations: Evaluations, machine: Machine) -> Iterator[Finding]:
+        for place in evaluations.for_nothing(self.calls):
+            saved = place.saved_bytes
+            cost = f"; {saved / 2**20:.2f} MiB were saved for it in one call" if saved is not None else ""
+            yield Finding(
+                place.site,
+                f"{place.module} ran in eval mode with gradients on {place.calls} times, and no backward walked the graph{cost}",
+                steps=place.steps,
+                per_step=place.calls / place.steps,
+                lost_bytes=saved,
+                basis="none" if saved is None else "measured",
+                seen_on=machine.device,
+                facts=(("calls", str(place.calls)), ("graphs walked", "0")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a loss.")

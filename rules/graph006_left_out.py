@@ -1,0 +1,129 @@
+"""GRAPH006: tensors that get gradients, and that no optimizer holds or no module registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Fed, Machine, Strays
+from auditor.evidence.strays import Stray
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+
+NAMED = 3
+"""Tensors that the message names; the rest are counted."""
+
+REMEDIES = {
+    "parameters": "Give them to the optimizer: build it after the whole model is built, from model.parameters(), and keep layers in "
+    "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): their gradients are computed "
+    "and kept for nothing.",
+    "tensor": "Make it an nn.Parameter of a module and give it to the optimizer; or drop requires_grad if it is a constant.",
+    "unregistered": "Make it an nn.Parameter of a module, or save it and move it by hand beside the model.",
+}
+
+
+@dataclass(frozen=True)
+class TrainableTensorLeftOut(Rule):
+    """
+    A tensor gets gradients and no optimizer holds it.
+
+    ## What it finds
+    Parameters of a module that get a gradient on the steps, are in no optimizer and did not change; and tensors made with
+    ``requires_grad=True`` in no module, of which the same is true and whose gradient nobody clears or asks for. A tensor in
+    no module that an optimizer does train, beside a model's parameters, is a note. Silent: batches that want a gradient,
+    inputs of ``torch.autograd.grad``, tensors that the program updates itself, frozen parameters.
+
+    ## Why it costs
+    What should be learned stays at its start, and no error says so; or gradients are computed and kept that nobody uses. A
+    tensor outside all modules is not in ``state_dict()``, so that a checkpoint lacks it, and ``.to(device)`` leaves it behind.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    scale = torch.rand(1, requires_grad=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        (scale * model(torch.ones(4, 8))).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.scale = torch.nn.Linear(8, 1), torch.nn.Parameter(torch.rand(1))
+
+        def forward(self, x):
+            return self.scale * self.inner(x)
+
+    model = Scaled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The tensor is given to an optimizer in a later phase of the training, or your own code updates it less often than the
+    audit looked.
+
+    ## Sources
+    PyTorch documentation of ``torch.nn.parameter.Parameter``: only Parameters that are attributes of a Module are listed by
+    ``parameters()``. The number of steps is ours.
+    """
+
+    code = "GRAPH006"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    fewest: int = knob(8, "Steps of the loud pass that must have given the tensor a gradient.")
+
+    def detect(self, strays: Strays, fed: Fed, machine: Machine) -> Iterator[Finding]:
+        if not fed.optimizers:  # gradients are looked at for their own sake
+            return
+        for together in strays.forgotten_parameters(self.fewest):
+            yield _finding(together, together[0].backward, "parameters", machine)
+        for stray in strays.forgotten_tensors(self.fewest):
+            yield _finding((stray,), stray.made or stray.backward, "tensor", machine)
+        for stray in strays.unregistered(self.fewest):
+            yield _finding((stray,), stray.made or stray.backward, "unregistered", machine)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[str(finding.hints["kind"])])
+
+
+def _finding(strays: tuple[Stray, ...], site: Site | None, kind: str, machine: Machine) -> Finding:
+    first, held = strays[0], sum(each.grad_bytes for each in strays) / 2**20
+    return Finding(
+        site,
+        _said(strays, kind),
+        steps=first.fed,
+        per_step=1.0,
+        seen_on=machine.device,
+        severity=Severity.NOTE if kind == "unregistered" else None,
+        facts=(
+            ("gradients held", f"{held:.2f} MiB"),
+            *((each.name or "a tensor", f"shape {list(each.shape)}") for each in strays[:20]),
+        ),
+        hints={"kind": kind},
+    )
+
+
+def _said(strays: tuple[Stray, ...], kind: str) -> str:
+    name = strays[0].name or f"a tensor of shape {list(strays[0].shape)}"
+    if kind == "parameters":
+        names = ", ".join(each.name for each in strays[:NAMED])
+        more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
+        return f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no optimizer and never change: {names}{more}"
+    if kind == "tensor":
+        return f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, and never changes"
+    return f"{name} is trained but in no module: state_dict() does not save it and .to(device) does not move it"

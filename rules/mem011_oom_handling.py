@@ -1,0 +1,142 @@
+"""MEM011: an out-of-memory error is caught, and what follows cannot work or trains on wrong gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import DeviceCalls, Machine, OomHandlers
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+WHY = {
+    "same_graph": "backward runs again on the graph of the try that failed, whose buffers may be freed already (a second error), "
+    "and adds what had come through before the error twice",
+    "not_cleared": "the gradients that the failed backward left are not cleared before it",
+    "inside": "the retry runs inside except, where the exception still holds the frames of the failed try with their tensors",
+    "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
+    "forgotten": "the error skips zero_grad, so the gradients of half a backward go into the next step",
+    "stepped": "the optimizer steps after the error, on the gradients of half a backward",
+}
+
+
+@dataclass(frozen=True)
+class OutOfMemoryHandledWrongly(Rule):
+    """
+    A handler of out-of-memory errors cannot work.
+
+    ## What it finds
+    A handler (``except torch.OutOfMemoryError``, or a RuntimeError asked for "out of memory") around a backward that the
+    audited step ran, which: runs backward again on the old graph; tries again inside ``except``; tries again, steps or goes on
+    with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular intervals is a note with
+    its measured price (on most steps it is SYNC009). Silent: a handler that only notes the error, or
+    clears the gradients and goes on, with the retry after the ``except`` block and from a fresh forward.
+
+    ## Why it costs
+    It works in no test and fails when it is needed. A backward that ran out of memory has filled some gradients and freed
+    some buffers: running it again raises, or adds to what is there, without a word. As long as the exception lives, so do
+    the frames in its traceback and every tensor in them, so that a retry has less memory than the first try.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        try:
+            loss.backward()
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            loss.backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def attempt(x, parts):
+        optimizer.zero_grad()
+        for part in x.chunk(parts):
+            (model(part).square().mean() / parts).backward()
+
+    def step():
+        x, failed = torch.ones(4, 8), False
+        try:
+            attempt(x, 1)
+        except torch.OutOfMemoryError:
+            failed = True
+        if failed:
+            attempt(x, 2)
+        optimizer.step()
+    ```
+    If the second attempt fails too, save a checkpoint and stop.
+
+    ## When to ignore
+    The gradients are cleared by something that this function does not show.
+
+    ## Sources
+    PyTorch FAQ, "My out of memory exception handler can't allocate memory": the exception object holds the stack frame where
+    the error was raised. fairseq and Lightning clear the gradients and go on after the block.
+    """
+
+    code = "MEM011"
+    severity = Severity.WARNING
+    since = "0.1"
+    rehearsed = True
+
+    often: int = knob(3, "Calls of empty_cache() at one constant distance before they are called periodic.")
+    share: float = knob(0.5, "Share of the steps from which they are SYNC009's.")
+
+    def detect(self, handlers: OomHandlers, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
+        yield from self._flawed(handlers, machine)
+        if machine.gpu_path:  # without a device it does nothing
+            yield from self._periodic(calls, machine)
+
+    def _flawed(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
+        ran = f"; memory ran out {handlers.errors} times in this audit" if handlers.errors else ""
+        for flaw in handlers.flaws:
+            yield Finding(
+                flaw.site,
+                "after an out-of-memory error " + "; and ".join(WHY[reason] for reason in flaw.reasons) + ran,
+                seen_on=machine.device if handlers.errors else "source",
+                facts=(("handler", str(flaw.handler)), ("out of memory in this audit", str(handlers.errors))),
+                hints={"reasons": flaw.reasons},
+            )
+
+    def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
+        for site in calls.sites(("empty_cache",)):
+            seen = site.rhythm
+            if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
+                continue
+            price = f"{site.us_per_step:.0f} us per step inside the call" if machine.cuda else "rehearsed, so not priced"
+            yield Finding(
+                site.site,
+                f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: before torch raises one it gives its "
+                f"cache back by itself ({price})",
+                steps=len(seen.seen),
+                per_step=site.per_step,
+                lost_us_per_step=site.us_per_step if machine.cuda else None,
+                basis="measured" if machine.cuda else "none",
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                facts=site.facts,
+                hints={"reasons": ("periodic",)},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints["reasons"] == ("periodic",):
+            return Remedy("Drop it, or keep it where other programs share the device and need the memory in between.")
+        if finding.hints["reasons"] == ("kept",):
+            return Remedy("Store str(error), not the error.")
+        return Remedy(
+            "In except only set a flag. After the block: zero_grad(), then a fresh forward and backward, with a smaller batch in "
+            "several parts; on the second failure save a checkpoint and stop."
+        )

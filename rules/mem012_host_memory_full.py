@@ -1,0 +1,89 @@
+"""MEM012: the host's memory is nearly full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import HostMemory, Machine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import NotLooked, Rule, knob
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class HostMemoryNearlyFull(Rule):
+    """
+    Host memory is nearly full.
+
+    ## What it finds
+    A process whose resident set was at least 85 % of the RAM that it may use (the machine's, or the limit of its container) at
+    the end of most quiet steps. Whether memory grows is asked by MEM003. Loader workers are processes of their own: their
+    memory is not counted here.
+
+    ## Why it costs
+    Beyond the end of RAM the machine swaps, and a step takes a hundred times as long; or the kernel kills the process (in a
+    container always), without a traceback and without a checkpoint.
+
+    ## Example
+    ```python
+    # needs: host --memory-limit 1024MiB
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+    cached = torch.ones(1000 * 2**18)
+
+    def step():
+        model(cached[:32].reshape(4, 8)).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: host --memory-limit 1024MiB
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+    ```
+    Read samples as they are needed (``numpy.memmap``, a Dataset that opens files), instead of all at the start.
+
+    ## When to ignore
+    The machine is meant for this one process, which does not grow, and nothing else of it (loader workers) needs memory.
+
+    ## Sources
+    TraceML warns from 80 % of the machine's RAM; 85 % is where the owner of one of the trainers behind this project put it.
+    """
+
+    code = "MEM012"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    full: float = knob(0.85, "Share of the usable RAM that the process must hold.")
+    share: float = knob(0.5, "Share of the quiet steps that must end above it.")
+
+    def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
+        if machine.device == "rehearsal":
+            raise NotLooked("in a rehearsal the device's tensors lie in host memory")
+        if not host.usable or not host.trend.values:
+            raise NotLooked("the recording does not say how much memory the machine or the process had")
+        above = sum(held >= self.full * host.usable for held in host.trend.values)
+        if above < self.share * len(host.trend.values):
+            return
+        peak = host.trend.peak
+        yield Finding(
+            None,
+            f"the process holds {peak / GIB:.1f} of {host.usable / GIB:.1f} GiB of host memory ({peak / host.usable:.0%}), on {above} of "
+            f"{len(host.trend.values)} steps more than {self.full:.0%}",
+            steps=above,
+            seen_on=machine.device,
+            facts=(("held at most", f"{peak / GIB:.2f} GiB"), ("usable", f"{host.usable / GIB:.2f} GiB")),
+        )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Look for what is held once and for all: datasets read into memory, several copies of a checkpoint (load it with mmap=True "
+            "and map_location), caches without a bound."
+        )

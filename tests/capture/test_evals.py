@@ -1,0 +1,70 @@
+"""The probes of graphs in eval mode and of gradients with a graph: rows, and everything put back."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import torch
+
+from auditor.capture.cycles import CyclesProbe
+from auditor.capture.evals import EvalsProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+switched = torch.nn.Linear(8, 8)
+model.eval()
+
+def step():
+    model(torch.ones(4, 8))  # never
+    switched.train(False)
+    switched(torch.ones(4, 8)).sum().backward()  # walked
+    switched.train()
+    switched(torch.ones(4, 8))
+"""
+
+
+def test_rows_of_calls_in_eval_mode(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, EvalsProbe) as drive:
+        drive.run("loud", user.step, steps=3)
+        rows = {row["at_line"]: (row["module"], row["n"], row["walked"], row["held"]) for row in drive.rows("evals")}
+        saved = [row["saved_bytes"] for row in drive.rows("evals") if row["module"] == "Sequential"]
+    assert rows == {line_of(user, "never"): ("Sequential", 3, 0, False), line_of(user, "walked"): ("Linear", 3, 3, False)}
+    assert saved == [2 * 4 * 8 * 4]  # the input, for the weight's gradient; the output of tanh
+
+
+def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> None:
+    before = torch.nn.Module.train
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, EvalsProbe) as drive, drive.running("loud", user.step):
+        drive.step(user.step)
+        out = user.model(torch.ones(4, 8))
+        node = weakref.ref(out)
+        del out
+        gc.collect()
+        assert node() is None
+        assert torch.nn.Module.train is not before
+    assert torch.nn.Module.train is before
+    assert not user.model._forward_hooks and not user.switched._forward_hooks
+
+
+def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+
+        def step():
+            w = torch.ones(1000, requires_grad=True)
+            w.pow(3).sum().backward(create_graph=True)  # keeps
+        """,
+    )
+    with Drive(tmp_path, CyclesProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        rows = drive.rows("cycles")
+    assert [(row["step"], row["leaves"], row["at_line"]) for row in rows] == [(n, n, line_of(user, "keeps")) for n in (1, 2, 3)]
+    held = [row["held_bytes"] for row in rows]
+    assert held[0] > 0 and held[1] == 2 * held[0] and held[2] == 3 * held[0]

@@ -1,0 +1,124 @@
+"""Near misses: GRAPH003 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def validation_under_no_grad():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        model.train()
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            model(torch.ones(4, 8)).mean().item()
+
+    return step
+
+
+def validation_in_inference_mode():
+    model = nn.Linear(8, 1)
+
+    @torch.inference_mode()
+    def validate():
+        return model.eval()(torch.ones(4, 8)).mean().item()
+
+    def step():
+        model.train()(torch.ones(4, 8)).square().mean().backward()
+        validate()
+
+    return step
+
+
+def frozen_teacher():
+    teacher, model = nn.Linear(8, 8).requires_grad_(False).eval(), nn.Linear(8, 8)
+
+    def step():
+        x = torch.ones(4, 8)
+        (model(x) - teacher(x)).square().mean().backward()
+
+    return step
+
+
+def perceptual_loss_through_a_network_in_eval_mode():
+    features, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).requires_grad_(False).eval(), nn.Linear(8, 8)
+
+    def step():
+        (features(model(torch.ones(4, 8))) - 1).square().mean().backward()
+
+    return step
+
+
+def fine_tuning_with_all_of_the_model_in_eval_mode():
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).eval()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def saliency_by_autograd_grad():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)).eval()
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        torch.autograd.grad(model(x).sum(), x)
+
+    return step
+
+
+def rollout_whose_graphs_are_walked_at_the_end_of_the_episode():
+    policy = nn.Linear(8, 2).eval()
+    optimizer, scores = torch.optim.SGD(policy.parameters(), lr=1e-3), []
+
+    def step():
+        scores.append(policy(torch.ones(4, 8)).log_softmax(-1)[:, 0].mean())
+        if len(scores) == 3:
+            optimizer.zero_grad()
+            torch.stack(scores).sum().backward()
+            optimizer.step()
+            scores.clear()
+
+    return step
+
+
+def graphs_kept_for_an_episode_longer_than_the_audit():
+    policy, scores = nn.Linear(8, 2).eval(), []
+
+    def step():
+        scores.append(policy(torch.ones(4, 8)).mean())
+
+    return step
+
+
+def gradients_by_function_transform_in_eval_mode():
+    model = nn.Linear(8, 1).eval()
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+
+    def loss_of(weights, x):
+        return torch.func.functional_call(model, weights, (x,)).square().mean()
+
+    def step():
+        torch.func.grad(loss_of)(weights, torch.ones(4, 8))
+
+    return step
+
+
+def checkpointed_block_in_eval_mode():
+    block, head = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh()).eval(), nn.Linear(8, 1)
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        head(checkpoint(block, x, use_reentrant=False)).mean().backward()
+        head(checkpoint(block, x, use_reentrant=True)).mean().backward()
+
+    return step

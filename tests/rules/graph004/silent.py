@@ -1,0 +1,81 @@
+"""Near misses: GRAPH004 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def _model():
+    return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def gradients_set_to_none_at_the_next_step():
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward(create_graph=True)
+        optimizer.step()
+
+    return step
+
+
+def gradients_filled_with_zeros_which_detaches_them():
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        model(torch.ones(4, 8)).square().mean().backward(create_graph=True)
+        optimizer.step()
+
+    return step
+
+
+def gradient_penalty_by_autograd_grad():
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        x = torch.ones(4, 8, requires_grad=True)
+        out = model(x)
+        (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        (out.mean() + slope.square().sum()).backward()
+        optimizer.step()
+
+    return step
+
+
+def fast_model_dropped_after_its_gradients():
+    def step():
+        fast = _model()
+        fast(torch.ones(4, 8)).square().mean().backward(create_graph=True)
+        fast.zero_grad()
+
+    return step
+
+
+def accumulated_without_a_graph():
+    model, count = _model(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 8)).square().mean().backward(retain_graph=True)
+        if count[0] % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+def gradients_detached_in_place():
+    model = _model()
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward(create_graph=True)
+        for parameter in model.parameters():
+            parameter.grad.detach_()
+
+    return step

@@ -1,0 +1,87 @@
+"""GRAPH006 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def table_made_with_rand_in_a_module():
+    class Recommender(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.users = torch.rand(16, 4, requires_grad=True)  # GRAPH006
+            self.head = nn.Linear(4, 1)
+
+        def forward(self, rows):
+            return self.head(self.users[rows])
+
+    model = Recommender()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.arange(8)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def layers_in_a_plain_list():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = [nn.Linear(8, 8), nn.Linear(8, 8)]
+            self.head = nn.Linear(8, 1)
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x).relu()
+            return self.head(x)
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()  # GRAPH006
+        optimizer.step()
+
+    return step
+
+
+def body_neither_frozen_nor_trained():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.ones(4, 8))).square().mean().backward()  # GRAPH006
+        optimizer.step()
+
+    return step
+
+
+def weight_of_a_loss_forgotten():
+    model = nn.Linear(8, 1)
+    balance = torch.zeros(2, requires_grad=True)  # GRAPH006
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        out = model(torch.ones(4, 8))
+        (balance.exp() * torch.stack([out.square().mean(), out.abs().mean()])).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def temperature_trained_but_in_no_module():
+    model = nn.Linear(8, 1)
+    log_scale = torch.zeros(1, requires_grad=True)  # GRAPH006
+    optimizer = torch.optim.SGD([*model.parameters(), log_scale], lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        (log_scale.exp() * model(torch.ones(4, 8))).square().mean().backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,166 @@
+"""MEM011 must report exactly the marked lines."""
+
+import gc
+
+import torch
+from torch import nn
+
+MIB = 2**20
+MEMORY_LIMIT = 256 * MIB
+
+
+def the_same_three_lines_again():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        try:
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            gc.collect()
+            loss.backward()  # MEM011
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+    return step
+
+
+def scaled_loss_again_after_the_block():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+
+    def step():
+        optimizer.zero_grad()
+        loss, failed = model(torch.ones(4, 8)).square().mean(), False
+        try:
+            scaler.scale(loss).backward()
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            failed = True
+        if failed:
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()  # MEM011
+        optimizer.step()
+
+    return step
+
+
+def whole_step_again_inside_except():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def train_on_batch(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    def step():
+        try:
+            train_on_batch(torch.ones(4, 8))
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            train_on_batch(torch.ones(2, 8))  # MEM011
+
+    return step
+
+
+def fresh_forward_onto_old_gradients():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        x, retry = torch.ones(4, 8), False
+        try:
+            model(x).square().mean().backward()
+        except torch.OutOfMemoryError:
+            retry = True
+        if retry:
+            for part in x.chunk(2):
+                model(part).square().mean().backward()  # MEM011
+        optimizer.step()
+
+    return step
+
+
+def exception_kept_in_a_list():
+    model, errors = nn.Linear(8, 1), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except torch.OutOfMemoryError as error:
+            errors.append(error)  # MEM011
+
+    return step
+
+
+def batch_skipped_with_its_gradients():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        except torch.OutOfMemoryError:  # MEM011
+            print("skipped a batch")
+
+    return step
+
+
+def step_on_half_a_backward():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except torch.OutOfMemoryError:  # MEM011
+            torch.cuda.empty_cache()
+        optimizer.step()
+
+    return step
+
+
+def retry_that_really_happens__rehearsal():
+    model = nn.Linear(1024, 1024, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def attempt(rows):
+        optimizer.zero_grad()
+        model(torch.ones(rows, 1024, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+    def step():
+        try:
+            attempt(40_000)
+        except torch.OutOfMemoryError:
+            attempt(2_000)  # MEM011
+        attempt(1_000)
+
+    return step
+
+
+def cache_emptied_every_fourth_step__cuda():
+    model, count = nn.Linear(8, 1, device="cuda"), [0]
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
+        if count[0] % 4 == 0:
+            torch.cuda.empty_cache()  # MEM011
+
+    return step

@@ -1,0 +1,184 @@
+"""Near misses: MEM011 must stay silent on all of these."""
+
+import torch
+from torch import nn
+
+
+def flag_then_fresh_forward_with_smaller_parts():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x, failed = torch.ones(4, 8), False
+        optimizer.zero_grad()
+        try:
+            model(x).square().mean().backward()
+        except torch.OutOfMemoryError:
+            failed = True
+        if failed:
+            torch.cuda.empty_cache()
+            optimizer.zero_grad()
+            for part in x.chunk(2):
+                loss = model(part).square().mean() / 2
+                loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def attempts_in_a_loop_each_from_zero():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for parts in (1, 2, 4):
+            try:
+                optimizer.zero_grad()
+                for part in torch.ones(4, 8).chunk(parts):
+                    (model(part).square().mean() / parts).backward()
+                optimizer.step()
+                break
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+
+    return step
+
+
+def batch_skipped_and_gradients_cleared():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            print("skipped a batch:", error)
+            optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def batch_skipped_before_gradients_are_cleared_anyway():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for _ in range(2):
+            optimizer.zero_grad()
+            try:
+                loss = model(torch.ones(4, 8)).square().mean()
+                loss.backward()
+            except torch.OutOfMemoryError:
+                continue
+            optimizer.step()
+
+    return step
+
+
+def checkpoint_and_stop():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except torch.OutOfMemoryError as error:
+            torch.save(model.state_dict(), "last.pt")
+            raise RuntimeError("no memory for this batch") from error
+        optimizer.step()
+
+    return step
+
+
+def text_of_the_error_kept():
+    model, errors = nn.Linear(8, 1), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except torch.OutOfMemoryError as error:
+            errors.append(str(error))
+
+    return step
+
+
+def step_skipped_by_a_flag():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        fits = True
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except torch.OutOfMemoryError:
+            fits = False
+        if fits:
+            optimizer.step()
+
+    return step
+
+
+def second_backward_of_another_error():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        try:
+            loss.backward()
+        except ValueError:
+            loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def handler_of_a_function_that_no_step_runs():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def another(loss):
+        try:
+            loss.backward()
+        except torch.OutOfMemoryError:
+            loss.backward()
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+        return another
+
+    return step
+
+
+def cache_emptied_on_every_step_which_is_sync009__cuda():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
+        torch.cuda.empty_cache()
+
+    return step
+
+
+def cache_emptied_once__cuda():
+    model, count = nn.Linear(8, 1, device="cuda"), [0]
+
+    def step():
+        count[0] += 1
+        model(torch.ones(4, 8, device="cuda")).mean().backward()
+        if count[0] == 5:
+            torch.cuda.empty_cache()
+
+    return step
