@@ -45,6 +45,7 @@ from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num009_anomaly_mode import AnomalyModeLeftOn
+from .num012_vanishing_epsilon import EpsilonVanishes
 from .num013_poisoned_weights import WeightsPoisoned
 from .num015_bad_input import BatchNotFinite
 from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
@@ -97,6 +98,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     RanOutOfMemory,
     NonfiniteValueBorn,
     AnomalyModeLeftOn,
+    EpsilonVanishes,
     WeightsPoisoned,
     BatchNotFinite,
     NoMixedPrecision,

@@ -11,6 +11,7 @@ from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
+from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
@@ -26,6 +27,7 @@ PROBES: tuple[type[Probe], ...] = (
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
+    NumericsProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -35,7 +37,7 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe, NumericsProbe)
 """What a rehearsal runs beside the shadow device itself."""
 
 

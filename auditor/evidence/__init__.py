@@ -14,6 +14,7 @@ from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
 from auditor.evidence.numbers import Nonfinite
+from auditor.evidence.numerics import Numerics
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
@@ -47,6 +48,7 @@ __all__ = [
     "Machine",
     "Modes",
     "Nonfinite",
+    "Numerics",
     "OutOfMemory",
     "PeakHolders",
     "Reads",
