@@ -44,6 +44,7 @@ from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
+from .num008_unstable_formula import UnstableFormula
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num012_vanishing_epsilon import EpsilonVanishes
 from .num013_poisoned_weights import WeightsPoisoned
@@ -97,6 +98,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AllocatorSettingWouldHelp,
     RanOutOfMemory,
     NonfiniteValueBorn,
+    UnstableFormula,
     AnomalyModeLeftOn,
     EpsilonVanishes,
     WeightsPoisoned,

@@ -13,13 +13,14 @@ from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
 from auditor.evidence.source import name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule
+from .logarithm import stable_log
 
 ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
 
 INSTEAD = {
-    "sigmoid": "logsigmoid(x) needs no epsilon: it is exact where log(sigmoid(x) + eps) is not.",
-    "softmax": "log_softmax(x) needs no epsilon: it is exact where log(softmax(x) + eps) is not.",
+    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where log(sigmoid(x) + eps) is not.",
+    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact where log(softmax(x) + eps) is not.",
 }
 
 KEYWORDS = {"clamp": "min", "clamp_min": "min", "clamp_": "min", "clamp_min_": "min", "normalize": "eps"}
@@ -98,7 +99,13 @@ class EpsilonVanishes(Rule):
                 seen_on=machine.device,
                 severity=None if gone else Severity.NOTE,
                 facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
-                hints={"feed": call.feed, "dtype": call.dtype, "optimizer": call.in_optimizer, "edit": _edit(call, source)},
+                hints={
+                    "feed": call.feed,
+                    "dtype": call.dtype,
+                    "optimizer": call.in_optimizer,
+                    "edit": _edit(call, source),
+                    "stable": _stable(call, source),
+                },
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -106,7 +113,8 @@ class EpsilonVanishes(Rule):
             return Remedy("An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real input.")
         instead = INSTEAD.get(str(finding.hints["feed"]))
         if instead is not None:
-            return Remedy(instead)
+            stable = finding.hints["stable"]
+            return Remedy(instead, () if stable is None else (stable,))
         least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(str(finding.hints["dtype"]), "1e-12")
         if finding.hints["optimizer"]:
             return Remedy(f"Keep the optimizer's parameters in float32 (autocast casts them), or give it eps={least}.")
@@ -142,6 +150,11 @@ def _too_steep(call: Delicate) -> str:
         f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} where the input is 0: "
         f"a product of two of these is beyond {call.dtype}"
     )
+
+
+def _stable(call: Delicate, source: Source) -> Edit | None:
+    found = stable_log(source, call.site, cast=call.half) if call.feed in INSTEAD else None
+    return None if found is None else found.edit(call.site)
 
 
 def _edit(call: Delicate, source: Source) -> tuple[str, str] | None:
