@@ -10,6 +10,7 @@ from .amp003_awkward_sizes import AwkwardProductSizes
 from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
 from .amp007_cast_thrash import CastThrash
+from .amp009_loss_in_half import LossInHalf
 from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
@@ -109,6 +110,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     OldMixedPrecisionApi,
     GradScalerMisused,
     CastThrash,
+    LossInHalf,
     AutotuningEveryStep,
     BiasBeforeBatchNorm,
     LayoutTransposedAroundConvolutions,
