@@ -45,6 +45,7 @@ from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
+from .num004_half_headroom import HalfNearOverflow
 from .num008_unstable_formula import UnstableFormula
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num012_vanishing_epsilon import EpsilonVanishes
@@ -99,6 +100,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AllocatorSettingWouldHelp,
     RanOutOfMemory,
     NonfiniteValueBorn,
+    HalfNearOverflow,
     UnstableFormula,
     AnomalyModeLeftOn,
     EpsilonVanishes,
