@@ -11,6 +11,7 @@ from auditor.evidence import Machine, Numerics, Source
 from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
 from .logarithm import stable_log
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})

@@ -13,6 +13,7 @@ from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
 from auditor.evidence.source import name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule
+
 from .logarithm import stable_log
 
 ROOTS = frozenset({"rsqrt"})

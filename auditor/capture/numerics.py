@@ -15,7 +15,6 @@ from auditor.capture.origin_modes import leave
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
-
 _WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
 """Parts of the paths of what torch wraps around every dispatch mode."""
 
