@@ -50,6 +50,7 @@ from .num008_unstable_formula import UnstableFormula
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num012_vanishing_epsilon import EpsilonVanishes
 from .num013_poisoned_weights import WeightsPoisoned
+from .num014_gradients_explode import GradientsExplode
 from .num015_bad_input import BatchNotFinite
 from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
@@ -105,6 +106,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AnomalyModeLeftOn,
     EpsilonVanishes,
     WeightsPoisoned,
+    GradientsExplode,
     BatchNotFinite,
     NoMixedPrecision,
     Tf32Off,

@@ -11,6 +11,7 @@ from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
+from auditor.capture.norms import NormsProbe
 from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.probe import Context, Probe
@@ -24,6 +25,7 @@ PROBES: tuple[type[Probe], ...] = (
     ZeroGradProbe,
     AmpProbe,
     FedProbe,
+    NormsProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,

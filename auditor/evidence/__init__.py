@@ -13,6 +13,7 @@ from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
+from auditor.evidence.norms import GradientNorms
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.numerics import Numerics
 from auditor.evidence.reads import Reads
@@ -41,6 +42,7 @@ __all__ = [
     "DeviceCalls",
     "DeviceMemory",
     "Fed",
+    "GradientNorms",
     "Held",
     "HostMemory",
     "KeptLines",
