@@ -182,6 +182,7 @@ PASSES = {
     "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "replay": "replay: the run repeated up to the step that went non-finite, its operators watched one by one",
+    "numbers": "numbers pass: in which dtype and range delicate operators ran",
     "origin": "origin pass: follows values from the model and the training device, to tell them from host tensors",
 }
 

@@ -20,6 +20,7 @@ SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 ABSENT = {
+    "norms": "no optimizer stepped while the auditor looked",
     "fed": "no optimizer stepped while the auditor looked",
     "nonfinite": "no optimizer stepped while the auditor looked, so there were no parameters to look at",
     "copies": "copies to a GPU are only followed in a rehearsal, and this recording has none",

@@ -12,6 +12,9 @@ TRACE_STEPS = 5
 ORIGIN_STEPS = 3
 """Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step itself."""
 
+NUMBERS_STEPS = 3
+"""Steps of the numbers pass: it runs a Python dispatch mode, several times slower than the step itself."""
+
 MEMORY_STEPS = 3
 """Steps of the memory pass (CUDA): allocation history with stacks."""
 
@@ -98,7 +101,7 @@ class Plan:
         if self.device == "rehearse":
             return replace(self, warmup=warmup, steps=max(1, min(self.steps, available - warmup - 1)))
         traced = min(self.trace_steps, available // 10)
-        rest = max(2, available - warmup - traced - ORIGIN_STEPS)
+        rest = max(2, available - warmup - traced - NUMBERS_STEPS - ORIGIN_STEPS)
         half = min(self.steps, max(1, rest // 2))
         loud = min(self.steps, max(1, rest - half))
         return replace(self, warmup=warmup, quiet_steps=half, loud_steps=loud, trace_steps=traced)

@@ -10,6 +10,7 @@ from .amp003_awkward_sizes import AwkwardProductSizes
 from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
 from .amp007_cast_thrash import CastThrash
+from .amp009_loss_in_half import LossInHalf
 from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
@@ -49,8 +50,12 @@ from .mem011_oom_handling import OutOfMemoryHandledWrongly
 from .mem012_host_memory_full import HostMemoryNearlyFull
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
+from .num004_half_headroom import HalfNearOverflow
+from .num008_unstable_formula import UnstableFormula
 from .num009_anomaly_mode import AnomalyModeLeftOn
+from .num012_vanishing_epsilon import EpsilonVanishes
 from .num013_poisoned_weights import WeightsPoisoned
+from .num014_gradients_explode import GradientsExplode
 from .num015_bad_input import BatchNotFinite
 from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
@@ -106,8 +111,12 @@ CATALOGUE: tuple[type[Rule], ...] = (
     HostMemoryNearlyFull,
     RanOutOfMemory,
     NonfiniteValueBorn,
+    HalfNearOverflow,
+    UnstableFormula,
     AnomalyModeLeftOn,
+    EpsilonVanishes,
     WeightsPoisoned,
+    GradientsExplode,
     BatchNotFinite,
     NoMixedPrecision,
     Tf32Off,
@@ -115,6 +124,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     OldMixedPrecisionApi,
     GradScalerMisused,
     CastThrash,
+    LossInHalf,
     AutotuningEveryStep,
     BiasBeforeBatchNorm,
     LayoutTransposedAroundConvolutions,

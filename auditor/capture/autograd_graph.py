@@ -146,6 +146,12 @@ class Backward:
         self.failed = True
 
     @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that it begins at."""
+        outputs = (self._outputs,) if isinstance(self._outputs, torch.Tensor) else tuple(self._outputs)
+        return tuple(output for output in outputs if isinstance(output, torch.Tensor))
+
+    @property
     def walked(self) -> Walk:
         """The graph that the call runs over, walked on demand, once before the engine runs and once after."""
         if self._walked is None:

@@ -154,10 +154,10 @@ def bad_tensors(stepped: Sequence[tuple[Optimizer, torch.Tensor | None]]) -> lis
     """Non-finite gradients, then non-finite parameters, of optimizers that stepped."""
     tensors: list[torch.Tensor] = []
     for optimizer, skipped in stepped:
-        parameters = _parameters(optimizer)
+        parameters = parameters_of(optimizer)
         tensors += parameters
         if type(optimizer) not in HANDS_ON and not _skipped(skipped):
-            tensors += [_values(parameter.grad) for parameter in parameters if parameter.grad is not None]
+            tensors += [values_of(parameter.grad) for parameter in parameters if parameter.grad is not None]
     if _looks_finite(tensors):
         return []
     gradients = [bad for optimizer, skipped in stepped if not _skipped(skipped) for bad in _exactly(optimizer, "gradient")]
@@ -168,7 +168,8 @@ def _skipped(found_inf: torch.Tensor | None) -> bool:
     return found_inf is not None and bool(found_inf)
 
 
-def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Its parameters that are plain, trainable and of floating point."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"] if _plain(parameter)]
 
 
@@ -177,7 +178,7 @@ def _exactly(optimizer: Optimizer, what: Literal["gradient", "parameter"]) -> It
     for g, group in enumerate(optimizer.param_groups):
         for p, parameter in enumerate(group["params"]):
             tensor = parameter.grad if what == "gradient" else parameter.detach()
-            if tensor is not None and _plain(parameter) and not bool(torch.isfinite(_values(tensor)).all()):
+            if tensor is not None and _plain(parameter) and not bool(torch.isfinite(values_of(tensor)).all()):
                 yield Bad(what, parameter, f"group {g}, parameter {p}")
 
 
@@ -190,12 +191,13 @@ def _looks_finite(tensors: Sequence[torch.Tensor]) -> bool:
         total += float(torch._C._nn.flatten_dense_tensors(small).sum(dtype=torch.float32))
     if len(small) < len(tensors):
         large = [tensor for tensor in tensors if tensor.numel() > SMALL or tensor.is_cuda]
-        norms = _norms(large)
+        norms = norms_of(large)
         total += float(torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms]).sum())
     return math.isfinite(total)
 
 
-def _norms(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+def norms_of(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Euclidean norm of each, in its own dtype and on its own device."""
     foreach = getattr(torch, "_foreach_norm", None)  # a private name, several times faster
     return foreach(tensors) if foreach is not None else [torch.linalg.vector_norm(tensor) for tensor in tensors]
 
@@ -208,13 +210,14 @@ def _plain(tensor: torch.Tensor) -> bool:
     return type(tensor) in _PLAIN and tensor.requires_grad and tensor.dtype.is_floating_point and not tensor.is_meta
 
 
-def _values(tensor: torch.Tensor) -> torch.Tensor:
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or the values that a sparse one stores."""
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor
 
 
 def value_of(tensor: torch.Tensor) -> Literal["nan", "inf"]:
     """What is wrong with a non-finite tensor; a NaN is worse than an infinity."""
-    return "nan" if bool(torch.isnan(_values(tensor.detach())).any()) else "inf"
+    return "nan" if bool(torch.isnan(values_of(tensor.detach())).any()) else "inf"
 
 
 def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:

@@ -17,6 +17,10 @@ class Patches:
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
+    def __bool__(self) -> bool:
+        """True while there is something to undo."""
+        return bool(self._undo)
+
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name``; undo restores it, or deletes it where the owner only inherited it."""
         before = vars(owner).get(name, _MISSING)

@@ -14,6 +14,8 @@ from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
+from auditor.capture.norms import NormsProbe
+from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
@@ -32,9 +34,11 @@ PROBES: tuple[type[Probe], ...] = (
     EvalsProbe,
     CyclesProbe,
     EnclosingProbe,
+    NormsProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
+    NumericsProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -44,7 +48,17 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, EnclosingProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (
+    ModesProbe,
+    CallsProbe,
+    LoaderProbe,
+    ZeroGradProbe,
+    AmpProbe,
+    EnclosingProbe,
+    BackwardProbe,
+    HoldersProbe,
+    NumericsProbe,
+)
 """What a rehearsal runs beside the shadow device itself."""
 
 

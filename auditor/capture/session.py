@@ -13,7 +13,7 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.snapshot import MemoryHistory
 from auditor.capture.trace import Trace
-from auditor.plan import MEMORY_STEPS, ORIGIN_STEPS, Plan
+from auditor.plan import MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, Plan
 
 Progress = Callable[[str, int, int], None]
 
@@ -157,6 +157,8 @@ class Session:
             if any("loud" in probe.passes for probe in self._probes):
                 self._queue.append(Pass("loud", steps))
         elif name == "loud":
+            if any("numbers" in probe.passes for probe in self._probes):
+                self._queue.append(Pass("numbers", NUMBERS_STEPS))
             if self._context.device == "cuda":
                 self._queue.append(Pass("memory", MEMORY_STEPS))
             elif self._context.device == "cpu" and any("origin" in probe.passes for probe in self._probes):

@@ -24,6 +24,7 @@ LABELS = {
     "trace": "profiling",
     "loud": "loud pass (causes)",
     "memory": "memory pass",
+    "numbers": "looking at numbers",
     "origin": "following values",
     "rehearsal": "rehearsing the GPU path",
     "replay": "replaying the bad step",

@@ -13,7 +13,9 @@ from auditor.evidence.held import Held
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
+from auditor.evidence.norms import GradientNorms
 from auditor.evidence.numbers import Nonfinite
+from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
 from auditor.evidence.reads import Reads
 from auditor.evidence.snapshot import Snapshot
@@ -45,6 +47,7 @@ __all__ = [
     "DeviceMemory",
     "Evaluations",
     "Fed",
+    "GradientNorms",
     "Held",
     "HostMemory",
     "KeptLines",
@@ -52,6 +55,7 @@ __all__ = [
     "Machine",
     "Modes",
     "Nonfinite",
+    "Numerics",
     "OomHandlers",
     "OutOfMemory",
     "PeakHolders",

@@ -177,7 +177,7 @@ def test_a_script_that_drops_every_stop_is_ended_with_a_word(runs):
 def test_the_trace_has_steps_of_its_own(runs):
     _, _, out = runs[1]["plain"]
     passes = {each["name"]: each["steps"] for each in json.loads((out / "recording" / "manifest.json").read_text())["passes"]}
-    assert list(passes) == ["warmup", "quiet", "trace", "loud", "origin"]
+    assert list(passes) == ["warmup", "quiet", "trace", "loud", "numbers", "origin"]
     assert (passes["trace"], passes["loud"]) == (5, 12)
     trace = gzip.decompress((out / "recording" / "trace.json.gz").read_bytes()).decode()
     assert [f"ProfilerStep#{n}" in trace for n in range(6)] == [True] * 5 + [False]

@@ -1,0 +1,163 @@
+"""How large the gradients are that each optimizer steps with: one norm a step, read when the pass is over."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.utils import clip_grad
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+
+from auditor.capture.finite import QUIET_EVERY, norms_of, parameters_of, values_of
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+OPTIMIZERS = 16
+"""Optimizers that are followed at most; one made anew at every step is none that trains."""
+
+_HALF = (torch.float16, torch.bfloat16)
+_CLIP = "_clip_grads_with_norm_"
+"""What ``clip_grad_norm_`` calls with the norm that it computed, by whatever name the user has that function."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One step of one optimizer; the norm stays on its device."""
+
+    step: int
+    global_step: int
+    optimizer: int
+    at: int | None
+    norm: torch.Tensor
+    clipped: bool
+
+
+class NormsProbe(Probe):
+    """Writes ``norms``.
+
+    A norm that clipping computed is used as it is, so that what clipping hides is seen; else one reduction over all
+    gradients. On CUDA only the loud pass is watched, as nothing may be added to the times.
+    """
+
+    name = "norms"
+    parts = ("norms",)
+    passes = frozenset({"warmup", "quiet", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._handle: Any = None
+        self._watching = False
+        self._numbers: dict[int, tuple[int, Optimizer]] = {}
+        self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
+        self._seen: list[_Seen] = []
+
+    def install(self) -> None:
+        """Notice steps: the hook stays to the end, since a script's step ends while torch walks its list of hooks."""
+        self._handle = register_optimizer_step_pre_hook(self._before_step)
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        self._numbers.clear()
+
+    def start(self) -> None:
+        """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
+        if self.context.device == "cuda" and self.context.pass_name != "loud":
+            return
+        self._watching = True
+        if hasattr(clip_grad, _CLIP):
+            self._around(clip_grad, _CLIP, self._clips)
+        self._around(GradScaler, "unscale_", lambda *_: self._before_clipping.clear())
+
+    def step_end(self) -> None:
+        """Norms of clipping belong to the step that they were computed in."""
+        self._before_clipping.clear()
+
+    def stop(self) -> None:
+        """Put everything back, then read the norms and write them."""
+        self._watching = False
+        self._patches.undo()
+        self._before_clipping.clear()
+        seen, self._seen = self._seen, []
+        for each, norm in zip(seen, _read([each.norm for each in seen]), strict=True):
+            where = {"step": each.step, "global_step": each.global_step, "optimizer": each.optimizer, "at": each.at}
+            written = norm if math.isfinite(norm) else str(norm)
+            self.context.add("norms", {**where, "norm": written, "clipped": each.clipped})
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        if not self._watching or not self.context.in_step:
+            return False
+        return self.context.pass_name != "quiet" or self.context.step % QUIET_EVERY == 0
+
+    def _clips(self, parameters: Any, max_norm: float, total_norm: torch.Tensor, *_: Any, **__: Any) -> None:
+        if self._due() and not math.isinf(float(max_norm)):
+            clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            self._before_clipping.append(({id(parameter) for parameter in clipped}, total_norm.detach().clone()))
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._due():
+            with contextlib.suppress(Exception):  # the groups are the user's
+                self._look(optimizer)
+
+    def _look(self, optimizer: Optimizer) -> None:
+        found_inf = getattr(optimizer, "found_inf", None)
+        parameters = [each for each in parameters_of(optimizer) if each.grad is not None]
+        number = self._number_of(optimizer)
+        if not parameters or number is None or (found_inf is not None and bool(found_inf)):
+            return
+        norm = self._clipped_norm({id(each) for each in parameters}) if self._before_clipping else None
+        clipped = norm is not None
+        if norm is None:
+            norm = _norm([values_of(each.grad) for each in parameters if each.grad is not None])
+            scale = getattr(optimizer, "grad_scale", None)  # of fused optimizers, which unscale by themselves
+            norm = norm if scale is None else norm / scale
+        at = self.context.frames.here()
+        self._seen.append(_Seen(self.context.step, self.context.global_step, number, at, norm, clipped))
+
+    def _clipped_norm(self, own: set[int]) -> torch.Tensor | None:
+        return next((norm for clipped, norm in reversed(self._before_clipping) if clipped & own), None)
+
+    def _number_of(self, optimizer: Optimizer) -> int | None:
+        if id(optimizer) not in self._numbers:
+            if len(self._numbers) >= OPTIMIZERS:
+                return None
+            self._numbers[id(optimizer)] = len(self._numbers), optimizer
+            self.context.writer.touch("norms")
+        return self._numbers[id(optimizer)][0]
+
+    def _around(self, owner: Any, name: str, before: Any) -> None:
+        original = vars(owner)[name]
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with contextlib.suppress(Exception):  # what ours raises must not become the user's
+                before(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        self._patches.attribute(owner, name, watched)
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
+def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
+    wide = [each.float() if each.dtype in _HALF else each for each in gradients]  # a norm in float16 overflows at 65504
+    norms = norms_of(wide)
+    together: torch.Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms]))
+    return together
+
+
+def _read(norms: list[torch.Tensor]) -> list[float]:
+    """All of them at once: one host sync on a GPU."""
+    if not norms:
+        return []
+    together = torch.stack([norm.to(norms[0].device, torch.float32).reshape(()) for norm in norms])
+    return [float(norm) for norm in together.tolist()]

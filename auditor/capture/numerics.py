@@ -1,0 +1,115 @@
+"""Numerics: in which dtype and range delicate operators run, a few steps long."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+from torch.utils import _python_dispatch
+
+from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.numerics_log import NumericsLog
+from auditor.capture.numerics_mode import NumericsWatch, plain
+from auditor.capture.origin_modes import leave
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
+"""Parts of the paths of what torch wraps around every dispatch mode."""
+
+
+class NumericsProbe(Probe):
+    """Writes ``numerics`` when its pass is over.
+
+    Below autograd and autocast, so that dtypes are those that ran. Ranges are reduced on the device and read at the end of
+    the pass. It slows the step several times and changes no result.
+    """
+
+    name = "numerics"
+    parts = ("numerics",)
+    passes = frozenset({"numbers"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._log = NumericsLog()
+        self._patches = Patches()
+        self._errors = 0
+
+    def start(self) -> None:
+        """Enter the mode in the calling thread, which must be the one that runs the step."""
+        self.stop()
+        self._log = NumericsLog()
+        try:
+            self._watch()
+        except BaseException:
+            self._patches.undo()
+            raise
+
+    def _watch(self) -> None:
+        self._run_compiled_code_eagerly()
+        DOOR.add(self)
+        self._patches.on_undo(lambda: DOOR.remove(self))
+        watch = NumericsWatch(self._log, self._here, lambda: self.context.step, self._fail)
+        watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._patches.on_undo(lambda: _leave(watch))
+
+    def _run_compiled_code_eagerly(self) -> None:
+        """Inside compiled code no operator can be seen; eagerly the same ones can."""
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        if set_stance is not None and "torch._dynamo" in sys.modules:
+            stance = set_stance("force_eager")
+            stance.__enter__()
+            self._patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+    def step_end(self) -> None:
+        """Forget what led to the step's tensors."""
+        self._log.trails.clear()
+
+    def stop(self) -> None:
+        """Leave the mode; then read the ranges and write the rows."""
+        watched = bool(self._patches)
+        self._patches.undo()
+        if watched:
+            self.context.writer.touch("numerics")
+            for row in self._log.rows():
+                self.context.add("numerics", row)
+        self._log = NumericsLog()
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """What the backward begins at is the loss."""
+        if self.context.in_step and not call.nested:
+            self._log.reached_loss(plain(tensor) for tensor in call.tensors)
+
+    def backward_ends(self, call: Backward) -> None:
+        """Nothing more to learn."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """The door dropped us."""
+        self._fail(error)
+
+    def _here(self) -> int | None:
+        if not self.context.in_step:
+            return None
+        frame, via = self.context.frames.user_frame()
+        while via is not None and via is not frame and any(part in via.f_code.co_filename for part in _WRAPPERS):
+            via = via.f_back
+        return None if frame is None else self.context.frames.number(frame, None if via is frame else via)
+
+    def _fail(self, error: Exception) -> None:
+        self._errors += 1
+        if self._errors == 1:
+            self.context.warn(f"the numerics of some operators were not seen ({type(error).__name__}: {error})")
+
+
+def _leave(watch: NumericsWatch) -> None:
+    watch.live = False
+    leave(
+        watch,
+        _python_dispatch._get_current_dispatch_mode,
+        _python_dispatch._pop_mode,
+        _python_dispatch._push_mode,
+        len(_python_dispatch._get_current_dispatch_mode_stack()),
+    )

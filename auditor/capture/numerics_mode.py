@@ -1,0 +1,203 @@
+"""The watch over delicate operators of the forward: which dtype they really ran in, what they were given, what came before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from auditor.capture.numerics_log import Entry, NumericsLog, Trail
+from auditor.capture.origin_modes import tensors
+
+TINY = 1e-2
+"""Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
+
+FLOORS = {"add": 1, "foreach_add": 1, "clamp": 1, "clamp_min": 1, "foreach_clamp_min": 1, "maximum": 1}
+"""Operators that keep a value away from 0, with the position of the number."""
+
+FUNCTIONS = frozenset(
+    {
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "log_softmax",
+        "log_sigmoid_forward",
+        "nll_loss_forward",
+        "nll_loss2d_forward",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "softplus",
+        "logsumexp",
+    }
+)
+"""Functions whose values leave a narrow dtype, or crowd into its coarse part: torch.autocast runs them in float32."""
+
+SOURCES = frozenset({"sigmoid", "softmax", "exp"})
+"""What a logarithm undoes."""
+
+PASSING = frozenset(
+    {"to_copy", "clone", "index", "gather", "select", "masked_select", "index_select", "where", "cat", "stack", "squeeze", "neg"}
+)
+"""Operators that hand values on as they are (but for the sign)."""
+
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "embedding", "mv", "dot")
+PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backward")
+"""What begins a new trail: the loss is what follows the last of them."""
+
+GROWING = frozenset({"mul", "sum", "pow", "square", "exp", "cumsum", "prod", "native_layer_norm", "div"})
+"""Other operators whose results may leave the range of float16."""
+
+_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
+
+
+class Operator:
+    """What is constant about an operator."""
+
+    def __init__(self, func: Any) -> None:
+        self.schema = func._schema
+        self.name: str = self.schema.name.partition("::")[2].strip("_")
+        self.view = any(r.alias_info is not None and not r.alias_info.is_write for r in self.schema.returns)
+        self.floor = FLOORS.get(self.name)
+        self.function = self.name in FUNCTIONS
+        self.product = self.name in PRODUCTS or any(part in self.name for part in PRODUCT_PARTS)
+        self.grows = self.product or self.name in GROWING
+        self._writes = [i for i, a in enumerate(self.schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+
+    def written(self, args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+        """Tensors that a call writes into."""
+        for index in self._writes:
+            yield from tensors(args[index : index + 1])
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, before its operator ran."""
+
+    operator: Operator
+    graph: bool
+    """Its result has a gradient."""
+    trails: tuple[Trail, ...]
+    made: Trail | None
+
+
+class NumericsWatch(TorchDispatchMode):
+    """Follows the forward and the optimizer, not the backward. Results are those of the operators, untouched."""
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self, log: NumericsLog, here: Callable[[], int | None], step: Callable[[], int], on_error: Callable[[Exception], None]
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._log = log
+        self._here = here
+        self._step = step
+        self._on_error = on_error
+        self._operators: dict[Any, Operator] = {}
+        self._process = os.getpid()
+        self.live = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.live or os.getpid() != self._process or not hasattr(func, "_schema") or _node_now() is not None:
+            return func(*args, **kwargs)
+        call = self._guarded(lambda: self._before(func, args))
+        result = func(*args, **kwargs)
+        if call is not None:
+            self._guarded(lambda: self._after(call, args, result))
+        return result
+
+    def _guarded(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except Exception as error:  # the user's step goes on whatever we got wrong
+            self._on_error(error)
+            return None
+
+    # -- one call --------------------------------------------------------------------------------------------------
+
+    def _before(self, func: Any, args: tuple[Any, ...]) -> Call | None:
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = Operator(func)
+        if operator.view:
+            return None
+        given = list(tensors(args))
+        trails = tuple(trail for tensor in given if (trail := self._log.trails.of(plain(tensor))) is not None)
+        graph = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+        epsilon = self._epsilon(operator, args, trails) if operator.floor is not None else None
+        for trail in trails:
+            if trail.epsilon is not None and operator.name not in PASSING:
+                trail.epsilon.into.add(operator.name)
+        return Call(operator, graph, trails, self._trail(operator, given, trails, epsilon, graph=graph))
+
+    def _after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.operator.written(args))}
+        for tensor in outputs.values():
+            inner = plain(tensor)
+            if call.made is not None or call.trails:
+                self._log.trails.lay(inner, call.made)
+            if call.graph and call.operator.grows and inner.dtype is torch.float16:
+                self._note("output", call.operator.name, inner)
+
+    def _trail(
+        self, operator: Operator, given: list[torch.Tensor], trails: tuple[Trail, ...], epsilon: Entry | None, *, graph: bool
+    ) -> Trail | None:
+        first = trails[0] if trails else Trail()
+        half = frozenset().union(*(trail.half for trail in trails))
+        if operator.function and graph and given and given[0].is_floating_point():
+            guarded = first.epsilon is not None
+            entry = self._note("function", operator.name, plain(given[0]), feed=first.op, guarded=guarded)
+            if entry is not None and entry.facts["dtype"] in ("float16", "bfloat16"):
+                half |= {entry}
+        if operator.product:
+            return None
+        op = _made_by(operator, first)
+        kept = epsilon or (first.epsilon if operator.name in PASSING else None)
+        return Trail(op, kept, half) if op or kept or half else None
+
+    def _epsilon(self, operator: Operator, args: tuple[Any, ...], trails: tuple[Trail, ...]) -> Entry | None:
+        number = _number(args, operator.floor or 0)
+        values = [tensor for tensor in tensors(args[:1]) if tensor.is_floating_point()]
+        if number is None or not 0.0 < number < TINY or not values:
+            return None
+        feed = trails[0].op if trails else ""
+        return self._note("epsilon", operator.name, plain(values[0]), scalar=number, feed=feed)
+
+    def _note(self, what: str, op: str, tensor: torch.Tensor, **more: Any) -> Entry | None:
+        at = self._here()
+        if at is None:
+            return None
+        entry = self._log.entry(at=at, what=what, op=op, dtype=str(tensor.dtype).removeprefix("torch."), **more)
+        entry.saw(self._step(), tensor)
+        return entry
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself; of one on the shadow device the CPU tensor that holds its values."""
+    inner: torch.Tensor = vars(tensor).get("_inner", tensor)
+    return inner
+
+
+def _made_by(operator: Operator, first: Trail) -> str:
+    if operator.name in SOURCES:
+        return operator.name
+    if operator.name == "sum" and first.op == "exp":
+        return "sum of exp"
+    return first.op if operator.name in PASSING or operator.floor is not None else ""
+
+
+def _number(args: tuple[Any, ...], position: int) -> float | None:
+    """The Python number at this position, or that of a CPU tensor of one (``torch.tensor(1e-8)``)."""
+    value = args[position] if len(args) > position else None
+    if type(value) is torch.Tensor and value.dim() == 0 and value.device.type == "cpu" and not value.requires_grad:
+        return float(value)
+    return float(value) if isinstance(value, float) else None

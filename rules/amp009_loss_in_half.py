@@ -1,0 +1,105 @@
+"""AMP009: a logarithm, an exponential or a loss function that runs in half precision on its way to the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, Numerics
+from auditor.evidence.numerics import Delicate
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+CALLED = {
+    "log_sigmoid_forward": "logsigmoid",
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+}
+"""Names of operators as users write them."""
+
+DIGITS = {"float16": 3, "bfloat16": 2}
+"""Decimal digits that are kept: 11 and 8 bits of significand."""
+
+
+@dataclass(frozen=True)
+class LossInHalf(Rule):
+    """
+    The loss is computed in half precision by an operation that needs float32.
+
+    ## What it finds
+    Logarithms, exponentials and loss functions (``log``, ``exp``, ``log_softmax``, ``logsigmoid``, ``cross_entropy``, …) that
+    ran in float16 between the last product of matrices and the tensor that backward began at. In bfloat16 it is a note: that
+    has the range, and loses digits only. What autocast moved to float32 by itself is silent, and so is a softmax inside
+    attention.
+
+    ## Why it costs
+    Float16 has three decimal digits and ends at 65504 and 6e-8: small probabilities become 0 and their logarithm -inf, and
+    the loss moves in steps of a thousandth.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 4).half()
+    target = torch.tensor([0, 1, 2, 3])
+
+    def step():
+        score = model(torch.ones(4, 8, dtype=torch.float16))
+        torch.nn.functional.cross_entropy(score, target).backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 4).half()
+    target = torch.tensor([0, 1, 2, 3])
+
+    def step():
+        score = model(torch.ones(4, 8, dtype=torch.float16))
+        torch.nn.functional.cross_entropy(score.float(), target).backward()
+    ```
+    Under autocast leave the block before the loss, or turn it off around it: ``with torch.autocast("cuda", enabled=False)``.
+
+    ## When to ignore
+    The loss is only a regulariser that may be coarse.
+
+    ## Sources
+    PyTorch documentation, "CUDA Ops that can autocast to float32": these operators. Which of them autocast moves differs
+    between devices (on the CPU log and exp stay in half), and nothing moves where the model itself was made half.
+    """
+
+    code = "AMP009"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
+        calls = [call for call in numerics.of("function") if call.half and call.loss]
+        calls.sort(key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            here = list(group)
+            worst = min(here, key=lambda call: call.dtype != "float16")
+            names = " and ".join(dict.fromkeys(_called(call) for call in here if call.dtype == worst.dtype))
+            yield Finding(
+                site,
+                f"{names} ran in {worst.dtype} on the way to the loss, which keeps {DIGITS[worst.dtype]} decimal digits{_range(worst)}",
+                steps=max(call.steps for call in here),
+                per_step=sum(numerics.per_step(call) for call in here),
+                seen_on=machine.device,
+                severity=None if worst.dtype == "float16" else Severity.NOTE,
+                facts=worst.facts,
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy("Cast to float32 before it (score.float()), outside autocast or with autocast off around the loss.")
+
+
+def _called(call: Delicate) -> str:
+    return CALLED.get(call.op, call.op)
+
+
+def _range(call: Delicate) -> str:
+    known = call.low is not None and call.high is not None
+    return f" (its input went from {call.low:.3g} to {call.high:.3g})" if known else ""

@@ -1,0 +1,102 @@
+"""NUM004: values in float16 that come near its end, before they overflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, Numerics
+from auditor.evidence.numerics import LARGEST, Delicate
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class HalfNearOverflow(Rule):
+    """
+    Activations in float16 come near its largest number.
+
+    ## What it finds
+    Results of products, sums and powers of the forward pass that ran in float16 and came within a factor of four of 65504:
+    fewer than two powers of two of headroom. Values without a gradient (masks filled with the largest negative number) and
+    the backward, whose gradients GradScaler scales up on purpose, are left out.
+
+    ## Why it costs
+    Activations grow during training. What overflows is infinite, the next softmax or norm makes NaN of it, and GradScaler
+    cannot help: it lowers the scale of gradients, while it was the forward that overflowed.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(64, 8)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = (model(torch.full((4, 64), 100.0)) * 500).abs().float().mean()
+        loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(64, 8)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = (model(torch.full((4, 64), 100.0)) * 500).abs().float().mean()
+        loss.backward()
+    ```
+
+    ## When to ignore
+    The value is bounded by construction.
+
+    ## Sources
+    IEEE 754: float16 ends at 65504. transformers' DebugUnderflowOverflow prints the same maxima for reading by eye; the
+    margin is ours.
+    """
+
+    code = "NUM004"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    bits: float = knob(2.0, "Powers of two between the largest value and 65504 below which it is reported.")
+
+    def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
+        calls = sorted(numerics.of("output"), key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
+            if not near:
+                continue
+            worst = min(near, key=_headroom)
+            yield Finding(
+                site,
+                f"{worst.op} gave values up to {_peak(worst):.4g} in float16, which ends at 65504: "
+                f"{_headroom(worst):.1f} powers of two are left",
+                steps=worst.steps,
+                per_step=sum(numerics.per_step(call) for call in near),
+                seen_on=machine.device,
+                facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2f} powers of two")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Use bfloat16, which has the range of float32; else scale the values down (normalise before the product), or run "
+            "this part in float32 with autocast off around it."
+        )
+
+
+def _peak(call: Delicate) -> float:
+    return max(abs(call.low or 0.0), abs(call.high or 0.0))
+
+
+def _headroom(call: Delicate) -> float:
+    """Powers of two up to the largest float16; negative for what is not finite, infinite for zeros."""
+    peak = _peak(call)
+    if not math.isfinite(peak):
+        return -1.0
+    return math.log2(LARGEST["float16"] / peak) if peak > 0 else math.inf

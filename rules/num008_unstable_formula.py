@@ -1,0 +1,146 @@
+"""NUM008: a formula that has a stable form, or an exponential near its overflow, judged by the values that it was given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, Numerics, Source
+from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from .logarithm import stable_log
+
+LOGARITHMS = frozenset({"log", "log2", "log10"})
+
+REMEDIES = {
+    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms the probability that rounds to 0.",
+    "softmax": "Write torch.log_softmax(x, dim): it never forms the probability that rounds to 0.",
+    "sum of exp": "Write torch.logsumexp(x, dim): it subtracts the maximum first.",
+    "exp": "Subtract the maximum first, stay in logarithms (logsumexp, log_softmax), or clamp what exp is given.",
+}
+
+
+@dataclass(frozen=True)
+class UnstableFormula(Rule):
+    """
+    A formula loses its range where a stable form of it does not.
+
+    ## What it finds
+    ``log(sigmoid(x))``, ``log(softmax(x))`` and ``log(sum(exp(x)))`` in the forward pass, and ``exp`` of values near its
+    overflow, where the result has a gradient. Decided from the values that ran: how much of the dtype's exponent range was
+    used. Below a quarter of it the first two are a note (they break when the scores grow), the others are silent. An epsilon
+    between the two silences it (see NUM012 for one that vanishes), and so does a maximum subtracted before ``exp``.
+
+    ## Why it costs
+    The probability rounds to 0 and its logarithm is -inf: from then on every weight is NaN. In float32 that takes scores of
+    -88, in float16 of -17, which a run may reach after days.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        score = model(torch.ones(4, 8)) - 40
+        (-torch.log(torch.sigmoid(score)).mean()).backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        score = model(torch.ones(4, 8)) - 40
+        (-torch.nn.functional.logsigmoid(score).mean()).backward()
+    ```
+
+    ## When to ignore
+    The scores are bounded by construction (a tanh before them).
+
+    ## Sources
+    IEEE 754: exp overflows above the logarithm of the largest number, 88.7 in float32 and bfloat16, 11.1 in float16; the
+    smallest positive number is 1.4e-45, 9.2e-41, 6e-8. TorchFix has TOR108 for logsumexp, from the source alone. The shares
+    are ours.
+    """
+
+    code = "NUM008"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    share: float = knob(0.25, "Share of the exponent range that a logarithm's input used from which it is a warning.")
+    exp_share: float = knob(0.5, "Share of the way to overflow that the input of exp went from which it is reported.")
+
+    def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("function"), key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            judged = [(severity, call) for call in group if (severity := self._judged(call)) is not None]
+            if not judged:
+                continue
+            severity, call = min(judged, key=lambda pair: pair[0].rank)
+            stable = stable_log(source, site) if call.feed in ("sigmoid", "softmax") else None
+            yield Finding(
+                site,
+                _said(call),
+                steps=call.steps,
+                per_step=numerics.per_step(call),
+                seen_on=machine.device,
+                severity=severity,
+                facts=call.facts,
+                hints={"kind": _kind(call), "edit": None if stable is None else stable.edit(site)},
+            )
+
+    def _judged(self, call: Delicate) -> Severity | None:
+        kind, used = _kind(call), _used(call)
+        if not kind or used is None or call.guarded:
+            return None
+        if kind in ("sigmoid", "softmax"):
+            return Severity.WARNING if used >= self.share else Severity.NOTE
+        return Severity.WARNING if used >= (self.exp_share if kind == "exp" else self.share) else None
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        edit = finding.hints["edit"]
+        return Remedy(REMEDIES[str(finding.hints["kind"])], () if edit is None else (edit,))
+
+
+# -- what was seen -----------------------------------------------------------------------------------------------------
+
+
+def _kind(call: Delicate) -> str:
+    if call.op in LOGARITHMS and call.feed in REMEDIES and call.feed != "exp":
+        return call.feed
+    return "exp" if call.op == "exp" else ""
+
+
+def _used(call: Delicate) -> float | None:
+    """Share of the dtype's exponent range that the input used; None where it says nothing (NaN, infinite, empty)."""
+    low, high = call.low, call.high
+    if low is None or high is None or not (math.isfinite(high) and call.dtype in LARGEST):
+        return None
+    if call.op == "exp":
+        return high / math.log(LARGEST[call.dtype])
+    down = 1.0 if low <= 0 else math.log(low) / math.log(SMALLEST[call.dtype])
+    up = math.log(high) / math.log(LARGEST[call.dtype]) if high > 0 else 0.0
+    return max(down, up) if call.feed == "sum of exp" else down
+
+
+def _said(call: Delicate) -> str:
+    limit = math.log(LARGEST[call.dtype])
+    if _kind(call) == "exp":
+        return f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
+    least = SMALLEST[call.dtype]
+    if call.feed == "sum of exp":
+        return f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows where x reaches {limit:.1f}"
+    what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
+    if call.low is not None and call.low <= 0:
+        return f"{what} in {call.dtype}, where its logarithm is -inf"
+    reach = min(limit, -math.log(least)) if call.feed == "sigmoid" else -math.log(least)
+    where = "x is below" if call.feed == "sigmoid" else "x minus the row's maximum is below"
+    return f"{what}; in {call.dtype} it is 0 once {where} about -{reach:.0f}"

@@ -1,0 +1,176 @@
+"""NUM012: an epsilon that is zero, or protects nothing, in the dtype in which it is used."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from auditor.evidence import Machine, Numerics, Source
+from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
+from auditor.evidence.source import name_of
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule
+
+from .logarithm import stable_log
+
+ROOTS = frozenset({"rsqrt"})
+"""Operators whose derivative grows as ``epsilon ** -1.5``."""
+
+INSTEAD = {
+    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where log(sigmoid(x) + eps) is not.",
+    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact where log(softmax(x) + eps) is not.",
+}
+
+KEYWORDS = {"clamp": "min", "clamp_min": "min", "clamp_": "min", "clamp_min_": "min", "normalize": "eps"}
+"""Functions of torch whose epsilon is a keyword, so that a patch can set it."""
+
+
+@dataclass(frozen=True)
+class EpsilonVanishes(Rule):
+    """
+    An epsilon rounds to zero in the dtype in which it is added.
+
+    ## What it finds
+    A tiny constant that is added to a tensor, or is the lower bound of one, and is zero in the dtype that really ran there:
+    ``1e-8`` in float16 (also under autocast, and inside ``F.normalize``, ``cosine_similarity`` or Adam), ``eps ** 2`` far
+    below 1e-45 in float32. As a note: an epsilon under ``rsqrt`` so small that its derivative, ``eps ** -1.5``, can leave
+    the range as soon as two of them are multiplied (``1e-20`` in float32).
+
+    ## Why it costs
+    The line looks protected and is not: the first exact zero gives ``log(0)`` or a division by zero, and the NaN is looked
+    for everywhere else.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.float16):
+            score = torch.sigmoid(model(torch.ones(4, 8)))
+            loss = -torch.log(score + 1e-8).mean()
+        loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(8, 1)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.float16):
+            score = model(torch.ones(4, 8))
+        loss = -torch.nn.functional.logsigmoid(score.float()).mean()
+        loss.backward()
+    ```
+
+    ## When to ignore
+    The value can never be zero; then the epsilon can go.
+
+    ## Sources
+    IEEE 754: the smallest positive float16 is 2**-24 = 6e-8, and half of that rounds to zero; of float32 and bfloat16 it is
+    1.4e-45 and 9.2e-41. The derivative of ``rsqrt`` at 0 + eps is -0.5 eps ** -1.5; the note's threshold is the square root
+    of the largest number.
+    """
+
+    code = "NUM012"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("epsilon"), key=lambda call: (call.site.file, call.site.line))
+        for site, group in groupby(calls, key=lambda call: call.site):
+            here = list(group)
+            gone = [call for call in here if call.vanishes]
+            chosen = gone or [call for call in here if _steep(call)]
+            if not chosen:
+                continue
+            call = chosen[0]
+            yield Finding(
+                site,
+                _vanishes(call) if gone else _too_steep(call),
+                steps=call.steps,
+                per_step=sum(numerics.per_step(each) for each in chosen),
+                seen_on=machine.device,
+                severity=None if gone else Severity.NOTE,
+                facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
+                hints={
+                    "feed": call.feed,
+                    "dtype": call.dtype,
+                    "optimizer": call.in_optimizer,
+                    "edit": _edit(call, source),
+                    "stable": _stable(call, source),
+                },
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.severity is Severity.NOTE:
+            return Remedy("An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real input.")
+        instead = INSTEAD.get(str(finding.hints["feed"]))
+        if instead is not None:
+            stable = finding.hints["stable"]
+            return Remedy(instead, () if stable is None else (stable,))
+        least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(str(finding.hints["dtype"]), "1e-12")
+        if finding.hints["optimizer"]:
+            return Remedy(f"Keep the optimizer's parameters in float32 (autocast casts them), or give it eps={least}.")
+        edit = finding.hints["edit"]
+        text = f"Compute this in float32 (.float() before it), or take an epsilon that the dtype can hold, such as {least}."
+        if finding.site is None or not isinstance(edit, tuple):
+            return Remedy(text)
+        call, keyword = edit
+        reason = "the result changes where the value is near zero"
+        return Remedy(text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),))
+
+
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def _vanishes(call: Delicate) -> str:
+    what = "the optimizer's epsilon" if call.in_optimizer else "a lower bound" if "clamp" in call.op else "an added epsilon"
+    then = f"; what it should protect goes into {' and '.join(call.into)}" if call.into and not call.in_optimizer else ""
+    return f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is {SMALLEST[call.dtype]:.1g}{then}"
+
+
+def _steep(call: Delicate) -> bool:
+    """Where its input is 0, the derivative is beyond the root of the largest number."""
+    return bool(ROOTS.intersection(call.into)) and _slope(call) > LARGEST[call.dtype] ** 0.5
+
+
+def _slope(call: Delicate) -> float:
+    return 0.5 / (call.scalar * math.sqrt(call.scalar)) if call.scalar > 0 else math.inf
+
+
+def _too_steep(call: Delicate) -> str:
+    return (
+        f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} where the input is 0: "
+        f"a product of two of these is beyond {call.dtype}"
+    )
+
+
+def _stable(call: Delicate, source: Source) -> Edit | None:
+    found = stable_log(source, call.site, cast=call.half) if call.feed in INSTEAD else None
+    return None if found is None else found.edit(call.site)
+
+
+def _edit(call: Delicate, source: Source) -> tuple[str, str] | None:
+    """The call on the line whose keyword holds the epsilon, and that keyword."""
+    for node in _calls(source, call):
+        name = name_of(node.func)
+        keyword = KEYWORDS.get(name)
+        given = {each.arg: each.value for each in node.keywords}
+        if keyword is None or (keyword == "min" and keyword not in given):
+            continue
+        value = given.get(keyword)
+        if value is None or (isinstance(value, ast.Constant) and value.value == call.scalar):
+            return name, keyword
+    return None
+
+
+def _calls(source: Source, call: Delicate) -> Iterable[ast.Call]:
+    return () if call.in_optimizer else source.calls_at(call.site)

@@ -1,0 +1,117 @@
+"""NUM014: gradients that grow without end, before the loss goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import GradientNorms, Machine
+from auditor.evidence.norms import Growth, NormSeries
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class GradientsExplode(Rule):
+    """
+    Gradients explode: their norm leaves its range before the loss does.
+
+    ## What it finds
+    The norm of an optimizer's gradients (before clipping, and after GradScaler's scale was divided out) that grew a
+    hundredfold during the audit, tenfold of it in the second half, steadily: nine in ten of the later norms are above the
+    earlier ones. Medians of fifths of the run are compared, so a spike is not a trend; growth that levels off, as in a
+    warm-up, and the noise of a GAN are silent, and so are steps that GradScaler skipped.
+
+    ## Why it costs
+    The weights follow: after a few more steps the loss is NaN, and every checkpoint after that.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The loss itself is meant to grow (a curriculum, a penalty that is turned up).
+
+    ## Sources
+    On a quadratic, gradient descent diverges geometrically above 2 / curvature. SageMaker Debugger's ExplodingTensor waits
+    for a value that is not finite. The factors are ours.
+    """
+
+    code = "NUM014"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    decades: float = knob(2.0, "Powers of ten that the norm must have grown by.")
+    late: float = knob(1.0, "Powers of ten of them that must lie in the second half: growth that levels off is silent.")
+    rising: float = knob(0.9, "Share of pairs of norms in the second half of which the later must be the larger.")
+
+    def detect(self, norms: GradientNorms, machine: Machine) -> Iterator[Finding]:
+        for series in norms.series:
+            growth = series.growth
+            if growth is None or growth.decades < self.decades or growth.late_decades < self.late or growth.rising < self.rising:
+                continue
+            yield Finding(
+                series.site,
+                f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from {growth.before:.3g} to "
+                f"{growth.after:.3g}, and still tenfold every {_tenfold(growth):.0f} steps{_after(series)}",
+                steps=len(series.finite),
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=_facts(series, growth),
+                hints={"clipped": series.clipped},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints["clipped"]:
+            return Remedy(
+                "Clipping only shortens a direction that is wrong by now: lower the learning rate, or warm it up longer."
+            )
+        return Remedy("Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a bad batch can do.")
+
+
+def _tenfold(growth: Growth) -> float:
+    """Steps for one power of ten, at the pace of the second half."""
+    return max(1.0, growth.late_steps / growth.late_decades)
+
+
+def _fold(growth: Growth) -> str:
+    times = 10**growth.decades
+    return f"{times:,.0f}" if times < 1e6 else f"{times:.0e}"
+
+
+def _after(series: NormSeries) -> str:
+    return "; then it was not finite" if len(series.finite) < len(series.points) else ""
+
+
+def _facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:
+    return (
+        ("steps looked at", f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)"),
+        ("norms taken", "before clipping" if series.clipped else "as the optimizer stepped"),
+        ("largest norm", f"{max(norm for _, norm in series.finite):.4g}"),
+        ("later above earlier", f"{growth.rising:.0%} of pairs in the second half"),
+    )

@@ -1,0 +1,89 @@
+"""Near misses: AMP009 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def cast_up_before_the_loss():
+    model, target = nn.Linear(8, 4).half(), torch.tensor([0, 1, 2, 3])
+    return _trained(model, lambda: F.cross_entropy(model(torch.ones(4, 8).half()).float(), target))
+
+
+def cross_entropy_that_autocast_moves_to_float32():
+    model, target = nn.Linear(8, 4), torch.tensor([0, 1, 2, 3])
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            return F.cross_entropy(model(torch.ones(4, 8)), target)
+
+    return _trained(model, loss)
+
+
+def softmax_of_attention_in_half():
+    model, out = nn.Linear(8, 8), nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            x = model(torch.ones(4, 8))
+            mixed = torch.softmax(x @ x.t(), -1) @ x
+            return out(mixed).float().mean()
+
+    return _trained(model, loss)
+
+
+def exp_inside_the_model_before_its_last_product():
+    model, out = nn.Linear(8, 8), nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            gate = torch.exp(-model(torch.ones(4, 8)).abs())
+            return out(gate).float().square().mean()
+
+    return _trained(model, loss)
+
+
+def metric_that_never_reaches_the_loss():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            score = model(torch.ones(4, 8))
+            torch.log(torch.sigmoid(score.detach()) + 1e-3).mean()
+            torch.log(torch.sigmoid(score) + 1e-3).mean()
+        return score.float().square().mean()
+
+    return _trained(model, loss)
+
+
+def loss_in_float32_beside_a_model_in_half():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            score = model(torch.ones(4, 8))
+        with torch.autocast("cpu", enabled=False):
+            return -F.logsigmoid(score.float()).mean()
+
+    return _trained(model, loss)
+
+
+def log_that_autocast_moves_to_float32_on_a_gpu__rehearsal():
+    model, x = nn.Linear(8, 1).cuda(), torch.ones(4, 8, device="cuda")
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            return -torch.log(torch.sigmoid(model(x))).mean()
+
+    return _trained(model, loss)

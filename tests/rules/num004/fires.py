@@ -1,0 +1,62 @@
+"""NUM004 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def product_under_autocast():
+    model, out = nn.Linear(64, 64), nn.Linear(64, 1)
+    with torch.no_grad():
+        model.weight.fill_(5.0)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            hidden = model(torch.full((4, 64), 100.0))  # NUM004
+            return out(hidden * 1e-4).float().square().mean()
+
+    return _trained(model, loss)
+
+
+def square_of_a_large_value():
+    model = nn.Linear(8, 4).half()
+
+    def loss():
+        far = model(torch.ones(4, 8).half()) + 200
+        return (far.square().float() * 1e-6).mean()  # NUM004
+
+    return _trained(model, loss)
+
+
+def sum_over_a_long_row():
+    model = nn.Linear(8, 4096).half()
+
+    def loss():
+        rows = model(torch.ones(2, 8).half()) + 10.0
+        return (rows.sum(-1).float() * 1e-6).mean()  # NUM004
+
+    return _trained(model, loss)
+
+
+def product_on_a_gpu__rehearsal():
+    model = nn.Linear(64, 64).cuda()
+    x = torch.full((4, 64), 100.0, device="cuda")
+    with torch.no_grad():
+        model.weight.fill_(5.0)
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            return (model(x).float() * 1e-5).square().mean()  # NUM004
+
+    return _trained(model, loss)

@@ -1,0 +1,72 @@
+"""Near misses: NUM004 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def the_same_in_bfloat16():
+    model = nn.Linear(64, 64)
+    with torch.no_grad():
+        model.weight.fill_(5.0)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (model(torch.full((4, 64), 100.0)).float() * 1e-5).square().mean()
+
+    return _trained(model, loss)
+
+
+def mask_filled_with_the_largest_negative_number():
+    model = nn.Linear(8, 8)
+    later = torch.ones(8, 8).triu(1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            x = model(torch.eye(8))
+            mask = later.half() * torch.finfo(torch.float16).min
+            score = (x @ x.t()).masked_fill(later > 0, torch.finfo(torch.float16).min) + mask.clamp(min=-6e4) * 0
+            return (torch.softmax(score, -1) @ x).float().square().mean()
+
+    return _trained(model, loss)
+
+
+def gradients_that_the_scaler_scaled_up():
+    model, scaler = nn.Linear(8, 1), torch.amp.GradScaler("cpu", init_scale=32768.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def ordinary_activations_in_half():
+    model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1)).half()
+    return _trained(model, lambda: model(torch.ones(4, 64).half()).float().square().mean())
+
+
+def large_in_float32():
+    model = nn.Linear(8, 4)
+    return _trained(model, lambda: (model(torch.ones(4, 8)) * 5e4).abs().mean() * 1e-5)
+
+
+def labels_and_positions_that_are_large():
+    model, positions = nn.Linear(8, 1).half(), torch.arange(0, 64000, 16000).half()
+    return _trained(model, lambda: (model(torch.ones(4, 8).half()).float().square().mean() + positions.float().mean()))

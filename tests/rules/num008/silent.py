@@ -1,0 +1,83 @@
+"""Near misses: NUM008 must stay silent on all of these."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def the_stable_forms():
+    model = nn.Linear(8, 4)
+
+    def loss():
+        score = model(torch.ones(4, 8)) * 40
+        return -F.logsigmoid(score).mean() - torch.log_softmax(score, -1).mean() + torch.logsumexp(score, -1).mean()
+
+    return _trained(model, loss)
+
+
+def exp_after_the_maximum_was_subtracted():
+    model = nn.Linear(8, 4)
+
+    def loss():
+        score = model(torch.ones(4, 8)) * 200
+        top = score.amax(-1, keepdim=True)
+        return (torch.log(torch.exp(score - top).sum(-1)) + top.squeeze(-1)).mean()
+
+    return _trained(model, loss)
+
+
+def metric_without_a_gradient():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        score = model(torch.ones(4, 8))
+        with torch.no_grad():
+            torch.log(torch.sigmoid(score - 50)).mean()
+            torch.exp(score + 80)
+        torch.exp(score.detach() + 80)
+        return score.square().mean()
+
+    return _trained(model, loss)
+
+
+def scores_that_are_small_in_every_way():
+    model = nn.Linear(8, 4)
+
+    def loss():
+        rate = torch.exp(model(torch.ones(4, 8)))
+        return (rate - torch.log(rate.sum(-1, keepdim=True))).mean()
+
+    return _trained(model, loss)
+
+
+def mask_of_minus_infinity_before_exp():
+    model = nn.Linear(4, 4)
+    later = torch.ones(4, 4).triu(1) > 0
+
+    def loss():
+        score = model(torch.eye(4)).masked_fill(later, float("-inf"))
+        weights = torch.exp(score - score.amax(-1, keepdim=True))
+        return (weights / weights.sum(-1, keepdim=True))[:, 0].mean()
+
+    return _trained(model, loss)
+
+
+def protected_by_an_epsilon_that_holds():
+    model = nn.Linear(8, 1)
+    return _trained(model, lambda: -torch.log(torch.sigmoid(model(torch.ones(4, 8)) - 40) + 1e-8).mean())
+
+
+def log_of_counts():
+    model, counts = nn.Linear(8, 1), torch.tensor([1e-30, 1.0, 1e30])
+    return _trained(model, lambda: (model(torch.ones(3, 8)).squeeze(-1) * torch.log(counts)).square().mean())

@@ -1,0 +1,114 @@
+"""NUM012 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def _trained(model, loss_of, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def log_of_a_score_under_autocast():
+    model = nn.Linear(8, 1)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            score = torch.sigmoid(model(torch.ones(4, 8)))
+            guarded = score + 1e-8  # NUM012
+            return -torch.log(guarded).float().mean()
+
+    return _trained(model, loss)
+
+
+def lower_bound_in_half():
+    model = nn.Linear(8, 4)
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            size = model(torch.ones(4, 8)).abs().sum(-1, keepdim=True)
+        return (1 / size.clamp(min=1e-9)).float().mean()  # NUM012
+
+    return _trained(model, loss)
+
+
+def normalize_with_its_default():
+    model = nn.Linear(8, 4).half()
+
+    def loss():
+        rows = model(torch.ones(4, 8, dtype=torch.float16))
+        return F.normalize(rows, dim=-1).float().sum()  # NUM012
+
+    return _trained(model, loss)
+
+
+def cosine_similarity_with_its_default():
+    model = nn.Linear(8, 4).half()
+
+    def loss():
+        rows = model(torch.ones(4, 8, dtype=torch.float16))
+        return F.cosine_similarity(rows, torch.ones_like(rows)).float().mean()  # NUM012
+
+    return _trained(model, loss)
+
+
+def squared_in_python_before_it_is_added():
+    model, tiny = nn.Linear(8, 4), 1e-24
+
+    def loss():
+        return torch.sqrt(model(torch.ones(4, 8)).square().sum(-1) + tiny**2).mean()  # NUM012
+
+    return _trained(model, loss)
+
+
+def adam_on_weights_in_half():
+    model = nn.Linear(8, 4).half()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8, dtype=torch.float16)).float().square().mean().backward()
+        optimizer.step()  # NUM012
+
+    return step
+
+
+def adam_of_many_tensors_at_once():
+    model = nn.Linear(8, 4).half()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8, dtype=torch.float16)).float().square().mean().backward()
+        optimizer.step()  # NUM012
+
+    return step
+
+
+def mean_square_norm_that_is_nearly_unbounded():
+    model, scale = nn.Linear(8, 4), nn.Parameter(torch.ones(4))
+
+    def loss():
+        x = model(torch.ones(4, 8))
+        return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-20) * scale).sum()  # NUM012
+
+    return _trained(model, loss)
+
+
+def under_autocast_on_a_gpu__rehearsal():
+    model = nn.Linear(8, 1).cuda()
+    x = torch.ones(4, 8, device="cuda")
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            score = torch.sigmoid(model(x))
+            return -torch.log(score + 1e-8).mean()  # NUM012
+
+    return _trained(model, loss)

@@ -1,0 +1,65 @@
+"""NUM014 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+
+def rate_beyond_what_the_curvature_bears():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()  # NUM014
+
+    return step
+
+
+def norm_that_clipping_hides():
+    model, gain = nn.Linear(8, 1), [1.0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        gain[0] *= 1.6
+        optimizer.zero_grad()
+        (model(torch.ones(4, 8)) * gain[0]).mean().backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()  # NUM014
+
+    return step
+
+
+def recurrent_weight_above_one():
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.full((4, 4), 0.3))
+    optimizer = torch.optim.SGD([weight], lr=1e-4)
+
+    def step():
+        optimizer.zero_grad()
+        hidden = torch.ones(1, 4)
+        for _ in range(12):
+            hidden = hidden @ weight
+        (-hidden.mean()).backward()
+        for group in optimizer.param_groups:
+            group["lr"] = 0.03 * float(weight.detach().norm() / weight.grad.norm())
+        optimizer.step()  # NUM014
+
+    return step
+
+
+def under_a_gradient_scaler():
+    model, gain = nn.Linear(8, 1), [1.0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+
+    def step():
+        gain[0] *= 1.6
+        optimizer.zero_grad()
+        scaler.scale((model(torch.ones(4, 8)) * gain[0]).mean()).backward()
+        scaler.step(optimizer)  # NUM014
+        scaler.update()
+
+    return step
