@@ -18,6 +18,9 @@ CALLED = {
 }
 """Names of operators as users write them."""
 
+STABLE = frozenset({"log_softmax", "log_sigmoid_forward", "softplus", "logsumexp"})
+"""Their kernels work in float32 and never overflow: only the result is rounded."""
+
 DIGITS = {"float16": 3, "bfloat16": 2}
 """Decimal digits that are kept: 11 and 8 bits of significand."""
 
@@ -29,8 +32,9 @@ class LossInHalf(Rule):
 
     ## What it finds
     Logarithms, exponentials and loss functions (``log``, ``exp``, ``log_softmax``, ``logsigmoid``, ``cross_entropy``, …) that
-    ran in float16 between the last product of matrices and the tensor that backward began at. In bfloat16 it is a note: that
-    has the range, and loses digits only. What autocast moved to float32 by itself is silent, and so is a softmax inside
+    ran in float16 between the last product of matrices and the tensor that backward began at. It is a note in
+    bfloat16, which has the range and loses digits only, and of functions that only round their result (``log_softmax`` of
+    ``cross_entropy`` under CUDA's autocast: the loss behind it is in float32 again). What autocast moved to float32 by itself is silent, and so is a softmax inside
     attention.
 
     ## Why it costs
@@ -88,7 +92,7 @@ class LossInHalf(Rule):
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
                 seen_on=machine.device,
-                severity=None if worst.dtype == "float16" else Severity.NOTE,
+                severity=None if any(call.dtype == "float16" and call.op not in STABLE for call in here) else Severity.NOTE,
                 facts=worst.facts,
             )
 

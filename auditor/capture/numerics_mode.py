@@ -137,7 +137,8 @@ class NumericsWatch(TorchDispatchMode):
         for trail in trails:
             if trail.epsilon is not None and operator.name not in PASSING:
                 trail.epsilon.into.add(operator.name)
-        return Call(operator, graph, trails, self._trail(operator, given, trails, epsilon, graph=graph))
+        made = self._trail(operator, given, trails, epsilon, graph=graph and not _widens(operator, args))
+        return Call(operator, graph, trails, made)
 
     def _after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
         outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.operator.written(args))}
@@ -185,6 +186,11 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself; of one on the shadow device the CPU tensor that holds its values."""
     inner: torch.Tensor = vars(tensor).get("_inner", tensor)
     return inner
+
+
+def _widens(operator: Operator, args: tuple[Any, ...]) -> bool:
+    """Whether a softmax reads half precision and works in float32 (``half_to_float``): so autocast runs it on CUDA."""
+    return operator.name in ("log_softmax", "softmax") and len(args) > 2 and args[2] is True
 
 
 def _made_by(operator: Operator, first: Trail) -> str:

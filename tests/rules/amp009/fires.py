@@ -82,3 +82,19 @@ def logsigmoid_under_autocast_on_a_gpu__rehearsal():
             return -F.logsigmoid(model(x)).mean()  # AMP009
 
     return _trained(model, loss)
+
+
+def cross_entropy_under_cudas_autocast_rounds_its_log_softmax__cuda():
+    """A note: ATen asks for the logits' own type, so autocast leaves it (cross_entropy_loss in LossNLL.cpp)."""
+    model = nn.Linear(64, 100).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(torch.randn(8, 64, device="cuda"))
+            loss = F.cross_entropy(out, torch.zeros(8, dtype=torch.long, device="cuda"))  # AMP009
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step

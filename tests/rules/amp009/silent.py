@@ -87,3 +87,18 @@ def log_that_autocast_moves_to_float32_on_a_gpu__rehearsal():
             return -torch.log(torch.sigmoid(model(x))).mean()
 
     return _trained(model, loss)
+
+
+def autocast_lets_the_log_softmax_of_cuda_work_in_float32__cuda():
+    model = nn.Linear(64, 100).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            likely = F.log_softmax(model(torch.randn(8, 64, device="cuda")), -1)
+            loss = F.nll_loss(likely, torch.zeros(8, dtype=torch.long, device="cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
