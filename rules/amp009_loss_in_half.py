@@ -12,7 +12,6 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
 CALLED = {
-    "log_sigmoid_forward": "logsigmoid",
     "nll_loss_forward": "nll_loss",
     "nll_loss2d_forward": "nll_loss",
 }
@@ -31,11 +30,11 @@ class LossInHalf(Rule):
     The loss is computed in half precision by an operation that needs float32.
 
     ## What it finds
-    Logarithms, exponentials and loss functions (``log``, ``exp``, ``log_softmax``, ``logsigmoid``, ``cross_entropy``, …) that
-    ran in float16 between the last product of matrices and the tensor that backward began at. It is a note in
-    bfloat16, which has the range and loses digits only, and of functions that only round their result (``log_softmax`` of
-    ``cross_entropy`` under CUDA's autocast: the loss behind it is in float32 again). What autocast moved to float32 by itself is silent, and so is a softmax inside
-    attention.
+    Logarithms, exponentials and loss functions (``log``, ``exp``, ``nll_loss``, ``binary_cross_entropy``, …) that ran in float16
+    between the last product of matrices and the tensor that backward began at. In bfloat16 it is a note: that has the range,
+    and loses digits only. Silent are what autocast moved to float32 by itself, a softmax inside attention, and functions that
+    work in float32 inside and only round their result (``log_softmax``, ``logsigmoid``, ``softplus``, ``logsumexp``), as
+    ``cross_entropy`` does under CUDA's autocast.
 
     ## Why it costs
     Float16 has three decimal digits and ends at 65504 and 6e-8: small probabilities become 0 and their logarithm -inf, and
@@ -80,7 +79,7 @@ class LossInHalf(Rule):
     rehearsed = True
 
     def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
-        calls = [call for call in numerics.of("function") if call.half and call.loss]
+        calls = [call for call in numerics.of("function") if call.half and call.loss and call.op not in STABLE]
         calls.sort(key=lambda call: (call.site.file, call.site.line))
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
@@ -92,7 +91,7 @@ class LossInHalf(Rule):
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
                 seen_on=machine.device,
-                severity=None if any(call.dtype == "float16" and call.op not in STABLE for call in here) else Severity.NOTE,
+                severity=None if worst.dtype == "float16" else Severity.NOTE,
                 facts=worst.facts,
             )
 

@@ -102,3 +102,42 @@ def autocast_lets_the_log_softmax_of_cuda_work_in_float32__cuda():
         optimizer.step()
 
     return step
+
+
+def cross_entropy_under_cudas_autocast_rounds_its_log_softmax__cuda():
+    """ATen asks for the logits' own type, so autocast leaves it (cross_entropy_loss in LossNLL.cpp)."""
+    model = nn.Linear(64, 100).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(torch.randn(8, 64, device="cuda"))
+            loss = F.cross_entropy(out, torch.zeros(8, dtype=torch.long, device="cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+
+def logsigmoid_under_autocast_on_a_gpu__rehearsal():
+    model, x = nn.Linear(8, 1).cuda(), torch.ones(4, 8, device="cuda")
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            return -F.logsigmoid(model(x)).mean()
+
+    return _trained(model, loss)
+
+
+
+def log_softmax_that_autocast_leaves_alone_on_the_cpu():
+    model, target = nn.Linear(8, 4), torch.tensor([0, 1, 2, 3])
+
+    def loss():
+        with torch.autocast("cpu", dtype=torch.float16):
+            rows = torch.log_softmax(model(torch.ones(4, 8)), -1)
+            return F.nll_loss(rows, target)
+
+    return _trained(model, loss)
