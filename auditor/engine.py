@@ -88,6 +88,8 @@ class Tables:
         told = [ABSENT[part] for part in parts if part in ABSENT]
         if told and not ended:
             return told[0]
+        if self._recording.manifest.get("device") == "rehearse" and not ended:
+            return f"a rehearsal does not look at {' and '.join(parts)}"
         return f"the recording holds no {' and no '.join(parts)}{ended}"
 
 
