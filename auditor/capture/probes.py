@@ -12,6 +12,7 @@ from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
+from auditor.capture.leaner import LeanerProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
 from auditor.capture.origin import OriginProbe
@@ -43,7 +44,17 @@ ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, EnclosingProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (
+    ModesProbe,
+    CallsProbe,
+    LoaderProbe,
+    ZeroGradProbe,
+    AmpProbe,
+    EnclosingProbe,
+    BackwardProbe,
+    HoldersProbe,
+    LeanerProbe,
+)
 """What a rehearsal runs beside the shadow device itself."""
 
 

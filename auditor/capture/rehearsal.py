@@ -70,6 +70,7 @@ class RehearsalProbe(Probe, Listener):
         self._used = 0
         context.mark_batch = _mark_batch
         context.counters = self._held.counters
+        context.reset_peak = self._held.reset_peak
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 
