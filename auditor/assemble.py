@@ -180,6 +180,7 @@ PASSES = {
     "anomaly_off": "quiet pass with anomaly mode held off: the difference is anomaly mode's price",
     "trace": "trace pass: torch.profiler alone, for the operators' shares and the timeline",
     "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
+    "leaner": "leaner pass: one thing changed at a time, to see what the peak of memory would be",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "replay": "replay: the run repeated up to the step that went non-finite, its operators watched one by one",
     "numbers": "numbers pass: in which dtype and range delicate operators ran",

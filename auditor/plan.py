@@ -33,6 +33,9 @@ REHEARSED_STEPS = 12
 REHEARSED_WARMUP = 2
 """Steps before them: optimizer states and lazily built modules are made in the first."""
 
+LEANER_STEPS = ("", "gradients", "", "foreach", "")
+"""What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing, or one thing."""
+
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
 

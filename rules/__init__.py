@@ -48,6 +48,7 @@ from .mem008_variable_sizes import VaryingSizesReallocate
 from .mem009_allocator_setting import AllocatorSettingWouldHelp
 from .mem011_oom_handling import OutOfMemoryHandledWrongly
 from .mem012_host_memory_full import HostMemoryNearlyFull
+from .mem014_one_change import PeakMemoryCutByOneChange
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num004_half_headroom import HalfNearOverflow
@@ -109,6 +110,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AllocatorSettingWouldHelp,
     OutOfMemoryHandledWrongly,
     HostMemoryNearlyFull,
+    PeakMemoryCutByOneChange,
     RanOutOfMemory,
     NonfiniteValueBorn,
     HalfNearOverflow,

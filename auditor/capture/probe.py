@@ -32,6 +32,8 @@ class Context:
     """Bytes of device memory that the program may use; None: what the card has."""
     counters: Callable[[], dict[str, int]] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
+    reset_peak: Callable[[], None] | None = None
+    """Begins the peak among them anew (rehearsal only)."""
     mark_batch: Callable[[Any, int], None] | None = None
     """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal only)."""
     address_of: Callable[[Any], int] | None = None

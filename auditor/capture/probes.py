@@ -12,6 +12,7 @@ from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
+from auditor.capture.leaner import LeanerProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
 from auditor.capture.norms import NormsProbe
@@ -58,6 +59,7 @@ ON_SHADOW = (
     BackwardProbe,
     HoldersProbe,
     NumericsProbe,
+    LeanerProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""
 

@@ -71,6 +71,7 @@ class RehearsalProbe(Probe, Listener):
         context.mark_batch = _mark_batch
         context.counters = self._held.counters
         context.address_of = lambda tensor: self._held.address(tensor.untyped_storage()._cdata)
+        context.reset_peak = self._held.reset_peak
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 

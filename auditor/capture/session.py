@@ -13,7 +13,7 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.snapshot import MemoryHistory
 from auditor.capture.trace import Trace
-from auditor.plan import MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, Plan
+from auditor.plan import LEANER_STEPS, MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, Plan
 
 Progress = Callable[[str, int, int], None]
 
@@ -45,7 +45,8 @@ class Session:
         self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
         self._queue = [Pass("warmup", plan.warmup), Pass("quiet", plan.quiet_steps or plan.steps)]
         if plan.device == "rehearse":
-            self._queue = [Pass("warmup", plan.warmup), Pass("loud", plan.steps)]
+            leaner = [Pass("leaner", len(LEANER_STEPS))] if any("leaner" in probe.passes for probe in probes) else []
+            self._queue = [Pass("warmup", plan.warmup), Pass("loud", plan.steps), *leaner]
         if plan.replay_step is not None:
             self._queue = [Pass("replay", plan.replay_step + 1)]
         self.passes: list[Pass] = []

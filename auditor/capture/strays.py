@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import weakref
@@ -11,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of, walk
 from auditor.capture.finite import homes_of
+from auditor.capture.optimizers import live_optimizers, tensors_of
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reach import Reach
 from auditor.capture.storing import Found, Sources
@@ -191,8 +190,4 @@ def _sample(tensor: torch.Tensor | None) -> torch.Tensor:
 
 def _optimized() -> set[int]:
     """Identities of all tensors that any live optimizer holds, also of one that steps seldom."""
-    found: set[int] = set()
-    for optimizer in [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]:
-        groups = getattr(optimizer, "param_groups", ())  # one may be half made
-        found.update(id(tensor) for group in groups for tensor in group["params"])
-    return found
+    return {id(tensor) for optimizer in live_optimizers() for tensor in tensors_of(optimizer)}

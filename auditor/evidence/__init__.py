@@ -10,6 +10,7 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.copies import Copies
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
+from auditor.evidence.leaner import Leaner
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
@@ -52,6 +53,7 @@ __all__ = [
     "HostMemory",
     "KeptLines",
     "LateGrowth",
+    "Leaner",
     "Machine",
     "Modes",
     "Nonfinite",

@@ -164,3 +164,34 @@ def cache_emptied_every_fourth_step__cuda():
             torch.cuda.empty_cache()  # MEM011
 
     return step
+
+
+def handlers_of_an_episode_trainer():
+    class Trainer:
+        def __init__(self):
+            self.model, self.last_error = nn.Linear(8, 1), None
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+
+        def _update(self, loss):
+            try:
+                loss.backward()
+                self.optimizer.step()
+            except torch.cuda.OutOfMemoryError as error:
+                self.last_error = error  # MEM011
+                torch.cuda.empty_cache()
+                loss.backward()  # MEM011
+                self.optimizer.step()
+
+        def _episode(self):
+            for _ in range(2):
+                self.optimizer.zero_grad()
+                self._update(self.model(torch.ones(4, 8)).square().mean())
+
+        def step(self):
+            try:
+                self._episode()
+            except torch.cuda.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                self._episode()  # MEM011
+
+    return Trainer().step
