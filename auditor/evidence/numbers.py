@@ -72,6 +72,11 @@ class Birth:
         return self.phase in ("forward", "backward", "optimizer")
 
     @property
+    def was_there(self) -> bool:
+        """True if a parameter or the optimizer's state held it before the step began."""
+        return self.phase in ("parameter", "state")
+
+    @property
     def came_with_data(self) -> bool:
         """True if it was in the step's data already, and not as a mask."""
         return self.phase == "input" and not self.fill
