@@ -33,8 +33,8 @@ class NonfiniteValueBorn(Rule):
     The first step after which a parameter, or a gradient that an optimizer stepped with, is not finite. That step is
     replayed from the start of the run with every operator watched: the line reported is the one that made a non-finite
     value of finite ones, in forward, or the forward line behind a node of the backward. What merely inherits it
-    (``inf / inf``) is not blamed, nor is a mask's ``-inf`` or what came with the data (NUM015) or was in the weights (NUM013), nor a value that never reaches a gradient, nor a step that
-    GradScaler skipped.
+    (``inf / inf``) is not blamed, nor is a mask's ``-inf``, nor what came with the data (NUM015) or was in the weights
+    (NUM013), nor a value that never reaches a gradient, nor a step that GradScaler skipped.
 
     ## Why it costs
     One such value in the weights makes every later step NaN, and every later checkpoint worthless.
