@@ -39,7 +39,7 @@ class Judgement:
 
 
 def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
-    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``) asks for, by parameter name."""
+    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``, ``in_checkpoint``) asks for, by parameter name."""
     hints = typing.get_type_hints(getattr(rule, question))
     return {name: table for name, table in hints.items() if isinstance(table, type) and issubclass(table, Table)}
 
@@ -59,9 +59,9 @@ class Tables:
 
     @property
     def bare(self) -> str:
-        """``trace`` or ``snapshot`` if there is nothing but that; else empty."""
+        """``trace``, ``snapshot`` or ``checkpoint`` if there is nothing but that; else empty."""
         device = self._recording.manifest.get("device")
-        return device if device in ("trace", "snapshot") else ""
+        return device if device in ("trace", "snapshot", "checkpoint") else ""
 
     def get(self, table: type[Table]) -> Table:
         """The table. Raises :class:`NotLooked` when the recording does not hold what it needs."""

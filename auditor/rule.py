@@ -39,6 +39,9 @@ class Rule:
     # The same for a memory snapshot that stands alone.
     in_snapshot: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
+    # The same for saved checkpoints. Rules that only checkpoints answer need no second method: their detect() names them.
+    in_checkpoint: ClassVar[Callable[..., Iterator[Finding]] | None] = None
+
     def remedy(self, finding: Finding) -> Remedy | None:
         """What to do about one finding of this rule; None when there is only the manual's advice."""
         return None

@@ -9,13 +9,6 @@ from auditor.evidence import Machine, Nonfinite
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
-ELSEWHERE = {
-    "input": "came into the step with its data",
-    "parameter": "was in a parameter before the step began",
-    "state": "was in the optimizer's state before the step began",
-}
-"""What is said of a value that no operator of the step made."""
-
 REMEDIES = {
     "exp": "Bound what exp is given: subtract the maximum first, stay in logarithms (logsumexp, log_softmax), or clamp it.",
     "log": "Keep the logarithm's input above 0: log_softmax or logsigmoid instead of log of a probability, or clamp(min=...) "
@@ -40,8 +33,8 @@ class NonfiniteValueBorn(Rule):
     The first step after which a parameter, or a gradient that an optimizer stepped with, is not finite. That step is
     replayed from the start of the run with every operator watched: the line reported is the one that made a non-finite
     value of finite ones, in forward, or the forward line behind a node of the backward. What merely inherits it
-    (``inf / inf``) is not blamed, nor is a mask's ``-inf`` or what came with the data (NUM015), nor a value that never reaches a gradient, nor a step that
-    GradScaler skipped.
+    (``inf / inf``) is not blamed, nor is a mask's ``-inf``, nor what came with the data (NUM015) or was in the weights
+    (NUM013), nor a value that never reaches a gradient, nor a step that GradScaler skipped.
 
     ## Why it costs
     One such value in the weights makes every later step NaN, and every later checkpoint worthless.
@@ -92,8 +85,8 @@ class NonfiniteValueBorn(Rule):
         if nonfinite.step is None:
             return
         birth = nonfinite.birth
-        if birth is not None and birth.came_with_data:
-            return  # NUM015
+        if birth is not None and (birth.came_with_data or birth.was_there):
+            return  # NUM015, NUM013
         yield Finding(
             birth.site if birth is not None and birth.made else None,
             f"{_born(nonfinite)}; {_reached(nonfinite)}",
@@ -119,7 +112,7 @@ def _born(nonfinite: Nonfinite) -> str:
     value = _called(birth.value)
     if not birth.made:
         first = f", first used at {birth.site}" if birth.site is not None else ""
-        return f"{value} {ELSEWHERE[birth.phase]} at step {birth.step}{first}"
+        return f"{value} came into the step with its data at step {birth.step}{first}"
     if birth.fill:
         how = "left in memory" if "empty" in birth.op else "written"
         return f"{value} was {how} by {birth.op} at step {birth.step}"

@@ -19,6 +19,11 @@ from .logarithm import stable_log
 ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
 
+POLES = frozenset(
+    {"log", "log2", "log10", "div", "reciprocal", "rsqrt", "sqrt", "pow", "addcdiv", "foreach_addcdiv", "foreach_div"}
+)
+"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is only a note."""
+
 INSTEAD = {
     "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where log(sigmoid(x) + eps) is not.",
     "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact where log(softmax(x) + eps) is not.",
@@ -36,8 +41,9 @@ class EpsilonVanishes(Rule):
     ## What it finds
     A tiny constant that is added to a tensor, or is the lower bound of one, and is zero in the dtype that really ran there:
     ``1e-8`` in float16 (also under autocast, and inside ``F.normalize``, ``cosine_similarity`` or Adam), ``eps ** 2`` far
-    below 1e-45 in float32. As a note: an epsilon under ``rsqrt`` so small that its derivative, ``eps ** -1.5``, can leave
-    the range as soon as two of them are multiplied (``1e-20`` in float32).
+    below 1e-45 in float32. A note where the result goes into nothing that zero is bad for, and for an epsilon under
+    ``rsqrt`` so small that its derivative, ``eps ** -1.5``, can leave the range as soon as two of them are multiplied
+    (``1e-20`` in float32).
 
     ## Why it costs
     The line looks protected and is not: the first exact zero gives ``log(0)`` or a division by zero, and the NaN is looked
@@ -98,9 +104,10 @@ class EpsilonVanishes(Rule):
                 steps=call.steps,
                 per_step=sum(numerics.per_step(each) for each in chosen),
                 seen_on=machine.device,
-                severity=None if gone else Severity.NOTE,
+                severity=None if any(POLES.intersection(each.into) for each in gone) else Severity.NOTE,
                 facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
                 hints={
+                    "steep": not gone,
                     "feed": call.feed,
                     "dtype": call.dtype,
                     "optimizer": call.in_optimizer,
@@ -110,7 +117,7 @@ class EpsilonVanishes(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.severity is Severity.NOTE:
+        if finding.hints["steep"]:
             return Remedy("An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real input.")
         instead = INSTEAD.get(str(finding.hints["feed"]))
         if instead is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoints, Machine, Nonfinite
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
@@ -20,11 +20,13 @@ LISTED = 50
 @dataclass(frozen=True)
 class WeightsPoisoned(Rule):
     """
-    A checkpoint holds NaN or infinite weights.
+    Weights or optimizer state hold NaN or infinities.
 
     ## What it finds
-    Tensors of a model or of optimizer state with NaN or infinite elements, each with its name and share. A mask is silent:
-    minus infinity in some places and zero in all others. So are numbers beside the weights (a best loss of ``inf``).
+    In checkpoints: tensors of a model or of optimizer state with NaN or infinite elements, each with its name and share. A
+    mask is silent: minus infinity in some places and zero in all others. So are numbers beside the weights (a best loss of
+    ``inf``). In a run: a parameter or a moment that was not finite before the step that used it began, so that no operator
+    of the step made it; the line is that of its first use.
 
     ## Why it costs
     One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at the next step. Training
@@ -65,7 +67,24 @@ class WeightsPoisoned(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
+        birth = nonfinite.birth
+        if birth is None or not birth.was_there:
+            return
+        what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
+        used = f", first used at {birth.site}" if birth.site is not None else ""
+        tensors = f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        yield Finding(
+            birth.site,
+            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step {birth.step} began{used}{tensors}",
+            steps=1,
+            per_step=1 / max(1, nonfinite.steps),
+            seen_on=machine.device,
+            facts=nonfinite.facts,
+            hints={"instead": "Look at what was loaded before the run: audit checkpoint FILE. "},
+        )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             bad = checkpoint.poisoned
             if not bad:
@@ -82,9 +101,8 @@ class WeightsPoisoned(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            f"{finding.hints.get('instead', '')}Do not go on from this file; audit run names the line that made the value."
-        )
+        then = "" if finding.site is not None else "Do not go on from this file; audit run names the line that made the value."
+        return Remedy(f"{finding.hints.get('instead', '')}{then}".strip())
 
 
 def _share(tensor: TensorFacts) -> str:

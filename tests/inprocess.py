@@ -19,7 +19,7 @@ from auditor.capture.session import Session
 from auditor.checkpoints import settings
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
-from auditor.evidence import Checkpoints
+from auditor.commands.checkpoint import asks_for_checkpoints
 from auditor.model import Finding, Verdict
 from auditor.plan import Device, Plan
 from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, store_sources, write_manifest
@@ -102,8 +102,11 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
 
 def judge_checkpoints(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]
-) -> tuple[list[Finding], list[Verdict]]:
-    """Take twelve steps in an empty folder and judge the checkpoints that they left there, against its ``config.json``."""
+) -> tuple[list[Finding], list[Verdict]] | None:
+    """Take twelve steps in an empty folder and judge the checkpoints that they left there, against its ``config.json``.
+
+    None if they left none.
+    """
     folder.mkdir(parents=True)
     before = os.getcwd()
     os.chdir(folder)
@@ -114,7 +117,9 @@ def judge_checkpoints(
     finally:
         os.chdir(before)
     config = folder / "config.json"
-    scans = tuple(scan_any(path) for path in checkpoints_in(folder))
+    scans = tuple(scan_any(path) for path in checkpoints_in(folder)) if any(folder.iterdir()) else ()
+    if not scans and all(rule.in_checkpoint is not None for rule in rules):
+        return None
     judgement = engine.judge(CheckpointRecording(scans, settings.read(config) if config.is_file() else ()), rules)
     return list(judgement.findings), list(judgement.verdicts)
 
@@ -122,8 +127,10 @@ def judge_checkpoints(
 def judge(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
 ) -> tuple[list[Finding], list[Verdict]]:
-    """Record and judge with these rules; of rules on checkpoints, what the step saved."""
-    if rules and all(Checkpoints in engine.evidence_of(rule).values() for rule in rules):
-        return judge_checkpoints(folder, make, rules)
+    """Record and judge with these rules; of rules on checkpoints, what the step saved (if a run can answer too: if it did)."""
+    if rules and all(asks_for_checkpoints(rule) for rule in rules):
+        judged = judge_checkpoints(folder / "saved", make, rules)
+        if judged is not None:
+            return judged
     judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
     return list(judgement.findings), list(judgement.verdicts)

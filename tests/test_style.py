@@ -56,6 +56,7 @@ def test_public_things_are_documented(path: Path) -> None:
                         "detect",
                         "in_trace",
                         "in_snapshot",
+                        "in_checkpoint",
                         "remedy",
                         "build",
                         "render",

@@ -9,12 +9,12 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils import _python_dispatch
 
 from auditor.capture.birth_log import Birth, BirthLog, Line, Phase
 from auditor.capture.birth_mode import BirthWatch
 from auditor.capture.finite import Stepped, bad_tensors
+from auditor.capture.modules import Modules
 from auditor.capture.origin_modes import leave
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
@@ -31,37 +31,6 @@ _OPTIMIZERS = f"{os.sep}optim{os.sep}"
 _CALL_LINE = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
 
 _node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
-
-
-class Modules:
-    """The modules whose forward runs now, by their qualified names below the outermost one."""
-
-    def __init__(self) -> None:
-        self._names: dict[int, str] = {}
-        self._running: list[torch.nn.Module] = []
-
-    @property
-    def current(self) -> str:
-        """Name of the innermost one; its class's for the outermost; empty outside of all."""
-        if not self._running:
-            return ""
-        module = self._running[-1]
-        return self._names.get(id(module)) or type(module).__name__
-
-    def watch(self, patches: Patches) -> None:
-        """Follow every call of a module until the patches are undone."""
-        self._running.clear()
-        patches.on_undo(register_module_forward_pre_hook(self._enter).remove)
-        patches.on_undo(register_module_forward_hook(self._leave, always_call=True).remove)
-
-    def _enter(self, module: torch.nn.Module, args: Any) -> None:
-        if not self._running:
-            self._names = {id(each): name for name, each in module.named_modules()}
-        self._running.append(module)
-
-    def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
-        if module in self._running:
-            del self._running[self._running.index(module) :]
 
 
 class Position:
@@ -84,6 +53,8 @@ class Position:
         phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
         name = "" if node is None else type(node).__name__
         step, module = self._context.step, self._modules.current
+        if node is not None and not module:
+            module = self._modules.that_made(node)
         return {"step": step, "at": at, "place": place, "phase": phase, "node": name, "module": module}
 
     def _innermost(self) -> tuple[FrameType | None, bool]:

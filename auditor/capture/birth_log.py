@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -65,6 +66,18 @@ class BirthLog:
         self.births: list[Birth] = []
         self._holding: dict[int, tuple[Birth, StorageWeakRef]] = {}
         self._prune_at = PRUNE_AT
+        self._parameters: dict[int, StorageWeakRef] = {}
+
+    def note_parameters(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Of these the parameters are seen; their views (the transposed weight of a product) are theirs too."""
+        for tensor in tensors:
+            key = _key(tensor) if isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad) else None
+            if key is not None and key not in self._parameters:
+                self._parameters[key] = StorageWeakRef(tensor.untyped_storage())
+
+    def of_parameter(self, tensor: torch.Tensor) -> bool:
+        """True for a parameter that was seen, or a view of one."""
+        return _key(tensor) in self._parameters
 
     def of(self, tensor: torch.Tensor) -> Birth | None:
         """The birth of what is non-finite in this tensor, if it was seen."""

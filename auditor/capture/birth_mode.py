@@ -137,9 +137,10 @@ class BirthWatch(TorchDispatchMode):
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = Operator(func)
+        arguments = (*args, *kwargs.values())
+        self._log.note_parameters(tensors(arguments))
         if operator.view and not operator.lifts:
             return None
-        arguments = (*args, *kwargs.values())
         written = list(operator.written(args, kwargs))
         unread = {id(tensor) for tensor in written} if operator.overwrites else set()
         inputs = []
@@ -189,7 +190,7 @@ class BirthWatch(TorchDispatchMode):
         """A non-finite value that no watched operator made: a parameter, a mask, optimizer state, or the data."""
         place = self._where.now()
         phase: Phase = "state" if place["phase"] == "optimizer" else "input"
-        if isinstance(tensor, torch.nn.Parameter) or (tensor.is_leaf and tensor.requires_grad):
+        if self._log.of_parameter(tensor):
             phase = "parameter"
         written = any(tensor is other for other in call.written)
         fill = not written and phase == "input" and _is_mask(tensor, known)

@@ -57,7 +57,13 @@ def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
 
 def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ...]:
     """Those that checkpoints answer."""
-    return tuple(rule for rule in rules if Checkpoints in engine.evidence_of(rule).values())
+    return tuple(rule for rule in rules if asks_for_checkpoints(rule))
+
+
+def asks_for_checkpoints(rule: type[Rule]) -> bool:
+    """True if checkpoints can answer the rule, by themselves or among other things."""
+    question = "detect" if rule.in_checkpoint is None else "in_checkpoint"
+    return Checkpoints in engine.evidence_of(rule, question).values()
 
 
 def _judged(recording: CheckpointRecording) -> Report:

@@ -72,19 +72,31 @@ class Birth:
         return self.phase in ("forward", "backward", "optimizer")
 
     @property
+    def was_there(self) -> bool:
+        """True if a parameter or the optimizer's state held it before the step began."""
+        return self.phase in ("parameter", "state")
+
+    @property
     def came_with_data(self) -> bool:
         """True if it was in the step's data already, and not as a mask."""
         return self.phase == "input" and not self.fill
 
     @property
+    def own_function(self) -> str:
+        """Name of the user's own ``autograd.Function`` in whose backward it was made: torch numbers its nodes, users do not."""
+        return self.node.removesuffix("Backward") if self.node.endswith("Backward") else ""
+
+    @property
     def forward_name(self) -> str:
         """The operator about as the user wrote it: ``sqrt`` for ``SqrtBackward0``."""
-        return (self.node.partition("Backward")[0].lower() or self.node) if self.node else self.op
+        return (self.node.partition("Backward")[0].lower() or self.node) if self.node and not self.own_function else self.op
 
     @property
     def operator(self) -> str:
         """What made it, in words."""
         name = "a cast" if self.op == "to_copy" else self.forward_name
+        if self.own_function:
+            return f"{name} in the backward of {self.own_function}"
         return {"backward": f"the backward of {name}", "optimizer": f"the optimizer's {name}"}.get(self.phase, name)
 
     @property

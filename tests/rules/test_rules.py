@@ -189,6 +189,7 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     asks_a_trace = any(TRACE in table.files for table in engine.evidence_of(RULES[code]).values())
 
     def make() -> Callable:
+        unload(path)  # a replay begins with the program as it was
         module = load(path)
         return module.make() if hasattr(module, "make") else module.step
 

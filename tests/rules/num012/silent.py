@@ -112,3 +112,8 @@ def log_forced_to_float32_by_autocast_after_a_cast__rehearsal():
             return -torch.log(score + 1e-8).mean()
 
     return _trained(model, loss)
+
+
+def lost_where_zero_does_no_harm():
+    model = nn.Linear(8, 4).half()
+    return _trained(model, lambda: (model(torch.ones(4, 8).half()) + 1e-9).float().mean())

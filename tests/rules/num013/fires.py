@@ -1,4 +1,4 @@
-"""NUM013 must be reported once for each of these (a checkpoint has no line)."""
+"""NUM013 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
 
 import torch
 from torch import nn
@@ -40,3 +40,32 @@ def minus_infinity_among_weights():
 
 def shadow_weights_of_an_average():
     return lambda: torch.save({"model": nn.Linear(4, 1).state_dict(), "ema": [torch.ones(3, 3), torch.full((3,), float("nan"))]}, "last.pt")
+
+
+def run_that_starts_from_a_poisoned_weight():
+    model = nn.Linear(4, 2)
+    with torch.no_grad():
+        model.weight[0, 1] = float("nan")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).square().mean().backward()  # NUM013
+        optimizer.step()
+
+    return step
+
+
+def run_with_a_poisoned_moment():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.state[model.weight]["exp_avg"][0, 0] = float("nan")
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).square().mean().backward()
+        optimizer.step()  # NUM013
+
+    return step

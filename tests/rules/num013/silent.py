@@ -27,3 +27,29 @@ def gap_of_a_view_is_nan():
     whole = torch.full((4, 6), float("nan"))
     whole[:, 2] = 1.0
     return lambda: torch.save({"a.weight": whole[:, 2], "b.weight": torch.ones(2, 2)}, "last.pt")
+
+
+def run_with_a_frozen_mask_among_the_parameters():
+    model = nn.Linear(4, 4)
+    model.mask = nn.Parameter(torch.full((4, 4), -float("inf")).triu(1), requires_grad=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        (model(torch.eye(4)) + model.mask).softmax(-1)[:, 0].mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def run_whose_nan_was_born_in_a_step_and_is_for_another_rule():
+    model, count = nn.Linear(4, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        (model(torch.ones(2, 4)) / (0.0 if count[0] == 5 else 1.0)).mean().backward()
+        optimizer.step()
+
+    return step

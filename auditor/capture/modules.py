@@ -1,0 +1,79 @@
+"""Which module runs now, and which one made a node of the backward graph: by qualified name."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from auditor.capture.patching import Patches
+
+MOST_SPANS = 100_000
+"""Calls of modules that are remembered: those of a few steps."""
+
+
+class Modules:
+    """The modules whose forward runs now, and the graph nodes that each call made.
+
+    Torch numbers the nodes of a thread as they are made: a call made those between its first number and its last.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._running: list[tuple[torch.nn.Module, int]] = []
+        self._spans: list[tuple[int, int, str]] = []
+
+    @property
+    def current(self) -> str:
+        """Name of the innermost one; its class's for the outermost; empty outside of all."""
+        return self._name(self._running[-1][0]) if self._running else ""
+
+    def that_made(self, node: Any) -> str:
+        """Name of the innermost module in whose forward a node of the graph was made; empty if in none that was seen."""
+        number = int(node._sequence_nr())
+        around = [span for span in self._spans if span[0] <= number < span[1]]
+        return min(around, key=lambda span: span[1] - span[0])[2] if around else ""
+
+    def watch(self, patches: Patches) -> None:
+        """Follow every call of a module until the patches are undone."""
+        self._running.clear()
+        self._spans.clear()
+        self._names = qualified_names()
+        patches.on_undo(register_module_forward_pre_hook(self._enter).remove)
+        patches.on_undo(register_module_forward_hook(self._leave, always_call=True).remove)
+
+    def _name(self, module: torch.nn.Module) -> str:
+        return self._names.get(id(module)) or type(module).__name__
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        self._running.append((module, _node_number()))
+
+    def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        for position in range(len(self._running) - 1, -1, -1):
+            if self._running[position][0] is module:
+                if len(self._spans) < MOST_SPANS:
+                    self._spans.append((self._running[position][1], _node_number(), self._name(module)))
+                del self._running[position:]
+                return
+
+
+def qualified_names() -> dict[int, str]:
+    """Names of all living modules by ``id``, as the largest module that holds each calls it. Slow: asks all live objects."""
+    best: dict[int, tuple[int, str]] = {}
+    for root in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
+        try:
+            named = list(root.named_modules())
+        except Exception:  # a module of the user's that is not whole yet, or answers in its own way
+            continue
+        for name, module in named:
+            if len(named) > best.get(id(module), (0, ""))[0]:
+                best[id(module)] = len(named), name
+    return {number: name for number, (_, name) in best.items()}
+
+
+def _node_number() -> int:
+    """The number that the next node of this thread gets; 0 in a torch that does not say."""
+    number = getattr(torch._C._autograd, "_get_sequence_nr", None)
+    return int(number()) if number is not None else 0

@@ -1,0 +1,40 @@
+"""Ten planted NaNs (benchmarks/planted_nans.py): ours names the line, the operator and the module of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from auditor import catalogue
+from tests.inprocess import judge
+
+PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "planted_nans.py"
+
+
+def planted() -> object:
+    spec = importlib.util.spec_from_file_location("planted_nans", PATH)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["planted_nans"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+NANS = planted()
+
+
+@pytest.mark.parametrize("name", list(NANS.TRUTH))
+def test_line_operator_and_module(name: str, tmp_path: Path) -> None:
+    truth = NANS.TRUTH[name]
+
+    def make() -> object:
+        steps = getattr(NANS, name)()
+        return lambda: next(steps)
+
+    findings, verdicts = judge(tmp_path / "recording", make, (catalogue.rule("NUM002"),), roots=[PATH], steps=8)
+    assert [finding.site.line for finding in findings] == [NANS.born_line(name)], verdicts[0].reason
+    assert re.search(rf"\b{truth.operator}\b", findings[0].message)
+    assert dict(findings[0].facts).get("module", "") == truth.module
