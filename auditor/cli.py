@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from auditor import words
 from auditor.errors import AuditProblem
 
 if TYPE_CHECKING:
@@ -225,6 +226,44 @@ def checkpoint(**options: Any) -> None:
     from auditor.commands import checkpoint as command
 
     sys.exit(command.checkpoint(**options))
+
+
+@main.command()
+@click.argument("target")
+@click.option(
+    "--inject", "fault", required=True, callback=words.fault, metavar="FAULT@STEP", help="nan, inf, oom or kill, and the step."
+)
+@click.option(
+    "--where",
+    type=click.Choice(["batch", "activation", "gradient"]),
+    help="Where in the step. [default: batch for nan and inf, gradient (the backward pass) for oom and kill]",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of each run. [default: 10 after the fault]")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="End after S seconds, all runs together."
+)
+@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/drill-<target>-<time>/]")
+@click.option(
+    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
+)
+@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def drill(**options: Any) -> None:
+    """Plant a fault in TARGET at a step, and say whether it survives: in its weights, its checkpoints, its retry, its restart.
+
+    Steps count from 0. The target runs in copies of the working directory, so no checkpoint of yours is replaced.
+
+    \b
+      audit drill trainer:step --inject nan@12
+      audit drill trainer:step --inject oom@12 --where activation
+      audit drill train.py --inject kill@30 --steps 60 -- --resume
+
+    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
+    """
+    from auditor.commands import drill as command
+
+    sys.exit(command.drill(**options))
 
 
 @main.command()

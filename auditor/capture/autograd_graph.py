@@ -141,6 +141,12 @@ class Backward:
         self.failed = True
 
     @property
+    def losses(self) -> tuple[torch.Tensor, ...]:
+        """What the call differentiates."""
+        outputs = (self._outputs,) if isinstance(self._outputs, torch.Tensor) else tuple(self._outputs)
+        return tuple(out for out in outputs if isinstance(out, torch.Tensor))
+
+    @property
     def walked(self) -> Walk:
         """The graph that the call runs over, walked on demand, once before the engine runs and once after."""
         if self._walked is None:

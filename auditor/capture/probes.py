@@ -6,6 +6,7 @@ from auditor.capture.amp import AmpProbe
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
+from auditor.capture.drill import DrillProbe
 from auditor.capture.fed import FedProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
@@ -29,6 +30,7 @@ PROBES: tuple[type[Probe], ...] = (
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
+    DrillProbe,
 )
 
 ALWAYS = (ModesProbe,)
