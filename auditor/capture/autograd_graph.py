@@ -141,10 +141,10 @@ class Backward:
         self.failed = True
 
     @property
-    def losses(self) -> tuple[torch.Tensor, ...]:
-        """What the call differentiates."""
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that it begins at."""
         outputs = (self._outputs,) if isinstance(self._outputs, torch.Tensor) else tuple(self._outputs)
-        return tuple(out for out in outputs if isinstance(out, torch.Tensor))
+        return tuple(output for output in outputs if isinstance(output, torch.Tensor))
 
     @property
     def walked(self) -> Walk:

@@ -180,7 +180,7 @@ class DrillProbe(Probe):
         if call.nested:
             return
         gradients = self._training.gradients()
-        loss = next((tensor for tensor in call.losses if tensor.numel() == 1), None)
+        loss = next((tensor for tensor in call.tensors if tensor.numel() == 1), None)
         self._tell(
             {
                 "what": "backward",
