@@ -24,6 +24,8 @@ drilling = _load(Path(__file__).parent / "drilling.py")
 CASES = {
     ("qc_trainer/broken", "oom"): (False, "backward was called again on the graph of the failed attempt"),
     ("qc_trainer/repaired", "oom"): (True, "equal those of the undisturbed run bit for bit"),
+    ("text_recogniser/broken", "nan"): (False, "the NaN reached 26 of 26 parameters at step 4"),
+    ("text_recogniser/repaired", "nan"): (True, "The optimizer stepped at step 4 with finite gradients only"),
 }
 
 
