@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -57,23 +56,6 @@ def main() -> None:
 
 def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
     return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
-
-
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
-
-
-def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; write it as 8GiB, 800MB or a number of bytes")
-    number, unit, binary = match.groups()
-    base = 1024 if binary or not value.strip().upper().endswith("B") else 1000
-    size = int(float(number) * base ** (" KMGT".index((unit or " ").upper())))
-    if size < 1:
-        raise click.BadParameter("the limit must be at least one byte")
-    return size
 
 
 def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -131,7 +113,7 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--memory-limit",
-    callback=_size,
+    callback=words.size,
     metavar="SIZE",
     help="Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
 )
@@ -140,6 +122,14 @@ def judging_options(command: Any) -> Any:
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
     help="End the target after S seconds and report on what was recorded.",
+)
+@click.option(
+    "--nproc",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes on this machine that run the target together, with the environment that torchrun gives them; the rank "
+    "that the others wait for is judged.",
 )
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -154,6 +144,7 @@ def run(**options: Any) -> None:
       audit run trainer:step --steps 50
       audit run src/train.py:trainer.step
       audit run train.py -- --batch_size=8 --max_iters=200
+      audit run ddp.py:step --nproc 2
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, 3 the target failed (there is a
     report all the same), 130 interrupted.
