@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from auditor import words
 from auditor.errors import AuditProblem
 
 if TYPE_CHECKING:
@@ -56,23 +56,6 @@ def main() -> None:
 
 def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
     return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
-
-
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
-
-
-def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; write it as 8GiB, 800MB or a number of bytes")
-    number, unit, binary = match.groups()
-    base = 1024 if binary or not value.strip().upper().endswith("B") else 1000
-    size = int(float(number) * base ** (" KMGT".index((unit or " ").upper())))
-    if size < 1:
-        raise click.BadParameter("the limit must be at least one byte")
-    return size
 
 
 def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -130,7 +113,7 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--memory-limit",
-    callback=_size,
+    callback=words.size,
     metavar="SIZE",
     help="Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
 )
@@ -234,6 +217,44 @@ def checkpoint(**options: Any) -> None:
     from auditor.commands import checkpoint as command
 
     sys.exit(command.checkpoint(**options))
+
+
+@main.command()
+@click.argument("target")
+@click.option(
+    "--inject", "fault", required=True, callback=words.fault, metavar="FAULT@STEP", help="nan, inf, oom or kill, and the step."
+)
+@click.option(
+    "--where",
+    type=click.Choice(["batch", "activation", "gradient"]),
+    help="Where in the step. [default: batch for nan and inf, gradient (the backward pass) for oom and kill]",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of each run. [default: 10 after the fault]")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="End after S seconds, all runs together."
+)
+@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/drill-<target>-<time>/]")
+@click.option(
+    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
+)
+@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def drill(**options: Any) -> None:
+    """Plant a fault in TARGET at a step, and say whether it survives: in its weights, its checkpoints, its retry, its restart.
+
+    Steps count from 0. The target runs in copies of the working directory, so no checkpoint of yours is replaced.
+
+    \b
+      audit drill trainer:step --inject nan@12
+      audit drill trainer:step --inject oom@12 --where activation
+      audit drill train.py --inject kill@30 --steps 60 -- --resume
+
+    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
+    """
+    from auditor.commands import drill as command
+
+    sys.exit(command.drill(**options))
 
 
 @main.command()

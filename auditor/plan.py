@@ -49,6 +49,19 @@ WATCHED_STEPS = 16
 Device = Literal["auto", "cuda", "cpu", "rehearse"]
 
 
+What = Literal["", "nan", "inf", "oom", "kill"]
+Where = Literal["batch", "activation", "gradient"]
+
+
+@dataclass(frozen=True)
+class Drill:
+    """What a drill plants in its run: ``what`` at ``step`` (0-based), in a place of the step; ``""`` leaves it undisturbed."""
+
+    what: What = ""
+    step: int = 0
+    where: Where = "batch"
+
+
 @dataclass(frozen=True)
 class Plan:
     """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the parts that rules need.
@@ -56,7 +69,8 @@ class Plan:
     With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
     operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
     ``memory_limit`` in bytes of device memory, of a real device or the shadow. ``world_size`` processes run the target, of
-    which this is number ``rank``; they meet at port ``rendezvous`` of this machine.
+    which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass,
+    watched for what becomes of a planted fault. ``cwd`` is where the target runs, if not where we do.
     """
 
     target: str
@@ -74,6 +88,8 @@ class Plan:
     replay_from: int = 0
     rehearsed: tuple[str, ...] = ()
     memory_limit: int | None = None
+    drill: Drill | None = None
+    cwd: str | None = None
     world_size: int = 1
     rank: int | None = None
     rendezvous: int = 0
@@ -119,4 +135,5 @@ class Plan:
         data = json.loads(text)
         for name in ("args", "parts", "rehearsed"):
             data[name] = tuple(data[name])
-        return Plan(**data)
+        drill = data.pop("drill")
+        return Plan(**data, drill=Drill(**drill) if drill is not None else None)

@@ -94,6 +94,7 @@ class Child:
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
             start_new_session=True,
+            cwd=plan.cwd,
         )
         os.close(writing)
         self._threads = [

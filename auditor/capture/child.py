@@ -114,7 +114,7 @@ class Recorder:
         self._frames = Frames(self.writer, self._own_roots())
         at_first = "rehearse" if self.plan.device == "rehearse" else "cpu"  # a real GPU is asked for when the first step begins
         self.context = Context(self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched)
-        self.context.memory_limit = self.plan.memory_limit
+        self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
         self.session.install()

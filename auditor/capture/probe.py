@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from auditor.capture.frames import Frames
+from auditor.plan import Drill
 from auditor.recording import RecordingWriter
 
 
@@ -30,6 +31,8 @@ class Context:
     """The callable, generator or module that is audited: probes that look for holders start there."""
     memory_limit: int | None = None
     """Bytes of device memory that the program may use; None: what the card has."""
+    drill: Drill | None = None
+    """The fault to plant; None where this is no drill."""
     counters: Callable[[], dict[str, int]] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     reset_peak: Callable[[], None] | None = None

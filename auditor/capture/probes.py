@@ -7,6 +7,7 @@ from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
 from auditor.capture.cycles import CyclesProbe
+from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
@@ -43,6 +44,7 @@ PROBES: tuple[type[Probe], ...] = (
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
+    DrillProbe,
 )
 
 ALWAYS = (ModesProbe,)

@@ -49,6 +49,8 @@ class Session:
             self._queue = [Pass("warmup", plan.warmup), Pass("loud", plan.steps), *leaner]
         if plan.replay_step is not None:
             self._queue = [Pass("replay", plan.replay_step + 1)]
+        if plan.drill is not None:
+            self._queue = [Pass("drill", plan.steps)]
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []

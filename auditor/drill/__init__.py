@@ -1,0 +1,1 @@
+"""What a drill's runs show: did the trainer survive the fault that was planted? No torch here."""

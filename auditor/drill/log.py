@@ -1,0 +1,147 @@
+"""What one run of a drill did, step by step, as its recording tells it."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from auditor.recording import Recording, Row
+
+MESSAGE = 120
+"""Characters of an error's message that are quoted."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the part ``drill``. ``step`` is the target's own, 0-based."""
+
+    step: int
+    what: str
+    row: Row
+
+    def __getitem__(self, name: str) -> Any:
+        return self.row.get(name)
+
+
+@dataclass(frozen=True)
+class Log:
+    """One run. ``outcome`` is that of the recording; ``error`` what ended it, if anything did."""
+
+    outcome: str
+    error: Row | None
+    events: tuple[Event, ...]
+    exhausted: bool = False
+
+    @classmethod
+    def read(cls, recording: Recording, offset: int) -> Log:
+        """From a sealed recording; ``offset`` is the target's number of the first recorded step (1 for scripts)."""
+        manifest = recording.manifest
+        error = dict(manifest["error"]) if manifest.get("error") else None
+        if error is not None and error.get("file"):
+            error["file"] = recording.relative(error["file"])
+        rows = recording.rows("drill")
+        events = tuple(Event(row["step"] + offset * (row["pass"] == "drill"), row["what"], row) for row in rows)
+        return cls(manifest["outcome"], error, events, bool(manifest.get("exhausted")))
+
+    def of(self, *what: str) -> tuple[Event, ...]:
+        """All events of these kinds, in order."""
+        return tuple(event for event in self.events if event.what in what)
+
+    @cached_property
+    def ends(self) -> dict[int, Event]:
+        """What was left after each completed step."""
+        return {event.step: event for event in self.of("end")}
+
+    @property
+    def start(self) -> Event | None:
+        """Just before the first optimizer step of the process."""
+        return next(iter(self.of("start")), None)
+
+    @cached_property
+    def injected(self) -> Event | None:
+        """The fault, if it was planted."""
+        return next(iter(self.of("injected")), None)
+
+    @cached_property
+    def before(self) -> tuple[Event, ...]:
+        """Events up to the fault."""
+        return self.events[: self._at] if self._at is not None else self.events
+
+    @cached_property
+    def after(self) -> tuple[Event, ...]:
+        """Events from the fault on."""
+        return self.events[self._at + 1 :] if self._at is not None else ()
+
+    @cached_property
+    def _at(self) -> int | None:
+        return next((n for n, event in enumerate(self.events) if event.what == "injected"), None)
+
+    @cached_property
+    def losses(self) -> dict[int, float]:
+        """The last loss that each step went backward from, as the engine saw it (scaled, where a GradScaler scales)."""
+        return {event.step: float(event["loss"]) for event in self.of("backward") if event["loss"] is not None}
+
+    @property
+    def said(self) -> str:
+        """``ValueError: loss is NaN (trainer.py, line 44)``: what ended the run."""
+        error = self.error or {}
+        message = textwrap.shorten(str(error.get("message", "")).strip().split("\n")[0], MESSAGE, placeholder=" ...")
+        where = f" ({Path(error['file']).as_posix()}, line {error['line']})" if error.get("file") else ""
+        return f"{error.get('type', self.outcome)}: {message}{where}" if message else f"{error.get('type', self.outcome)}{where}"
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One sentence about what was seen. ``bad`` ones fail the drill; ``note`` ones do not speak for or against.
+
+    ``brief`` is what the verdict says of a bad one; empty where another one says it.
+    """
+
+    kind: Literal["good", "bad", "note"]
+    text: str
+    brief: str = ""
+
+
+def good(text: str) -> Observation:
+    """What a trainer should do."""
+    return Observation("good", text)
+
+
+def bad(text: str, brief: str = "") -> Observation:
+    """What loses work or weights."""
+    return Observation("bad", text, brief)
+
+
+def note(text: str) -> Observation:
+    """What helps to understand the rest."""
+    return Observation("note", text)
+
+
+def first_difference(one: Log, other: Log, before: int) -> int | None:
+    """The first step before ``before`` after which two runs differ in weights or optimizer state; None if they do not."""
+    steps = sorted(step for step in one.ends.keys() & other.ends.keys() if step < before)
+    return next((step for step in steps if _state(one.ends[step]) != _state(other.ends[step])), None)
+
+
+def _state(event: Event) -> tuple[str, str]:
+    return event["weights"], event["state"]
+
+
+def count(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: list[str], most: int = 3) -> str:
+    """The first names, and how many more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def finite(value: float) -> bool:
+    """Neither NaN nor infinite."""
+    return math.isfinite(value)

@@ -1,0 +1,163 @@
+"""The runs of a drill: one undisturbed, one with the fault, or one that is killed and one that starts again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from auditor import runner
+from auditor.drill.log import Log, count
+from auditor.drill.workplace import Workplace
+from auditor.errors import AuditProblem, TargetProblem
+from auditor.plan import Device, Drill, Plan
+from auditor.recording import Recording
+from auditor.target import parse
+
+PARTS = ("drill",)
+
+RESTARTED_STEPS = 3
+"""Steps of the restart after a kill: the first says where it went on."""
+
+Say = Callable[[str], None]
+
+
+class TargetFailed(Exception):
+    """The target failed by itself: without the fault, or before it. The message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to drill. ``steps`` of the target in each run, the fault's step among them; ``deadline`` by ``time.monotonic``."""
+
+    target: str
+    args: tuple[str, ...]
+    fault: Drill
+    steps: int
+    device: Device
+    out: Path
+    deadline: float | None = None
+
+    @property
+    def offset(self) -> int:
+        """The target's number of the first step that is recorded: a script's first one ends before its steps are known."""
+        return 1 if parse(self.target).kind == "script" else 0
+
+    def plan(self, name: str, where: Workplace, *, fault: Drill | None, steps: int) -> Plan:
+        """The plan of one run."""
+        drill = replace(fault, step=fault.step - self.offset) if fault is not None else Drill()
+        steps = max(1, steps - self.offset)
+        target, folder = _from(where, self.target), str(self.out / "recordings" / name)
+        return Plan(target, self.args, steps, 0, self.device, folder, PARTS, trace_steps=0, drill=drill, cwd=str(where.folder))
+
+
+def _from(where: Workplace, target: str) -> str:
+    """The target as it is called in the copy: a file that lies outside keeps its own path."""
+    address = parse(target)
+    if not address.path:
+        return target
+    path = Path(address.path).resolve()
+    inside = path.is_relative_to(where.original)
+    name = str(path.relative_to(where.original)) if inside else str(path)
+    return f"{name}:{address.attribute}" if address.attribute else name
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two runs of a drill, by what they are called: (undisturbed, disturbed), or (killed, restarted)."""
+
+    names: tuple[str, str]
+    first: Log
+    second: Log
+    environment: dict[str, str]
+
+
+def run(order: Order, say: Say) -> Pair:
+    """Make both runs. Raises :class:`AuditProblem` where nothing can be drilled, :class:`TargetFailed` for the target's own."""
+    if order.fault.step < order.offset:
+        raise AuditProblem("a script's step 0 ends before its steps are known", f"use --inject {order.fault.what}@1 or later")
+    return _killed(order, say) if order.fault.what == "kill" else _disturbed(order, say)
+
+
+def _disturbed(order: Order, say: Say) -> Pair:
+    say(f"running {count(order.steps, 'step')} undisturbed")
+    with_none = _in_copies(order, [("undisturbed", None, order.steps)])[0]
+    first = Log.read(with_none, order.offset)
+    _complete(first, order)
+    say(f"running the same steps with {order.fault.what}@{order.fault.step}")
+    second = Log.read(_in_copies(order, [("disturbed", order.fault, order.steps)])[0], order.offset)
+    _planted(second, order)
+    return Pair(("undisturbed", "disturbed"), first, second, with_none.manifest["environment"])
+
+
+def _killed(order: Order, say: Say) -> Pair:
+    say(f"running until step {order.fault.step}, killing it there, and starting it again in the same folder")
+    runs = [("killed", order.fault, order.steps), ("restarted", None, RESTARTED_STEPS + order.offset)]
+    recordings = _in_copies(order, runs, until=lambda recording: _planted(Log.read(recording, order.offset), order))
+    logs = [Log.read(recording, order.offset) for recording in recordings]
+    return Pair(("killed", "restarted"), logs[0], logs[1], recordings[0].manifest["environment"])
+
+
+def _in_copies(
+    order: Order, runs: list[tuple[str, Drill | None, int]], until: Callable[[Recording], None] = lambda recording: None
+) -> list[Recording]:
+    """Runs that follow each other in one copy of the working directory; ``until`` may refuse to go on after the first."""
+    where = Workplace(Path.cwd().resolve())
+    recordings: list[Recording] = []
+    try:
+        for name, fault, steps in runs:
+            plan = order.plan(name, where, fault=fault, steps=steps)
+            recordings.append(runner.record_once(plan, order.deadline, lambda *_: None, lambda text: None))
+            if len(recordings) == 1:
+                until(recordings[0])
+    finally:
+        for recording in reversed(recordings):
+            _put_back(recording)
+        where.remove()
+    return recordings
+
+
+def _put_back(recording: Recording) -> None:
+    """Undo saves outside the copy: what was there comes back, what was not there goes."""
+    for row in reversed([row for row in recording.rows("drill") if row["what"] == "save" and row.get("outside") is not None]):
+        if row["outside"]:
+            shutil.copy2(row["outside"], row["file"])
+        elif os.path.isfile(row["file"]):
+            os.unlink(row["file"])
+
+
+def _complete(log: Log, order: Order) -> None:
+    """The undisturbed run must get beyond the step of the fault by itself."""
+    _in_time(log)
+    if log.outcome != "completed":
+        raise TargetFailed(f"undisturbed, the target ended after {_after(log)} with {log.said}")
+    if order.fault.step not in log.ends:
+        raise TargetProblem(f"{order.target} ended after {_after(log)}: there is no step {order.fault.step} to drill")
+
+
+def _planted(log: Log, order: Order) -> None:
+    if log.injected is not None:
+        return
+    _in_time(log)
+    if log.outcome != "completed":
+        raise TargetFailed(f"the target ended after {_after(log)}, before anything was planted, with {log.said}")
+    if log.exhausted and order.fault.step not in log.ends:
+        raise TargetProblem(f"{order.target} ended after {_after(log)}: there is no step {order.fault.step} to drill")
+    what = {"batch": "batch or module input", "activation": "module's output", "gradient": "gradient of an optimizer's parameter"}
+    raise TargetProblem(
+        f"from step {order.fault.step} on no floating-point {what[order.fault.where]} was seen to plant the fault in",
+        "give another --where, or more --steps",
+    )
+
+
+def _in_time(log: Log) -> None:
+    if log.outcome == "interrupted":
+        raise KeyboardInterrupt
+    if log.outcome == "timeout" and log.injected is None:
+        raise TargetFailed(f"the target did not get to the fault in the time given ({_after(log)} done)")
+
+
+def _after(log: Log) -> str:
+    return count(max(log.ends, default=-1) + 1, "step")
