@@ -103,7 +103,7 @@ def judging_options(command: Any) -> Any:
             multiple=True,
             callback=_formats,
             metavar="NAME[=FILE]",
-            help="Also write the report as terminal or json (repeatable).",
+            help="Also write the report as terminal, json, sarif, junit, github or markdown (repeatable); to stdout without FILE.",
         ),
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),
         click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself."),
@@ -228,13 +228,25 @@ def checkpoint(**options: Any) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def rules(as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json", "markdown"]),
+    default="terminal",
+    help="markdown is the whole manual.",
+)
+def rules(as_json: bool, form: str) -> None:
     """List all rules."""
     from auditor import catalogue
 
     known = catalogue.rules()
-    if as_json:
+    if form == "markdown":
+        from auditor.explain import manual
+
+        click.echo(manual(known), nl=False)
+        return
+    if as_json or form == "json":
         import json
 
         click.echo(

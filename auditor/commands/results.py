@@ -14,6 +14,7 @@ import click
 
 from auditor import assemble, catalogue, engine
 from auditor.config import Settings
+from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
@@ -34,12 +35,17 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     _write_patch(report, recording, out / "fixes.patch")
     _export_trace(report, recording, out / "tensorboard")
     for name, file in formats:
-        rendered = catalogue.renderer(name).render(report)
         if file:
-            _write(Path(file), rendered)
-        elif name != "terminal":
-            click.echo(rendered)
+            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     return out / "report.html"
+
+
+def _write_elsewhere(path: Path, content: str | bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, content)
+    except OSError as error:
+        raise AuditProblem(f"--format: {path} cannot be written: {error.strerror}") from None
 
 
 def _write(path: Path, content: str | bytes) -> None:
@@ -65,10 +71,18 @@ def _export_trace(report: Report, recording: Recording, folder: Path) -> None:
             catalogue.reports("tensorboard").export(trace, folder, run, "host_0", time_ns)
 
 
-def show(report: Report, path: Path, *, quiet: bool) -> None:
-    """Print the table of findings, then the report's path; only the path with ``quiet``."""
+def show(report: Report, path: Path, formats: Iterable[tuple[str, str]] = (), *, quiet: bool) -> None:
+    """Print the table of findings, then the report's path; only the path with ``quiet``.
+
+    Formats without a file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
+    """
+    asked = [name for name, file in formats if not file and name != "terminal"]
+    for name in asked:
+        rendered = catalogue.renderer(name).render(report)
+        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
+    stream = sys.stderr if asked else sys.stdout
     if not quiet:
-        terminal = catalogue.reports("terminal").Terminal.for_stream(sys.stdout)
-        click.echo(terminal.render(report), nl=False)
-    click.echo(str(path))
-    sys.stdout.flush()
+        terminal = catalogue.reports("terminal").Terminal.for_stream(stream)
+        click.echo(terminal.render(report), nl=False, file=stream)
+    click.echo(str(path), file=stream)
+    stream.flush()
