@@ -228,6 +228,22 @@ def checkpoint(**options: Any) -> None:
 
 
 @main.command()
+@click.argument("path", type=click.Path())
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port on 127.0.0.1. [default: a free one from 6006]")
+@click.option("--browser/--no-browser", default=True, help="Open a browser, or only print the address. [default: open]")
+@click.option("--trace", is_flag=True, help="The same pages from a small server, without TensorBoard.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+def view(**options: Any) -> None:
+    """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in its Audit tab.
+
+    Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
+    """
+    from auditor.commands import view as command
+
+    sys.exit(command.view(**options))
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
 @click.option(
     "--format",

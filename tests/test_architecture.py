@@ -68,6 +68,7 @@ MAY = {
         "auditor.capture.patching",
         "auditor.errors",
     },
+    "auditor/tensorboard_tab": {"auditor.catalogue", "auditor.errors", "auditor.model", "auditor.tensorboard_tab"},
     "auditor/cli.py": {"auditor.errors"},
 }
 
