@@ -13,12 +13,17 @@ from pathlib import Path
 import click
 
 from auditor import assemble, catalogue, engine
+from auditor.bare import BareRecording
 from auditor.config import Settings
 from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
 from auditor.rule import Rule
+from auditor.tensorboard_tab import scalars
+
+COPIED = 8 * 1024 * 1024
+"""Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
 def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
@@ -33,7 +38,7 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     for name, file in (("json", "report.json"), ("html", "report.html")):
         _write(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
-    _export_trace(report, recording, out / "tensorboard")
+    _export(report, recording, out / "tensorboard")
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
@@ -60,15 +65,21 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
         path.write_bytes(diff)
 
 
-def _export_trace(report: Report, recording: Recording, folder: Path) -> None:
-    trace = recording.folder / "trace.json.gz"
-    if not trace.is_file():
-        return
-    run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-")
-    time_ns = trace.stat().st_mtime_ns
-    if not list((folder / run).glob("*.pt.trace.json.gz")):
+def _export(report: Report, recording: Recording, folder: Path) -> None:
+    """What TensorBoard opens: the trace for its profiler tab, and scalars for its dashboards."""
+    run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-") or "run"
+    trace = recording.trace
+    if trace is not None and _is_copied(trace, recording) and not list((folder / run).glob("*.pt.trace.json.gz")):
         with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a run that was killed may leave half a trace
-            catalogue.reports("tensorboard").export(trace, folder, run, "host_0", time_ns)
+            catalogue.reports("tensorboard").export(trace, folder, run, "host_0", trace.stat().st_mtime_ns)
+    scalars.write(report, recording.rows("reads"), folder / run)
+
+
+def _is_copied(trace: Path, recording: Recording) -> bool:
+    """A trace of our own, or a stranger's that is small: copying a large one would take longer than judging it."""
+    if not isinstance(recording, BareRecording):
+        return True
+    return trace.stat().st_size <= COPIED * (1 if trace.suffix == ".gz" else 10)
 
 
 def show(report: Report, path: Path, formats: Iterable[tuple[str, str]] = (), *, quiet: bool) -> None:

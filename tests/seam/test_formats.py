@@ -69,3 +69,9 @@ def test_the_manual_as_markdown_is_the_generated_file(folder, audit):
     assert json.loads(audit("rules", "--format", "json", cwd=folder).stdout) == json.loads(
         audit("rules", "--json", cwd=folder).stdout
     )
+
+
+def test_a_small_trace_is_copied_for_the_viewer(folder, audit):
+    assert audit("analyze", "step.json", "--quiet", cwd=folder).returncode == 0
+    names = [path.name.partition(".")[0] for path in (folder / "audits" / "step" / "tensorboard" / "step-json").iterdir()]
+    assert sorted(names) == ["events", "host_0"]
