@@ -99,6 +99,8 @@ class Pages:
                         "cost": summary.cost(finding, "µs"),
                         "file": finding.site.file if finding.site else "",
                         "line": finding.site.line if finding.site else 0,
+                        "function": finding.site.function if finding.site else "",
+                        "perStep": finding.per_step,
                         "place": text.one_line(str(finding.site), 300) if finding.site else "",
                         "slices": slices.pattern(finding.code),
                         "outermost": finding.code in slices.OUTERMOST,

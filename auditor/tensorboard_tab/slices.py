@@ -10,7 +10,7 @@ _STEP = r"^ProfilerStep#"
 
 PATTERNS = {
     "SYNC001": r"^aten::item$",
-    "SYNC002": r"^aten::(is_nonzero|item)$",
+    "SYNC002": r"^aten::is_nonzero$",
     "SYNC003": r"^Memcpy DtoH",
     "SYNC004": r"^(cuda|hip)(Device|Stream|Event)Synchronize$",
     "SYNC005": r"^aten::(nonzero|masked_select|_?unique\w*|repeat_interleave|bincount)$",

@@ -1,6 +1,6 @@
 """A reader of report.json that knows nothing but docs/report-json.md: no import of ours, only fields that the page describes.
 
-    python tests/reports/second_reader.py audits/trainer-step-.../report.json
+python tests/reports/second_reader.py audits/trainer-step-.../report.json
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import golden_report as golden
 import pytest
 from test_report_browser import CHROMIUM, DRIVER, FLAGS
-from viewing import framed_trace, plain_trace, viewing, write_run
+from viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 from auditor.model import Finding, Site
 
@@ -42,13 +42,14 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three runs: plain, with Python frames in its trace, and one whose texts attack."""
+    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one whose texts attack."""
     audits = tmp_path_factory.mktemp("view") / "audits"
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
     attacked = Finding(Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK)
     trace = plain_trace().replace("aten::mm", json.dumps(ATTACK)[1:-1])
+    write_run(audits / "two lines", *two_lines())
     write_run(audits / "zz attack", replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)), trace)
     return audits
 
@@ -96,7 +97,7 @@ def _requests(browser: Any) -> set[str]:  # noqa: ANN401
 def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
     browser = opened("run=plain&view=report")
     names = _wait(browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)")
-    assert names == ["framed", "plain", "zz attack"]
+    assert names == ["framed", "plain", "two lines", "zz attack"]
     _enter(browser, "Report")
     assert _wait(browser, "return document.querySelector('h1')?.innerText").endswith("examples.energy_flow.trainer:step")
     assert browser.execute_script("return self.origin") == "null"
@@ -108,7 +109,7 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     browser = opened("run=framed&view=trace")
     _trace(browser)
     button = _wait(browser, "return document.querySelector('#findings li button')")
-    assert button.text == "Show in trace (3, of this line)"
+    assert button.text == "Show in trace (3, at this place)"
     before = browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
     button.click()
     title, start, length = browser.execute_script(
@@ -126,6 +127,20 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     button.click()
     (again,) = browser.execute_script("return [...viewer.brushingStateController.selection].map((slice) => slice.start)")
     assert again == pytest.approx(start + 1), "the next click goes to the next step's"
+
+
+def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[..., Any]) -> None:
+    browser = opened("run=two+lines&view=trace")
+    _trace(browser)
+    starts = {}
+    for button in _wait(browser, "return document.querySelectorAll('#findings li button')"):
+        assert button.text == "Show in trace (3, by the order of the lines)"
+        button.click()
+        key, start = browser.execute_script(
+            "return [document.body.dataset.shown, [...viewer.brushingStateController.selection][0].start % 1]"
+        )
+        starts[key.rpartition(" ")[0]] = round(start, 3)
+    assert starts == {"line 20": 0.72, "line 10": 0.1}
 
 
 def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:

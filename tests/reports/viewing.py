@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import golden_report as golden
 from auditor.reports import renderer
 
-from auditor.model import Report
+from auditor.model import Finding, Report, Site
 from tests.timeline.kineto import frame, op, text, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,18 @@ def framed_trace() -> str:
         start = 1000.0 * number
         events += [op("aten::item", start + 720, 50), frame(f"{golden.TRAINER}(142): step", start + 710, 80)]
     return text(events)
+
+
+def two_lines() -> tuple[Report, str]:
+    """Two lines of one function that each read once a step, and a trace without frames: three steps, two ``item`` each."""
+    report = golden.rich_report()
+    early, late = (
+        Finding(Site(golden.TRAINER, line, "Trainer.step"), "reads", code="SYNC001", key=f"line {line}", per_step=1.0)
+        for line in (10, 20)
+    )
+    events = training(3)
+    events += [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
+    return replace(report, findings=(late, early)), text(events)
 
 
 @contextlib.contextmanager

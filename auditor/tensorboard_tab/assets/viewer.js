@@ -34,6 +34,8 @@
     const model = new tr.Model();
     new tr.importer.Import(model).importTraces([text]);
     await view.build(model);
+    // It shows the whole trace in the next frame: what is zoomed before that is lost.
+    for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
     return {view, model};
   };
 
@@ -47,12 +49,7 @@
     viewport.trackForEvent(slice)?.scrollIntoViewIfNeeded?.();
   };
 
-  // -- findings -----------------------------------------------------------------------------------------------------------
-
-  const framesOf = (slices, finding) => {
-    const place = `${finding.file.split("/").pop()}(${finding.line}):`;
-    return finding.file ? slices.filter((slice) => slice.category === "python_function" && slice.title.includes(place)) : [];
-  };
+  // -- which slices are a finding's -----------------------------------------------------------------------------------------
 
   // In an operator, a backward pass or an optimizer's step, which are not the user's own lines.
   const isInside = (slice) => {
@@ -62,15 +59,46 @@
     return false;
   };
 
-  // Slices of the finding's kind; where the trace has the Python frame of its place, only those inside it.
-  const slicesOf = (slices, finding) => {
-    if (!finding.slices) return {found: [], exact: false};
-    const kind = new RegExp(finding.slices);
-    const found = slices.filter((slice) => kind.test(slice.title) && !(finding.outermost && isInside(slice)));
-    const frames = framesOf(slices, finding);
-    const inside = found.filter((slice) => frames.some((frame) => frame.start <= slice.start && slice.end <= frame.end));
-    return inside.length ? {found: inside, exact: true} : {found, exact: false};
+  const within = (inner, outer) => outer.start <= inner.start && inner.end <= outer.end;
+
+  const ofKind = (slices, finding) => {
+    const kind = finding.slices ? new RegExp(finding.slices) : null;
+    return kind ? slices.filter((slice) => kind.test(slice.title) && !(finding.outermost && isInside(slice))) : [];
   };
+
+  // Those that were called inside the Python frame of the finding's place. Work of a device is where its launch was.
+  const framed = (slices, found, finding) => {
+    const place = `${finding.file.split("/").pop()}(${finding.line}):`;
+    const frames = finding.file ? slices.filter((slice) => slice.category === "python_function" && slice.title.includes(place)) : [];
+    if (!frames.length) return [];
+    const launches = new Map(slices.filter((slice) => /_(runtime|driver)$|^Runtime$/.test(slice.category))
+      .map((slice) => [slice.args?.correlation, slice]));
+    const called = (slice) => (/^(kernel|gpu_)/i.test(slice.category) ? launches.get(slice.args?.correlation) ?? slice : slice);
+    return found.filter((slice) => frames.some((frame) => within(called(slice), frame)));
+  };
+
+  // Lines of one function that each do it so many times a step: where the counts fit in every step, they are in order.
+  const dealt = (slices, found, finding, findings) => {
+    const peers = findings.filter((other) => other.code === finding.code);
+    const together = peers.length > 1 && peers.every((other) => other.file && other.file === finding.file && other.function === finding.function
+      && Number.isInteger(other.perStep));
+    const steps = slices.filter((slice) => slice.title.startsWith("ProfilerStep#") && !slice.category.startsWith("gpu_"));
+    const wanted = peers.reduce((sum, other) => sum + other.perStep, 0);
+    const each = steps.map((step) => found.filter((slice) => within(slice, step)));
+    if (!together || !steps.length || each.some((of) => of.length !== wanted)) return [];
+    const before = peers.filter((other) => other.line < finding.line).reduce((sum, other) => sum + other.perStep, 0);
+    return each.flatMap((of) => of.slice(before, before + finding.perStep));
+  };
+
+  const slicesOf = (slices, finding, findings) => {
+    const found = ofKind(slices, finding);
+    const inside = framed(slices, found, finding);
+    if (inside.length) return {found: inside, how: ", at this place"};
+    const own = dealt(slices, found, finding, findings);
+    return own.length ? {found: own, how: ", by the order of the lines"} : {found, how: ""};
+  };
+
+  // -- findings -----------------------------------------------------------------------------------------------------------
 
   const list = (view, slices, findings) => {
     make("h1", aside, "Findings in the trace");
@@ -83,12 +111,12 @@
       make("b", item, finding.code);
       make("small", item, finding.place);
       make("small", item, finding.message);
-      const {found, exact} = slicesOf(slices, finding);
+      const {found, how} = slicesOf(slices, finding, findings);
       if (!found.length) {
         make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
         continue;
       }
-      const button = make("button", item, `Show in trace (${found.length}${exact ? ", of this line" : ""})`);
+      const button = make("button", item, `Show in trace (${found.length}${how})`);
       const longest = found.reduce((best, slice) => (slice.duration > best.duration ? slice : best));
       let at = found.indexOf(longest) - 1;
       button.onclick = () => {
