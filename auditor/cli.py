@@ -232,7 +232,7 @@ def checkpoint(**options: Any) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port on 127.0.0.1. [default: a free one from 6006]")
 @click.option("--browser/--no-browser", default=True, help="Open a browser, or only print the address. [default: open]")
 @click.option("--trace", is_flag=True, help="The same pages from a small server, without TensorBoard.")
-@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+@click.option("--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log.")
 def view(**options: Any) -> None:
     """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in its Audit tab.
 

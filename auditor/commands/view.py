@@ -20,7 +20,7 @@ from auditor.tensorboard_tab.runs import runs_in
 def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool) -> int:
     """Serve until Ctrl-C; returns the exit code."""
     root = _folder(Path(path))
-    url = (local if trace else board).start(root, port)
+    url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
     click.echo(url)
     sys.stdout.flush()
     click.echo("Ctrl-C ends it.", err=True)

@@ -132,7 +132,7 @@ def test_an_attacked_report_is_data_to_the_list(tmp_path: Path) -> None:
         assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
         assert body.isascii()
         shown = json.dumps(json.loads(body), ensure_ascii=False)
-        assert "\u202e" not in re.sub(r'"(key|file)": "[^"]*"', "", shown.replace('\\"', ""))
+        assert "\u202e" not in re.sub(r'"(key|file|function)": "[^"]*"', "", shown.replace('\\"', ""))
 
 
 def test_without_the_package_of_the_viewer_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +223,8 @@ def test_it_serves_and_ends_with_all_that_it_started(folder: Path, words: tuple[
         os.killpg(process.pid, number)  # as Ctrl-C does: to all processes of the terminal
         assert process.wait(timeout=60) == 0
         assert not survivors(process.pid)
+        assert process.stderr is not None
+        assert process.stderr.read() == "Ctrl-C ends it.\n"
 
 
 def test_a_strangers_name_for_this_machine_is_refused(folder: Path) -> None:
