@@ -93,9 +93,9 @@
   const slicesOf = (slices, finding, findings) => {
     const found = ofKind(slices, finding);
     const inside = framed(slices, found, finding);
-    if (inside.length) return {found: inside, how: ", at this place"};
+    if (inside.length) return {found: inside, how: "at this place"};
     const own = dealt(slices, found, finding, findings);
-    return own.length ? {found: own, how: ", by the order of the lines"} : {found, how: ""};
+    return own.length ? {found: own, how: "by the order of the lines"} : {found, how: ""};
   };
 
   // -- findings -----------------------------------------------------------------------------------------------------------
@@ -116,7 +116,8 @@
         make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
         continue;
       }
-      const button = make("button", item, `Show in trace (${found.length}${how})`);
+      const button = make("button", item, `Show in trace (${found.length})`);
+      if (how) make("i", item, how);
       const longest = found.reduce((best, slice) => (slice.duration > best.duration ? slice : best));
       let at = found.indexOf(longest) - 1;
       button.onclick = () => {
