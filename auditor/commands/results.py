@@ -16,6 +16,7 @@ from auditor import assemble, catalogue, engine
 from auditor.bare import BareRecording
 from auditor.config import Settings
 from auditor.errors import AuditProblem
+from auditor.evidence.unpickle import no_collections
 from auditor.model import Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
@@ -28,7 +29,8 @@ COPIED = 8 * 1024 * 1024
 
 def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
     """The report on a recording."""
-    judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
+    with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
+        judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
     return assemble.report(recording, judgement, rules)
 
 
