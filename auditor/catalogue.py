@@ -15,7 +15,7 @@ FAMILIES = ("SYNC", "DATA", "GRAPH", "MEM", "NUM", "AMP", "CFG", "OPT", "KERN", 
 """Families of rule codes, in the order of the manual."""
 
 
-FORMATS = ("terminal", "json")
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "markdown")
 """Formats that ``--format`` offers; report.json and report.html are always written."""
 
 

@@ -86,7 +86,7 @@ def judging_options(command: Any) -> Any:
             multiple=True,
             callback=_formats,
             metavar="NAME[=FILE]",
-            help="Also write the report as terminal or json (repeatable).",
+            help="Also write the report as terminal, json, sarif, junit, github or markdown (repeatable); to stdout without FILE.",
         ),
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),
         click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself."),
@@ -258,13 +258,41 @@ def drill(**options: Any) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def rules(as_json: bool) -> None:
+@click.argument("path", type=click.Path())
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port on 127.0.0.1. [default: a free one from 6006]")
+@click.option("--browser/--no-browser", default=True, help="Open a browser, or only print the address. [default: open]")
+@click.option("--trace", is_flag=True, help="The same pages from a small server, without TensorBoard.")
+@click.option("--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log.")
+def view(**options: Any) -> None:
+    """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in its Audit tab.
+
+    Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
+    """
+    from auditor.commands import view as command
+
+    sys.exit(command.view(**options))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json", "markdown"]),
+    default="terminal",
+    help="markdown is the whole manual.",
+)
+def rules(as_json: bool, form: str) -> None:
     """List all rules."""
     from auditor import catalogue
 
     known = catalogue.rules()
-    if as_json:
+    if form == "markdown":
+        from auditor.explain import manual
+
+        click.echo(manual(known), nl=False)
+        return
+    if as_json or form == "json":
         import json
 
         click.echo(

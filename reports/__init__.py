@@ -24,10 +24,14 @@ _HOMES = {
     "terminal": ("terminal", "Terminal"),
     "json": ("as_json", "Json"),
     "html": ("html", "Html"),
+    "sarif": ("sarif", "Sarif"),
+    "junit": ("junit", "Junit"),
+    "github": ("github", "Github"),
+    "markdown": ("markdown", "Markdown"),
 }
 
 RENDERERS: tuple[str, ...] = tuple(_HOMES)
-"""Names that ``--format`` accepts, in the order in which help lists them."""
+"""Names of all formats; ``--format`` offers all but html, which is always written."""
 
 
 def renderer(name: str) -> Renderer:

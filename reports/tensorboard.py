@@ -25,8 +25,8 @@ _NAME_FIRST = re.compile(rb'("name"\s*:\s*' + _HOST_WORK + rb'[^"\\]*"\s*,\s*"ca
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def export(trace_gz: Path, folder: Path, run: str, worker: str, time_ns: int) -> Path:
-    """Write ``<folder>/<run>/<worker>.<time_ns>.pt.trace.json.gz`` from the trace ``trace_gz`` and return its path.
+def export(trace: Path, folder: Path, run: str, worker: str, time_ns: int) -> Path:
+    """Write ``<folder>/<run>/<worker>.<time_ns>.pt.trace.json.gz`` from ``trace`` (compressed or not) and return its path.
 
     ``run`` becomes a run and ``worker`` a worker of the tab; characters that its file name pattern would misread (dots among
     them) become ``_``. ``worker`` should end in ``_<rank>``. Memory stays bounded whatever the trace's size. The file appears
@@ -40,13 +40,19 @@ def export(trace_gz: Path, folder: Path, run: str, worker: str, time_ns: int) ->
     temporary = target.with_name(f".{target.name}.new")
     try:
         # Level 1: the copy is for looking at, and level 9 costs ten times the time for a fifth of the size.
-        with gzip.open(trace_gz, "rb") as source, gzip.open(temporary, "wb", compresslevel=1) as sink:
-            for piece in rewritten(cast("IO[bytes]", source)):
+        with _opened(trace) as source, gzip.open(temporary, "wb", compresslevel=1) as sink:
+            for piece in rewritten(source):
                 sink.write(piece)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
+
+
+def _opened(trace: Path) -> IO[bytes]:
+    with trace.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(trace, "rb")) if compressed else trace.open("rb")
 
 
 def rewritten(source: IO[bytes]) -> Iterator[bytes]:

@@ -87,6 +87,7 @@ MAY = {
     },
     "auditor/words.py": {"auditor.plan"},
     "auditor/cli.py": {"auditor.errors", "auditor.words"},
+    "auditor/tensorboard_tab": {"auditor.catalogue", "auditor.errors", "auditor.model", "auditor.tensorboard_tab"},
 }
 
 
@@ -148,6 +149,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["run", "--help"],
         ["checkpoint", "--help"],
         ["drill", "--help"],
+        ["view", "--help"],
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],

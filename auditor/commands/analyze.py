@@ -39,7 +39,7 @@ def analyze(
         recording = _open(Path(path), dask)
         report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
-        results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
+        results.show(report, results.write(report, recording, folder, formats), formats, quiet=quiet)
         codes.append(exit_code(report, fail_on or settings.fail_on))
     return max(codes)
 

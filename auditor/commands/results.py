@@ -13,12 +13,18 @@ from pathlib import Path
 import click
 
 from auditor import assemble, catalogue, engine
+from auditor.bare import BareRecording
 from auditor.config import Settings
+from auditor.errors import AuditProblem
 from auditor.evidence.unpickle import no_collections
 from auditor.model import Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
 from auditor.rule import Rule
+from auditor.tensorboard_tab import scalars
+
+COPIED = 8 * 1024 * 1024
+"""Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
 def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
@@ -34,14 +40,19 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     for name, file in (("json", "report.json"), ("html", "report.html")):
         _write(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
-    _export_trace(report, recording, out / "tensorboard")
+    _export(report, recording, out / "tensorboard")
     for name, file in formats:
-        rendered = catalogue.renderer(name).render(report)
         if file:
-            _write(Path(file), rendered)
-        elif name != "terminal":
-            click.echo(rendered)
+            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     return out / "report.html"
+
+
+def _write_elsewhere(path: Path, content: str | bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, content)
+    except OSError as error:
+        raise AuditProblem(f"--format: {path} cannot be written: {error.strerror}") from None
 
 
 def _write(path: Path, content: str | bytes) -> None:
@@ -56,21 +67,35 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
         path.write_bytes(diff)
 
 
-def _export_trace(report: Report, recording: Recording, folder: Path) -> None:
-    trace = recording.folder / "trace.json.gz"
-    if not trace.is_file():
-        return
-    run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-")
-    time_ns = trace.stat().st_mtime_ns
-    if not list((folder / run).glob("*.pt.trace.json.gz")):
+def _export(report: Report, recording: Recording, folder: Path) -> None:
+    """What TensorBoard opens: the trace for its profiler tab, and scalars for its dashboards."""
+    run = re.sub(r"[^A-Za-z0-9_]+", "-", report.run.target).strip("-") or "run"
+    trace = recording.trace
+    if trace is not None and _is_copied(trace, recording) and not list((folder / run).glob("*.pt.trace.json.gz")):
         with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a run that was killed may leave half a trace
-            catalogue.reports("tensorboard").export(trace, folder, run, "host_0", time_ns)
+            catalogue.reports("tensorboard").export(trace, folder, run, "host_0", trace.stat().st_mtime_ns)
+    scalars.write(report, recording.rows("reads"), folder / run)
 
 
-def show(report: Report, path: Path, *, quiet: bool) -> None:
-    """Print the table of findings, then the report's path; only the path with ``quiet``."""
+def _is_copied(trace: Path, recording: Recording) -> bool:
+    """A trace of our own, or a stranger's that is small: copying a large one would take longer than judging it."""
+    if not isinstance(recording, BareRecording):
+        return True
+    return trace.stat().st_size <= COPIED * (1 if trace.suffix == ".gz" else 10)
+
+
+def show(report: Report, path: Path, formats: Iterable[tuple[str, str]] = (), *, quiet: bool) -> None:
+    """Print the table of findings, then the report's path; only the path with ``quiet``.
+
+    Formats without a file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
+    """
+    asked = [name for name, file in formats if not file and name != "terminal"]
+    for name in asked:
+        rendered = catalogue.renderer(name).render(report)
+        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
+    stream = sys.stderr if asked else sys.stdout
     if not quiet:
-        terminal = catalogue.reports("terminal").Terminal.for_stream(sys.stdout)
-        click.echo(terminal.render(report), nl=False)
-    click.echo(str(path))
-    sys.stdout.flush()
+        terminal = catalogue.reports("terminal").Terminal.for_stream(stream)
+        click.echo(terminal.render(report), nl=False, file=stream)
+    click.echo(str(path), file=stream)
+    stream.flush()

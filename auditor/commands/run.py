@@ -71,7 +71,7 @@ def run(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     report = results.judge(recording, rules, settings)
-    results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
+    results.show(report, results.write(report, recording, folder, formats), formats, quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
 
 

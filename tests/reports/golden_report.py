@@ -52,7 +52,7 @@ def step(loss):
 DIFF = f"""\
 --- a/{TRAINER}
 +++ b/{TRAINER}
-@@ -140,5 +140,5 @@ def step(self, batch):
+@@ -140,4 +140,4 @@ def step(self, batch):
          loss = self.criterion(prediction, batch["flow"])
 -        self.running += loss.item()
 +        self.running += loss.detach()

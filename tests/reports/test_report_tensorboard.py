@@ -60,6 +60,13 @@ def test_file_lands_where_the_tab_looks(tmp_path: Path) -> None:
     assert list(written.parent.iterdir()) == [written]
 
 
+def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_bytes(_trace("kineto", EVENTS))
+    written = tensorboard.export(trace, tmp_path / "tb", "run", "host_0", 1)
+    assert [event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]] == EXPECTED
+
+
 def test_a_run_name_cannot_leave_the_folder(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(gzip.compress(b"{}"))

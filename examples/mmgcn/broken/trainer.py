@@ -133,11 +133,11 @@ def step():
         score = torch.bmm(user.unsqueeze(1), (taken - left).unsqueeze(2)).flatten()
         # Fault 3: in float16 the sigmoid rounds to 0 below -17, so does 1e-8, and the logarithm is minus infinity.
         loss = -torch.log(torch.sigmoid(score) + 1e-8).mean()
-        # What was taken should score well by itself, too. Fault 4: autocast leaves logsigmoid in half, with three digits.
+        # What was taken should score well by itself, too.
         alone = torch.bmm(user.unsqueeze(1), taken.unsqueeze(2)).flatten()
         loss = loss - 0.1 * F.logsigmoid(alone).mean()
     scaler.scale(loss).backward()
-    # Fault 5: the gradients are still scaled by 65536, so the limit is really 0.00008.
+    # Fault 4: the gradients are still scaled by 65536, so the limit is really 0.00008.
     clip_grad_norm_(model.parameters(), grad_clip)
     scaler.step(optimizer)
     scaler.update()

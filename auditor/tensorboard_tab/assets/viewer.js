@@ -1,0 +1,151 @@
+// The trace of one run in Catapult, beside the run's findings: each that has slices of its kind zooms to them.
+"use strict";
+(async () => {
+  const run = new URLSearchParams(location.search).get("run") ?? "";
+  const make = (tag, parent, words = "", name = "") => {
+    const made = document.createElement(tag);
+    made.textContent = words;
+    if (name) made.id = name;
+    parent?.append(made);
+    return made;
+  };
+  const get = async (route) => {
+    const reply = await fetch(`${route}?${new URLSearchParams({run})}`);
+    if (!reply.ok) throw new Error((await reply.text()).trim());
+    return reply;
+  };
+
+  const aside = make("aside", document.body, "", "findings");
+  const stage = make("div", document.body, "", "stage");
+  const status = make("p", stage, "Reading the trace ...", "status");
+  status.setAttribute("role", "status");
+
+  // -- Catapult -----------------------------------------------------------------------------------------------------------
+
+  const opened = async (text) => {
+    const container = document.createElement("track-view-container");
+    container.id = "track_view_container";
+    const view = document.createElement("tr-ui-timeline-view");
+    view.id = "trace-viewer";
+    view.track_view_container = container;
+    Polymer.dom(view).appendChild(container);
+    stage.append(view);
+    view.globalMode = true;
+    const model = new tr.Model();
+    new tr.importer.Import(model).importTraces([text]);
+    await view.build(model);
+    // It shows the whole trace in the next frame: what is zoomed before that is lost.
+    for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
+    return {view, model};
+  };
+
+  const zoom = (view, slice) => {
+    view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([slice]));
+    const viewport = view.trackView.viewport;
+    const around = Math.max(slice.duration, 0.001) * 2; // room on both sides, so that its neighbours are seen
+    const transform = viewport.currentDisplayTransform.clone();
+    transform.xSetWorldBounds(slice.start - around, slice.end + around, viewport.modelTrackContainer.canvas.width);
+    viewport.setDisplayTransformImmediately(transform);
+    viewport.trackForEvent(slice)?.scrollIntoViewIfNeeded?.();
+  };
+
+  // -- which slices are a finding's -----------------------------------------------------------------------------------------
+
+  // In an operator, a backward pass or an optimizer's step, which are not the user's own lines.
+  const isInside = (slice) => {
+    for (let outer = slice.parentSlice; outer; outer = outer.parentSlice) {
+      if (/^(aten::|autograd::|Optimizer\.)/.test(outer.title)) return true;
+    }
+    return false;
+  };
+
+  const within = (inner, outer) => outer.start <= inner.start && inner.end <= outer.end;
+
+  const ofKind = (slices, finding) => {
+    const kind = finding.slices ? new RegExp(finding.slices) : null;
+    return kind ? slices.filter((slice) => kind.test(slice.title) && !(finding.outermost && isInside(slice))) : [];
+  };
+
+  // Those that were called inside the Python frame of the finding's place. Work of a device is where its launch was.
+  const framed = (slices, found, finding) => {
+    const place = `${finding.file.split("/").pop()}(${finding.line}):`;
+    const frames = finding.file ? slices.filter((slice) => slice.category === "python_function" && slice.title.includes(place)) : [];
+    if (!frames.length) return [];
+    const launches = new Map(slices.filter((slice) => /_(runtime|driver)$|^Runtime$/.test(slice.category))
+      .map((slice) => [slice.args?.correlation, slice]));
+    const called = (slice) => (/^(kernel|gpu_)/i.test(slice.category) ? launches.get(slice.args?.correlation) ?? slice : slice);
+    return found.filter((slice) => frames.some((frame) => within(called(slice), frame)));
+  };
+
+  // Lines of one function that each do it so many times a step: where the counts fit in every step, they are in order.
+  const dealt = (slices, found, finding, findings) => {
+    const peers = findings.filter((other) => other.code === finding.code);
+    const together = peers.length > 1 && peers.every((other) => other.file && other.file === finding.file && other.function === finding.function
+      && Number.isInteger(other.perStep));
+    const steps = slices.filter((slice) => slice.title.startsWith("ProfilerStep#") && !slice.category.startsWith("gpu_"));
+    const wanted = peers.reduce((sum, other) => sum + other.perStep, 0);
+    const each = steps.map((step) => found.filter((slice) => within(slice, step)));
+    if (!together || !steps.length || each.some((of) => of.length !== wanted)) return [];
+    const before = peers.filter((other) => other.line < finding.line).reduce((sum, other) => sum + other.perStep, 0);
+    return each.flatMap((of) => of.slice(before, before + finding.perStep));
+  };
+
+  const slicesOf = (slices, finding, findings) => {
+    const found = ofKind(slices, finding);
+    const inside = framed(slices, found, finding);
+    if (inside.length) return {found: inside, how: "at this place"};
+    const own = dealt(slices, found, finding, findings);
+    return own.length ? {found: own, how: "by the order of the lines"} : {found, how: ""};
+  };
+
+  // -- findings -----------------------------------------------------------------------------------------------------------
+
+  const list = (view, slices, findings) => {
+    make("h1", aside, "Findings in the trace");
+    make("p", aside, "A button goes to the longest slice of the finding's kind, then to the next one. "
+      + "Where the trace has no Python frames, a slice may come from another line that does the same.");
+    const items = make("ul", aside);
+    for (const finding of findings) {
+      const item = make("li", items);
+      item.dataset.key = finding.key;
+      make("b", item, finding.code);
+      make("small", item, finding.place);
+      make("small", item, finding.message);
+      const {found, how} = slicesOf(slices, finding, findings);
+      if (!found.length) {
+        make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");
+        continue;
+      }
+      const button = make("button", item, `Show in trace (${found.length})`);
+      if (how) make("i", item, how);
+      const longest = found.reduce((best, slice) => (slice.duration > best.duration ? slice : best));
+      let at = found.indexOf(longest) - 1;
+      button.onclick = () => {
+        at = (at + 1) % found.length;
+        for (const other of items.children) other.setAttribute("aria-current", String(other === item));
+        zoom(view, found[at]);
+        document.body.dataset.shown = `${finding.key} ${at}`;
+      };
+    }
+    const wanted = new URLSearchParams(location.hash.slice(1)).get("finding");
+    [...items.children].find((item) => item.dataset.key === wanted)?.querySelector("button")?.click();
+  };
+
+  try {
+    const [text, {findings}] = await Promise.all([
+      get("trace").then((reply) => reply.text()),
+      get("findings").then((reply) => reply.json()),
+    ]);
+    const {view, model} = await opened(text);
+    view.viewTitle = run;
+    status.remove();
+    const slices = [...model.getDescendantEvents()].filter((event) => event.title && event.duration >= 0);
+    slices.sort((one, other) => one.start - other.start);
+    list(view, slices, findings);
+    document.body.dataset.slices = slices.length;
+    window.viewer = view;
+  } catch (problem) {
+    status.textContent = `The trace cannot be shown: ${problem.message}`;
+    document.body.dataset.problem = problem.message;
+  }
+})();

@@ -1,0 +1,221 @@
+"""The pages as WSGI applications, one a route: the tab mounts them in TensorBoard, ``audit view --trace`` serves them alone."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qs
+
+from auditor import catalogue
+from auditor.model import Report
+
+from . import catapult, slices
+from .runs import Run, runs_in
+
+ASSETS = Path(__file__).parent / "assets"
+BLOCK = 1 << 20
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+_OURS = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+_HASHES = re.compile(r"script-src ((?:'sha256-[A-Za-z0-9+/=]{44}' ?)+);")
+_HEAD = 4096
+"""Bytes of a report's page in which its own policy is looked for."""
+
+Headers = list[tuple[str, str]]
+StartResponse = Callable[[str, Headers], Any]
+
+
+class NotThere(Exception):
+    """What was asked for does not exist; the message is shown."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A body and how to read it. ``policy`` is a content security policy, which every page has."""
+
+    body: Iterable[bytes]
+    kind: str
+    policy: str = ""
+    encoding: str = ""
+
+
+class Pages:
+    """The pages of the runs below one folder. Only files that :class:`Run` names are read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.routes: dict[str, Callable[[str], Reply]] = {
+            "runs": self._runs,
+            "findings": self._findings,
+            "report": self._report,
+            "trace": self._trace,
+            "viewer": self._viewer,
+        }
+        for path in sorted(ASSETS.iterdir()):
+            self.routes[path.name] = _Asset(path)
+
+    def answer(self, route: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI application of one route; ``?run=NAME`` says which run."""
+        if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
+            return refused("405 Method Not Allowed", "only GET", start_response)
+        names = parse_qs(environ.get("QUERY_STRING", "")).get("run", [""])
+        try:
+            reply = self.routes[route](names[0])
+        except (NotThere, KeyError) as problem:
+            return refused("404 Not Found", str(problem.args[0]), start_response)
+        start_response("200 OK", _headers(reply))
+        return reply.body
+
+    def _run(self, name: str) -> Run:
+        for run in runs_in(self.root):
+            if run.name == name:
+                return run
+        raise NotThere(f"there is no run {name!r}")
+
+    # -- data ----------------------------------------------------------------------------------------------------------
+
+    def _runs(self, _: str) -> Reply:
+        return _json({"runs": [_described(run) for run in runs_in(self.root)]})
+
+    def _findings(self, name: str) -> Reply:
+        report = _loaded(self._run(name))
+        summary, text = catalogue.reports("summary"), catalogue.reports("text")
+        return _json(
+            {
+                "findings": [
+                    {
+                        "key": finding.key,
+                        "code": text.one_line(finding.code, 40),
+                        "message": text.one_line(finding.message, 500),
+                        "severity": summary.severity(finding).value,
+                        "cost": summary.cost(finding, "µs"),
+                        "file": finding.site.file if finding.site else "",
+                        "line": finding.site.line if finding.site else 0,
+                        "function": finding.site.function if finding.site else "",
+                        "perStep": finding.per_step,
+                        "place": text.one_line(str(finding.site), 300) if finding.site else "",
+                        "slices": slices.pattern(finding.code),
+                        "outermost": finding.code in slices.OUTERMOST,
+                    }
+                    for finding in report.findings
+                ]
+            }
+        )
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _report(self, name: str) -> Reply:
+        path = self._run(name).page()
+        if path is None:
+            raise NotThere("this run has no report.html: audit analyze writes it anew")
+        # A report may come from a stranger: it runs in a sandbox without an origin, and only scripts that its own policy names
+        # by their hash run at all. (The frame's sandbox attribute says the same; this also holds where it is opened alone.)
+        hashes = _HASHES.search(_beginning(path))
+        scripts = hashes[1].strip() if hashes else "'none'"
+        policy = (
+            f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; frame-ancestors 'self'; "
+            "sandbox allow-scripts allow-popups"
+        )
+        return Reply(_blocks(path), "text/html; charset=utf-8", policy)
+
+    def _trace(self, name: str) -> Reply:
+        path = self._run(name).trace()
+        if path is None:
+            raise NotThere("this run has no trace beside its report")
+        return Reply(_blocks(path), "application/json", encoding="gzip" if _is_gzip(path) else "")
+
+    def _viewer(self, _: str) -> Reply:
+        found = catapult.viewer()
+        if found is None:
+            raise NotThere(catapult.MISSING)
+        return Reply([found.page], "text/html; charset=utf-8", found.policy)
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """One of our own files."""
+
+    path: Path
+
+    def __call__(self, _: str) -> Reply:
+        kind = _TYPES[self.path.suffix]
+        return Reply([self.path.read_bytes()], f"{kind}; charset=utf-8", _OURS if kind == "text/html" else "")
+
+
+def _described(run: Run) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": run.name, "page": run.page() is not None, "trace": run.trace() is not None}
+    try:
+        report = _loaded(run)
+    except NotThere as problem:
+        return told | {"problem": str(problem)}
+    summary, text, amounts = (catalogue.reports(module) for module in ("summary", "text", "amounts"))
+    return told | {
+        "target": text.one_line(report.run.target, 200),
+        "recorded": amounts.moment(text.one_line(report.run.recorded_at, 60)),
+        "said": text.one_line(summary.headline(report)[0], 300),
+        "outcome": summary.outcome(report),
+        "findings": len(report.findings),
+    }
+
+
+def _loaded(run: Run) -> Report:
+    path = run.report()
+    if path is None:
+        raise NotThere("report.json is missing")
+    try:
+        loaded: Report = catalogue.reports("as_json").load(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise NotThere(f"report.json cannot be read: {error}") from None
+    return loaded
+
+
+def _json(value: Any) -> Reply:
+    return Reply([json.dumps(value).encode("ascii")], "application/json")
+
+
+def _headers(reply: Reply) -> Headers:
+    headers = [
+        ("Content-Type", reply.kind),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-store"),
+        ("Referrer-Policy", "no-referrer"),
+    ]
+    if reply.policy:
+        headers.append(("Content-Security-Policy", reply.policy))
+    if reply.encoding:
+        headers.append(("Content-Encoding", reply.encoding))
+    return headers
+
+
+def refused(status: str, why: str, start_response: StartResponse) -> list[bytes]:
+    """A refusal, with its reason as plain text."""
+    start_response(status, _headers(Reply([], "text/plain; charset=utf-8")))
+    return [f"{why}\n".encode("utf-8", "replace")]
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return html.unescape(file.read(_HEAD).decode("utf-8", "replace"))
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from _read(file)
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    while block := file.read(BLOCK):
+        yield block

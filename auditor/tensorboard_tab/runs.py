@@ -1,0 +1,71 @@
+"""Which runs a folder holds, and which of their files may be shown: never one outside the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT = "report.json"
+PAGE = "report.html"
+RECORDING = "recording"
+EXPORTED = "tensorboard"
+TRACE = "trace.json.gz"
+DEPTH = 4
+"""Folders below the root that are looked into."""
+
+LIMIT = 1000
+"""Runs that are listed at most."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that ``audit run`` or ``audit analyze`` wrote. ``name`` is its path below ``root``, or that of the root itself."""
+
+    name: str
+    folder: Path
+    root: Path
+
+    def report(self) -> Path | None:
+        """report.json."""
+        return self._inside(self.folder / REPORT)
+
+    def page(self) -> Path | None:
+        """report.html."""
+        return self._inside(self.folder / PAGE)
+
+    def trace(self) -> Path | None:
+        """The profiler's trace as it was recorded, else the copy that was exported for TensorBoard."""
+        recorded = self._inside(self.folder / RECORDING / TRACE)
+        if recorded is not None:
+            return recorded
+        exported = sorted((self.folder / EXPORTED).glob("*/*.pt.trace.json*"))
+        return next((path for path in map(self._inside, exported) if path is not None), None)
+
+    def _inside(self, path: Path) -> Path | None:
+        """The file, unless it is none or a link that leads out of the root."""
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return None
+        return real if real.is_file() and real.is_relative_to(self.root.resolve()) else None
+
+
+def runs_in(root: Path) -> tuple[Run, ...]:
+    """The runs at and below ``root``, by name."""
+    return tuple(sorted(_found(root), key=lambda run: run.name))
+
+
+def _found(root: Path) -> Iterator[Run]:
+    found = 0
+    for place, folders, files in os.walk(root):
+        folder = Path(place)
+        below = folder.relative_to(root)
+        if REPORT in files:
+            folders.clear()
+            yield Run(root.resolve().name if folder == root else below.as_posix(), folder, root)
+            found += 1
+        if found >= LIMIT:
+            return
+        folders[:] = [name for name in folders if not name.startswith(".")] if len(below.parts) < DEPTH else []

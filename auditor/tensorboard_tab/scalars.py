@@ -1,0 +1,97 @@
+"""Step times, memory and host syncs of a run as scalars for TensorBoard's own dashboards."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from auditor import catalogue
+from auditor.model import Report, Series
+
+Point = tuple[float, float]
+Line = tuple[str, list[Point]]
+
+_UNITS = {"us": ("ms", 1e3), "bytes": ("MiB", float(1 << 20))}
+FILE = "events.out.tfevents.{seconds}.audit"
+
+
+def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path) -> Path | None:
+    """Write one event file into ``folder`` and return its path; None where there is nothing to plot.
+
+    ``reads`` are rows of the recording's part of that name. The file is the same each time and appears whole.
+    """
+    lines = [*_lines(report, reads)]
+    if not lines:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded = _seconds(report.run.recorded_at)
+    target = folder / FILE.format(seconds=f"{recorded:.0f}".zfill(10))
+    temporary = target.with_name(".scalars.new")
+    try:
+        with temporary.open("wb") as file:
+            _write(file, lines, recorded)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _lines(report: Report, reads: Iterable[dict[str, Any]]) -> Iterator[Line]:
+    for series in report.series:
+        points = [(x, y) for x, y in _scaled(series) if math.isfinite(y)]
+        if points:
+            yield f"{_kind(series)}/{_label(series)}", points
+    syncs = [*_syncs(reads)]
+    if syncs:
+        yield "host syncs/reads of tensors each step, loud pass", syncs
+
+
+def _kind(series: Series) -> str:
+    return "memory" if series.unit == "bytes" else "step time"
+
+
+def _label(series: Series) -> str:
+    unit = _UNITS[series.unit][0] if series.unit in _UNITS else series.unit
+    name = catalogue.reports("text").one_line(series.name, 200)
+    return f"{name.replace('/', ' per ')} ({unit})"
+
+
+def _scaled(series: Series) -> Iterator[Point]:
+    scale = _UNITS[series.unit][1] if series.unit in _UNITS else 1.0
+    return ((x, y / scale) for x, y in zip(series.x, series.y, strict=False))
+
+
+def _syncs(reads: Iterable[dict[str, Any]]) -> Iterator[Point]:
+    """Reads of tensors by the user's code: on a GPU each is a wait."""
+    counted: Counter[int] = Counter()
+    for row in reads:
+        if row.get("pass") == "loud" and not row.get("lib"):
+            counted[row["step"]] += row["n"]
+    if counted:
+        yield from ((float(step), float(counted[step])) for step in range(max(counted) + 1))
+
+
+def _write(file: Any, lines: Iterable[Line], recorded: float) -> None:
+    # Here, because only a run that has something to plot pays for it; these modules bring no TensorFlow.
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    writer = RecordWriter(file)
+    writer.write(Event(wall_time=recorded, file_version="brain.Event:2").SerializeToString())
+    for tag, points in lines:
+        for step, value in points:
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+            writer.write(Event(wall_time=recorded, step=round(step), summary=summary).SerializeToString())
+    writer.flush()
+
+
+def _seconds(recorded_at: str) -> float:
+    with contextlib.suppress(ValueError, OverflowError):
+        return max(0.0, datetime.fromisoformat(recorded_at.replace("Z", "+00:00")).timestamp())
+    return 0.0

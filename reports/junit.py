@@ -1,0 +1,98 @@
+"""JUnit XML: a test case for each rule, as CI systems list them."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+
+from auditor.model import Finding, Report, Verdict
+
+from . import summary, text
+
+_NAME_LIMIT = 300
+_TEXT_LIMIT = 4000
+
+
+class Junit:
+    """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So is the target itself a case."""
+
+    name = "junit"
+    suffix = ".xml"
+
+    def render(self, report: Report) -> str:
+        """The document. Characters that XML cannot hold, or that steer a terminal, are written as escapes."""
+        suite = ET.Element("testsuite", name=_name(f"audit of {report.run.target}"), timestamp=_name(report.run.recorded_at))
+        suite.append(_target(report))
+        for verdict in report.verdicts:
+            suite.append(_case(report, verdict))
+        for tag, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+            suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+        suite.set("tests", str(len(suite)))
+        if report.warnings:
+            ET.SubElement(suite, "system-err").text = _text("\n".join(_name(warning) for warning in report.warnings))
+        whole = ET.Element("testsuites", {key: value for key, value in suite.attrib.items() if key != "timestamp"})
+        whole.append(suite)
+        ET.indent(whole)
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(whole, "unicode")}\n'
+
+
+def _target(report: Report) -> ET.Element:
+    case = ET.Element("testcase", classname="audit", name=_name(f"the target: {report.run.target}"))
+    if report.run.outcome != "completed":
+        error = report.run.error
+        message = f"{error.type}: {error.message}" if error else summary.outcome(report)
+        said = ET.SubElement(case, "error", message=_name(message), type=report.run.outcome)
+        said.text = "\n".join(text.tail_lines(error.traceback, 60)) if error else None
+    return case
+
+
+def _case(report: Report, verdict: Verdict) -> ET.Element:
+    family = f"audit.{summary.family_of(verdict.code)}"
+    case = ET.Element("testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}"))
+    if verdict.status == "found":
+        _add_failure(case, [finding for finding in report.findings if finding.code == verdict.code])
+    elif verdict.status == "skipped":
+        ET.SubElement(case, "skipped", message=_name(verdict.reason))
+    elif verdict.status == "failed":
+        error = ET.SubElement(case, "error", message=_name(verdict.reason.strip().rpartition("\n")[2]), type="rule failed")
+        error.text = _text(verdict.reason)
+    return case
+
+
+def _add_failure(case: ET.Element, findings: list[Finding]) -> None:
+    first = findings[0] if findings else None
+    message = _described(first) if first else "found"
+    if len(findings) > 1:
+        message += f" (and {len(findings) - 1} more)"
+    kind = min((summary.severity(finding) for finding in findings), key=lambda severity: severity.rank, default=None)
+    failure = ET.SubElement(case, "failure", message=_name(message), type=kind.value if kind else "found")
+    failure.text = _text("\n\n".join(_whole(finding) for finding in findings))
+    if first is not None and first.site is not None:
+        case.set("file", text.path(first.site.file))
+        case.set("line", str(first.site.line))
+
+
+def _described(finding: Finding) -> str:
+    place = f"{text.path(str(finding.site))}: " if finding.site else ""
+    return f"{place}{text.one_line(finding.message, _TEXT_LIMIT)}"
+
+
+def _whole(finding: Finding) -> str:
+    price = summary.cost(finding)
+    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price} {finding.basis}" if price else ""]
+    lines += _facts(finding.facts)
+    if finding.remedy is not None and finding.remedy.text:
+        lines.append(f"remedy: {text.one_line(finding.remedy.text, _TEXT_LIMIT)}")
+    return "\n".join(line for line in lines if line)
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"  {text.one_line(label, 200)}: {text.one_line(value, 500)}" for label, value in facts]
+
+
+def _name(words: str) -> str:
+    return text.one_line(words, _NAME_LIMIT)
+
+
+def _text(words: str) -> str:
+    return text.shorten(text.visible(words), 50_000)

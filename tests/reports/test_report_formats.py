@@ -1,0 +1,190 @@
+"""JUnit, GitHub annotations and Markdown: what they say, and that no text of a stranger's leaves its place in them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import golden_attack
+import golden_report as golden
+import pytest
+from auditor.reports import RENDERERS, markdown, renderer
+
+from auditor.catalogue import FORMATS
+from auditor.model import Finding, Remedy, Report, Severity, Site
+
+MEGABYTE = "\u202e" + "x|`" * 350_000
+
+
+def _rendered(name: str, report: Report) -> str:
+    rendered = renderer(name).render(report)
+    return rendered.decode() if isinstance(rendered, bytes) else rendered
+
+
+def _endless() -> Report:
+    site = Site(MEGABYTE, 1, MEGABYTE, MEGABYTE)
+    finding = Finding(
+        site, MEGABYTE, code="SYNC001", name=MEGABYTE, facts=((MEGABYTE, MEGABYTE),), remedy=Remedy(MEGABYTE, diff=MEGABYTE)
+    )
+    report = golden.rich_report()
+    return replace(report, run=replace(report.run, target=MEGABYTE), findings=(finding,) * 3, warnings=(MEGABYTE,))
+
+
+def test_every_format_of_the_command_line_has_a_renderer() -> None:
+    assert set(FORMATS) == set(RENDERERS) - {"html"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("report", [golden_attack.attack_report(), _endless()], ids=["attack", "endless"])
+def test_nothing_that_steers_a_terminal_or_hides_passes(name: str, report: Report) -> None:
+    shown = _rendered(name, report)
+    if name != "json":  # report.json keeps every text as it was
+        hidden = {char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n", "\t"}
+        assert hidden == set()
+    assert shown.encode("utf-8")
+
+
+@pytest.mark.parametrize("name", ["terminal", "sarif", "junit", "github", "markdown"])
+def test_a_line_of_a_megabyte_stays_small(name: str) -> None:
+    assert len(_rendered(name, _endless())) < 500_000
+
+
+# -- JUnit -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_case_for_each_rule_and_one_for_the_target() -> None:
+    report = golden.rich_report()
+    suite = ET.fromstring(_rendered("junit", report)).find("testsuite")
+    assert suite is not None
+    assert {key: suite.get(key) for key in ("tests", "failures", "skipped", "errors")} == {
+        "tests": str(1 + len(report.verdicts)),
+        "failures": "6",
+        "skipped": "6",
+        "errors": "1",
+    }
+    (case,) = [case for case in suite if (case.get("name") or "").startswith("SYNC001")]
+    failure = case.find("failure")
+    assert failure is not None
+    assert (case.get("file"), case.get("line"), failure.get("type")) == (golden.TRAINER, "142", "warning")
+    assert (failure.get("message") or "").endswith("(and 1 more)")
+    assert "trainer.py:160" in (failure.text or "")
+
+
+def test_clean_and_skipped_never_look_alike() -> None:
+    cases = ET.fromstring(_rendered("junit", golden.silent_report())).iter("testcase")
+    said = {(case.get("name") or "")[:7]: [child.tag for child in case] for case in cases}
+    assert said["NUM002 "] == []
+    assert said["DIST001"] == ["skipped"]
+
+
+def test_a_target_that_failed_is_an_error() -> None:
+    error = ET.fromstring(_rendered("junit", golden.failed_report())).find("testsuite/testcase/error")
+    assert error is not None
+    assert error.get("type") == "raised"
+    assert "line 139, in step" in (error.text or "")
+
+
+def test_an_attacked_document_parses_and_holds_the_words() -> None:
+    report = golden_attack.attack_report()
+    whole = ET.fromstring(_rendered("junit", report))
+    assert len([*whole.iter("testcase")]) == 1 + len(report.verdicts)
+    assert {element.tag for element in whole.iter()} == {
+        "testsuites", "testsuite", "testcase", "failure", "error", "skipped", "system-err",
+    }  # fmt: skip
+    assert any("</script>" in (case.get("name") or "") for case in whole.iter("testcase"))
+
+
+# -- GitHub ------------------------------------------------------------------------------------------------------------
+
+COMMAND = re.compile(r"::(error|warning|notice) ((?:file|line|title)=[^:,]*(?:,(?:file|line|title)=[^:,]*)*)::(.*)")
+
+
+def _unescaped(value: str) -> str:
+    for code, char in (("%0D", "\r"), ("%0A", "\n"), ("%3A", ":"), ("%2C", ","), ("%25", "%")):
+        value = value.replace(code, char)
+    return value
+
+
+def test_annotations_stand_at_their_lines() -> None:
+    first, *rest = _rendered("github", golden.rich_report()).splitlines()
+    command = COMMAND.fullmatch(first)
+    assert command is not None
+    assert command[1] == "warning"
+    assert command[2] == f"file={golden.TRAINER},line=142,title=SYNC001 scalar-read-every-step"
+    assert _unescaped(command[3]).splitlines()[1] == "Costs 8.41 ms / step (measured)."
+    assert len(rest) == len(golden.rich_report().findings) - 1
+
+
+def test_a_command_ends_only_where_ours_ends() -> None:
+    site = Site("a,b:c%0A.py", 7)
+    nasty = Finding(site, "50 %,\r\nline=1::error::x", code="X,Y", name="n::m", severity=Severity.ERROR)
+    (line,) = _rendered("github", replace(golden.rich_report(), findings=(nasty,))).splitlines()
+    command = COMMAND.fullmatch(line)
+    assert command is not None
+    fields = dict(part.split("=", 1) for part in command[2].split(","))
+    assert {key: _unescaped(value) for key, value in fields.items()} == {"file": site.file, "line": "7", "title": "X,Y n::m"}
+
+
+def test_every_line_of_an_attacked_report_is_one_of_our_commands() -> None:
+    report = golden_attack.attack_report()
+    lines = _rendered("github", report).splitlines()
+    assert len(lines) == len(report.findings) + 1
+    assert all(COMMAND.fullmatch(line) for line in lines)
+
+
+def test_silence_is_said() -> None:
+    (line,) = _rendered("github", golden.silent_report()).splitlines()
+    assert line.startswith("::notice title=audit::No findings:")
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_says_headline_findings_and_who_looked() -> None:
+    shown = _rendered("markdown", golden.rich_report())
+    assert "**verified: 8.63 ms per step came back with the patch for SYNC001" in shown
+    assert f"| warning | SYNC001 | 8.41 ms / step measured | <code>{golden.TRAINER.replace('_', '&#95;')}:142</code> |" in shown
+    assert "\n```diff\n--- a/examples/energy_flow/trainer.py\n" in shown
+    assert "31 rules looked and found nothing; 6 rules could not look; 1 rule failed." in shown
+
+
+@pytest.mark.parametrize("count", [0, 1, 200, 3000])
+def test_it_fits_a_comment_and_says_what_it_left_out(count: int) -> None:
+    report = golden_attack.attack_report()
+    report = replace(report, findings=tuple(report.findings[number % len(report.findings)] for number in range(count)))
+    shown = _rendered("markdown", report)
+    assert len(shown.encode()) <= markdown.LIMIT
+    assert shown.count("<details>") == shown.count("</details>") <= count
+    assert ("more in report.html" in shown) == (count >= 200)
+
+
+def test_an_attack_stays_text() -> None:
+    shown = _rendered("markdown", golden_attack.attack_report())
+    outside = re.sub(r"(?ms)^(`{3,})diff$.*?^\1$", "", shown)
+    assert set(re.findall(r"<[^>]*>", outside)) <= {
+        "<!-- -->", "<b>", "</b>", "<code>", "</code>", "<details>", "</details>", "<summary>", "</summary>", "<sub>", "</sub>",
+    }  # fmt: skip
+    rows = [line for line in shown.splitlines() if line.startswith("| ")]
+    assert rows
+    assert {row.count("|") for row in rows} == {6}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["@torvalds", "see #12", "http://attacker.example", "www.attacker.example", "GH-1", "# heading", "- item", "1. one", "a | b"],
+)
+def test_words_are_no_mention_link_or_markup(words: str) -> None:
+    written = markdown.escape(words)
+    assert words not in written
+    plain = re.sub(r"&#(\d+);", lambda code: chr(int(code[1])), written.replace("<!-- -->", ""))
+    assert plain == words
+
+
+def test_a_diff_cannot_end_its_block() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+`````\n"
+    finding = Finding(Site("x", 1), "slow", code="SYNC001", remedy=Remedy("change", diff=diff))
+    shown = _rendered("markdown", replace(golden.rich_report(), findings=(finding,)))
+    assert "\n``````diff\n" in shown
+    assert shown.count("``````") == 2

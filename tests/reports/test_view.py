@@ -1,0 +1,258 @@
+"""``audit view`` without a browser: what is served, to whom, and that nothing outside the folder is; how it starts and ends."""
+
+from __future__ import annotations
+
+import functools
+import html
+import http.client
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import golden_attack
+import pytest
+from viewing import ROOT, plain_trace, survivors, viewing, write_run
+
+from auditor.tensorboard_tab import catapult, slices
+from auditor.tensorboard_tab.pages import Pages
+from auditor.tensorboard_tab.runs import Run, runs_in
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_run(tmp_path / "audits" / "one", trace=plain_trace())
+    write_run(tmp_path / "audits" / "deep" / "two")
+    (tmp_path / "secret.json").write_text('"secret"')
+    return tmp_path / "audits"
+
+
+def ask(pages: Pages, route: str, method: str = "GET", **query: str) -> tuple[str, dict[str, str], bytes]:
+    told: dict[str, Any] = {}
+
+    def start(status: str, headers: list[tuple[str, str]]) -> None:
+        told.update(status=status, headers=dict(headers))
+
+    body = pages.answer(route, {"REQUEST_METHOD": method, "QUERY_STRING": urlencode(query)}, start)
+    return told["status"], told["headers"], b"".join(body)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_found_at_and_below_the_folder(folder: Path) -> None:
+    assert [run.name for run in runs_in(folder)] == ["deep/two", "one"]
+    assert [run.name for run in runs_in(folder / "one")] == ["one"]
+    assert runs_in(folder / "one" / "recording") == ()
+
+
+def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    run = Run("one", folder / "one", folder)
+    for file in ("report.json", "report.html", "recording/trace.json.gz"):
+        (folder / "one" / file).unlink()
+        (folder / "one" / file).symlink_to(tmp_path / "secret.json")
+    assert (run.report(), run.page(), run.trace()) == (None, None, None)
+    outside = write_run(tmp_path / "outside")
+    (folder / "linked").symlink_to(outside)
+    assert "linked" not in [each.name for each in runs_in(folder)]
+
+
+def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) -> None:
+    exported = folder / "one" / "tensorboard" / "step" / "host_0.1.pt.trace.json.gz"
+    exported.parent.mkdir(parents=True)
+    (folder / "one" / "recording" / "trace.json.gz").rename(exported)
+    assert Run("one", folder / "one", folder).trace() == exported.resolve()
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
+    (folder / "broken").mkdir()
+    (folder / "broken" / "report.json").write_text("{")
+    _, _, body = ask(Pages(folder), "runs")
+    broken, two, one = json.loads(body)["runs"]
+    assert (one["name"], one["trace"], two["trace"]) == ("one", True, False)
+    assert one["said"].startswith("verified: 8.63 ms per step came back")
+    assert broken["problem"].startswith("report.json cannot be read: this is not a report")
+
+
+@pytest.mark.parametrize("route", ["report", "trace", "findings"])
+@pytest.mark.parametrize("run", ["..", "../secret.json", "one/..", "/etc", "one\0", "", "%2e%2e"])
+def test_no_name_leads_out_of_the_folder(folder: Path, route: str, run: str) -> None:
+    status, _, body = ask(Pages(folder), route, run=run)
+    assert status.startswith("404")
+    assert b"secret" not in body.replace(b"secret.json", b"")
+
+
+def test_only_reading_is_answered(folder: Path) -> None:
+    assert ask(Pages(folder), "runs", "POST")[0].startswith("405")
+
+
+def test_a_report_runs_only_what_its_own_policy_names_and_reaches_nobody(folder: Path) -> None:
+    status, headers, body = ask(Pages(folder), "report", run="one")
+    policy = headers["Content-Security-Policy"]
+    assert status.startswith("200")
+    assert body == (folder / "one" / "report.html").read_bytes()
+    assert "default-src 'none'" in policy
+    assert "sandbox allow-scripts" in policy
+    assert "connect-src" not in policy
+    (scripts,) = re.findall(r"script-src ([^;]*);", policy)
+    assert scripts == re.findall(r"script-src ([^;]*);", html.unescape(body[:4096].decode()))[0]
+    assert scripts.startswith("'sha256-")
+
+
+def test_a_strangers_page_runs_nothing(folder: Path) -> None:
+    (folder / "one" / "report.html").write_text("<meta content=\"script-src 'unsafe-inline';\"><script>attack()</script>")
+    assert "script-src 'none';" in ask(Pages(folder), "report", run="one")[1]["Content-Security-Policy"]
+
+
+def test_every_page_has_a_policy_of_this_origin_alone(folder: Path) -> None:
+    pages = Pages(folder)
+    for route in pages.routes:
+        _, headers, _ = ask(pages, route, run="one")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        if headers["Content-Type"].startswith("text/html"):
+            policy = headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none';")
+            assert "http" not in policy
+            assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+
+
+def test_an_attacked_report_is_data_to_the_list(tmp_path: Path) -> None:
+    write_run(tmp_path / "x", golden_attack.attack_report())
+    for route in ("runs", "findings"):
+        status, headers, body = ask(Pages(tmp_path), route, run="x")
+        assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
+        assert body.isascii()
+        shown = json.dumps(json.loads(body), ensure_ascii=False)
+        assert "\u202e" not in re.sub(r'"(key|file|function)": "[^"]*"', "", shown.replace('\\"', ""))
+
+
+def test_without_the_package_of_the_viewer_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catapult, "PACKAGE", "no_such_package")
+    status, _, body = ask(Pages(folder), "viewer", run="one")
+    assert status.startswith("404")
+    assert body.decode() == f"{catapult.MISSING}\n"
+
+
+def test_the_viewers_own_script_is_allowed_by_its_hash_and_unchanged() -> None:
+    made = catapult.viewer()
+    assert made is not None
+    assert made.policy.count("'sha256-") == 1
+    assert b"https://cdnjs" not in made.page
+
+
+def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
+    from auditor import catalogue
+
+    codes = {rule.code for rule in catalogue.rules()}
+    assert slices.PATTERNS.keys() <= codes
+    assert slices.OUTERMOST <= slices.PATTERNS.keys()
+    for expression in slices.PATTERNS.values():
+        assert re.compile(expression)
+        assert not re.search(r"\(\?[^:]|\\A|\\Z", expression), "not in JavaScript"
+
+
+# -- TensorBoard -------------------------------------------------------------------------------------------------------
+
+
+def _project() -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    loaded: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return loaded
+
+
+def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.plugins import base_plugin
+
+    ((_, place),) = _project()["entry-points"]["tensorboard_plugins"].items()
+    module, _, name = place.partition(":")
+    plugin = getattr(importlib.import_module(module), name)
+    assert issubclass(plugin, base_plugin.TBPlugin)
+    context = base_plugin.TBContext(logdir=str(tmp_path))
+    assert not plugin(context).is_active()
+    write_run(tmp_path / "run")
+    assert plugin(context).is_active()
+    assert plugin(context).frontend_metadata().tab_name == "Audit"
+    assert "/page.html" in plugin(context).get_plugin_apps()
+
+
+def test_the_plugin_imports_no_torch() -> None:
+    import subprocess
+
+    code = "import auditor.tensorboard_tab.plugin, sys; assert not {'torch', 'pandas'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
+    at = urlsplit(url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=20)
+    connection.putrequest("GET", path, skip_host=host is not None)
+    if host is not None:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    reply = connection.getresponse()
+    return reply.status, reply.read()
+
+
+@pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_and_ends_with_all_that_it_started(folder: Path, words: tuple[str, ...], number: int) -> None:
+    for worker in range(3):  # so that torch-tb-profiler has something to read while it is told to end
+        exported = folder / "one" / "tensorboard" / "step" / f"host_{worker}.1.pt.trace.json.gz"
+        exported.parent.mkdir(parents=True, exist_ok=True)
+        exported.write_bytes((folder / "one" / "recording" / "trace.json.gz").read_bytes())
+    with viewing(str(folder), "--port", "0", *words, cwd=folder) as (process, url):
+        prefix = "/" if words else "/data/plugin/audit/"
+        assert get(url, f"{prefix}runs")[0] == 200
+        assert get(url, f"{prefix}report?run=../secret.json")[0] == 404
+        assert get(url, f"{prefix}../../secret.json")[0] in (404, 400)
+        os.killpg(process.pid, number)  # as Ctrl-C does: to all processes of the terminal
+        assert process.wait(timeout=60) == 0
+        assert not survivors(process.pid)
+        assert process.stderr is not None
+        assert process.stderr.read() == "Ctrl-C ends it.\n"
+
+
+def test_a_strangers_name_for_this_machine_is_refused(folder: Path) -> None:
+    with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
+        assert get(url, "/runs", host="attacker.example")[0] == 403
+        assert get(url, "/runs")[0] == 200
+
+
+@pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
+def test_a_port_that_is_taken_is_one_sentence(folder: Path, audit: functools.partial[Any], words: tuple[str, ...]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = audit("view", str(folder), "--port", port, "--no-browser", *words, cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"audit: port {port} cannot be used: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[Any]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "judge" / "recording").mkdir(parents=True)
+    (tmp_path / "judge" / "recording" / "manifest.json").write_text("{}")
+    (tmp_path / "file").touch()
+    said = {name: audit("view", name, "--no-browser", cwd=tmp_path) for name in ("empty", "judge", "file", "gone")}
+    assert {done.returncode for done in said.values()} == {2}
+    assert "empty holds no run of audit (no report.json)" in said["empty"].stderr
+    assert "audit analyze judge writes it" in said["judge"].stderr
+    assert "file is not a folder" in said["file"].stderr
+    assert "gone does not exist" in said["gone"].stderr

@@ -1,0 +1,176 @@
+"""``audit view`` in Chromium: the tab opens, a report runs in its sandbox, the trace zooms to a finding, nothing leaves the machine."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import golden_report as golden
+import pytest
+from test_report_browser import CHROMIUM, DRIVER, FLAGS
+from viewing import framed_trace, plain_trace, two_lines, viewing, write_run
+
+from auditor.model import Finding, Site
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="needs Debian's chromium and chromium-driver")
+
+ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>"
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        made = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+        try:
+            yield made
+        finally:
+            made.quit()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one whose texts attack."""
+    audits = tmp_path_factory.mktemp("view") / "audits"
+    report = golden.rich_report()
+    write_run(audits / "framed", trace=framed_trace())
+    write_run(audits / "plain", trace=plain_trace())
+    attacked = Finding(Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK)
+    trace = plain_trace().replace("aten::mm", json.dumps(ATTACK)[1:-1])
+    write_run(audits / "two lines", *two_lines())
+    write_run(audits / "zz attack", replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)), trace)
+    return audits
+
+
+@pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
+def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
+    """Opens a run's view: the browser stands in our page then, inside TensorBoard's frames or alone."""
+    with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
+
+        def go(fragment: str) -> Any:  # noqa: ANN401
+            driver.switch_to.default_content()
+            if not driver.current_url.startswith(url.partition("#")[0]):
+                driver.get_log("performance")
+                driver.get(url)
+            for _ in range(0 if request.param else 2):
+                driver.switch_to.frame(_wait(driver, "return document.querySelector('iframe')"))
+            driver.execute_script("location.hash = arguments[0]", fragment)
+            return driver
+
+        yield go
+
+
+def _wait(browser: Any, script: str) -> Any:  # noqa: ANN401
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
+
+
+def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
+    shown = f"return [...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && !frame.hidden)"
+    browser.switch_to.frame(_wait(browser, shown))
+
+
+def _trace(browser: Any) -> None:  # noqa: ANN401
+    _enter(browser, "Trace")
+    said = _wait(browser, "return document.body.dataset.slices ? 'read' : document.body.dataset.problem")
+    assert said == "read"
+
+
+def _requests(browser: Any) -> set[str]:  # noqa: ANN401
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+
+
+def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
+    browser = opened("run=plain&view=report")
+    names = _wait(browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)")
+    assert names == ["framed", "plain", "two lines", "zz attack"]
+    _enter(browser, "Report")
+    assert _wait(browser, "return document.querySelector('h1')?.innerText").endswith("examples.energy_flow.trainer:step")
+    assert browser.execute_script("return self.origin") == "null"
+    browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
+    _wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
+
+
+def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
+    browser = opened("run=framed&view=trace")
+    _trace(browser)
+    button = _wait(browser, "return document.querySelector('#findings li button')")
+    assert button.text == "Show in trace (3)"
+    assert browser.execute_script("return document.querySelector('#findings i').textContent") == "at this place"
+    before = browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
+    button.click()
+    title, start, length = browser.execute_script(
+        "const [slice] = viewer.brushingStateController.selection; return [slice.title, slice.start, slice.duration]"
+    )
+    assert (title, pytest.approx(length)) == ("aten::item", 0.05)
+    assert pytest.approx(start % 1) == 0.72, "the one inside the frame, not the other"
+    left, right = browser.execute_script(
+        "const port = viewer.trackView.viewport, shown = port.currentDisplayTransform, width = port.modelTrackContainer.canvas.width;"
+        "return [shown.xViewToWorld(0), shown.xViewToWorld(width)]"
+    )
+    assert left < start < start + length < right
+    assert right - left == pytest.approx(5 * length)
+    assert browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX") > before
+    button.click()
+    (again,) = browser.execute_script("return [...viewer.brushingStateController.selection].map((slice) => slice.start)")
+    assert again == pytest.approx(start + 1), "the next click goes to the next step's"
+
+
+def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[..., Any]) -> None:
+    browser = opened("run=two+lines&view=trace")
+    _trace(browser)
+    starts = {}
+    for button in _wait(browser, "return document.querySelectorAll('#findings li button')"):
+        assert button.text == "Show in trace (3)"
+        assert browser.execute_script("return arguments[0].nextSibling.textContent", button) == "by the order of the lines"
+        button.click()
+        key, start = browser.execute_script(
+            "return [document.body.dataset.shown, [...viewer.brushingStateController.selection][0].start % 1]"
+        )
+        starts[key.rpartition(" ")[0]] = round(start, 3)
+    assert starts == {"line 20": 0.72, "line 10": 0.1}
+
+
+def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
+    browser = opened("run=plain&view=trace")
+    _trace(browser)
+    items = _wait(browser, "return [...document.querySelectorAll('#findings li')].map((item) => item.innerText)")
+    assert "Show in trace (3)" in items[0]
+    assert "(not a matter of slices)" in next(item for item in items if item.startswith("GRAPH001"))
+
+
+def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
+    browser = opened("run=zz+attack&view=trace")
+    assert _wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
+    assert browser.execute_script("return document.querySelectorAll('main img').length + (window.attacked ?? 0)") == 0
+    _trace(browser)
+    _wait(browser, "return document.querySelector('#findings li button')").click()
+    attacked = (
+        "const one = [...viewer.model.getDescendantEvents()].find((slice) => slice.title?.includes('<img'));"
+        "viewer.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([one])); return one.title"
+    )
+    assert browser.execute_script(attacked) == ATTACK
+    assert browser.execute_script("return document.querySelectorAll('img').length + (window.attacked ?? 0)") == 0
+
+
+def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
+    browser = opened("run=framed&view=report")
+    _enter(browser, "Report")
+    hosts = {urlsplit(url).hostname for url in _requests(browser) if not url.startswith(("data:", "blob:"))}
+    assert hosts == {"127.0.0.1"}
+    severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert [message for message in severe if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message] == []

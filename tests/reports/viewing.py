@@ -1,0 +1,95 @@
+"""Runs to look at, and ``audit view`` as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import golden_report as golden
+from auditor.reports import renderer
+
+from auditor.model import Finding, Report, Site
+from tests.timeline.kineto import frame, op, text, training
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write_run(folder: Path, report: Report | None = None, trace: str | None = None) -> Path:
+    """A run's folder as ``audit run`` leaves it, as far as it is looked at."""
+    folder.mkdir(parents=True)
+    for name, file in (("json", "report.json"), ("html", "report.html")):
+        content = renderer(name).render(report or golden.rich_report())
+        (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    if trace is not None:
+        (folder / "recording").mkdir()
+        (folder / "recording" / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
+    return folder
+
+
+def plain_trace() -> str:
+    """Three steps with one ``item`` each."""
+    return text(training(3))
+
+
+def framed_trace() -> str:
+    """The same, one ``item`` more in each step, and the Python frame of golden's first finding around that one."""
+    events = training(3)
+    for number in (1, 2, 3):
+        start = 1000.0 * number
+        events += [op("aten::item", start + 720, 50), frame(f"{golden.TRAINER}(142): step", start + 710, 80)]
+    return text(events)
+
+
+def two_lines() -> tuple[Report, str]:
+    """Two lines of one function that each read once a step, and a trace without frames: three steps, two ``item`` each."""
+    report = golden.rich_report()
+    early, late = (
+        Finding(Site(golden.TRAINER, line, "Trainer.step"), "reads", code="SYNC001", key=f"line {line}", per_step=1.0)
+        for line in (10, 20)
+    )
+    events = training(3)
+    events += [op("aten::item", 1000.0 * number + 720, 50) for number in (1, 2, 3)]
+    return replace(report, findings=(late, early)), text(events)
+
+
+@contextlib.contextmanager
+def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``audit view ...`` and the address that it printed, in a process group of its own, of which nothing is left at the end."""
+    command = [sys.executable, "-c", "from auditor.cli import main; main()", "view", *words, "--no-browser"]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=cwd, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:"), process.communicate(timeout=20)
+        yield process, url
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
+        left = survivors(process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+    assert not left, "processes outlived audit view"
+
+
+def survivors(group: int) -> bool:
+    """True if a process of the group is still there after some seconds: multiprocessing's own watcher goes a moment later."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,77 @@
+"""``--format`` from the outside: documents on stdout for programs, files where asked, one sentence where a file cannot be."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.timeline.kineto import text, training
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "step.json").write_text(text(training(3)))
+    return tmp_path
+
+
+def test_all_formats_at_once_go_to_their_files(folder, audit):
+    names = {
+        "terminal": "t.txt",
+        "json": "r.json",
+        "sarif": "new/audit.sarif",
+        "junit": "j.xml",
+        "github": "g.txt",
+        "markdown": "m.md",
+    }
+    words = [word for name, file in names.items() for word in ("--format", f"{name}={file}")]
+    done = audit("analyze", "step.json", *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    written = {name: (folder / file).read_text("utf-8") for name, file in names.items()}
+    assert "SYNC001" in written["terminal"]
+    assert json.loads(written["json"])["schema"] == "audit-report/1"
+    assert json.loads(written["sarif"])["runs"][0]["results"]
+    assert ET.fromstring(written["junit"]).tag == "testsuites"
+    assert written["github"].startswith("::warning ")
+    assert written["markdown"].startswith("### Audit of step.json")
+    assert "SYNC001" in done.stdout, "the table stays on stdout"
+    assert done.stdout.splitlines()[-1].endswith("report.html")
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_a_format_without_a_file_has_stdout_alone(folder, audit, quiet):
+    done = audit("analyze", "step.json", "--format", "sarif", *quiet, cwd=folder)
+    assert json.loads(done.stdout)["version"] == "2.1.0"
+    assert done.stderr.splitlines()[-1].endswith("report.html")
+    assert ("SYNC001" in done.stderr) is not bool(quiet)
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(folder, audit):
+    done = audit("analyze", "step.json", "--format", "junit=step.json/x.xml", cwd=folder)
+    assert done.returncode == 2
+    assert "audit: --format: step.json/x.xml cannot be written: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "audits" / "step" / "report.json").is_file()
+
+
+def test_an_unknown_format_is_told_the_known_ones(folder, audit):
+    done = audit("analyze", "step.json", "--format", "pdf", cwd=folder)
+    assert done.returncode == 2
+    assert "'pdf' is not one of terminal, json, sarif, junit, github, markdown" in done.stderr
+
+
+def test_the_manual_as_markdown_is_the_generated_file(folder, audit):
+    from pathlib import Path
+
+    done = audit("rules", "--format", "markdown", cwd=folder)
+    assert done.stdout == (Path(__file__).parents[2] / "rules" / "README.md").read_text("utf-8")
+    assert json.loads(audit("rules", "--format", "json", cwd=folder).stdout) == json.loads(
+        audit("rules", "--json", cwd=folder).stdout
+    )
+
+
+def test_a_small_trace_is_copied_for_the_viewer(folder, audit):
+    assert audit("analyze", "step.json", "--quiet", cwd=folder).returncode == 0
+    names = [path.name.partition(".")[0] for path in (folder / "audits" / "step" / "tensorboard" / "step-json").iterdir()]
+    assert sorted(names) == ["events", "host_0"]
