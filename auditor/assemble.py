@@ -10,11 +10,13 @@ from typing import Any, cast
 from auditor import __version__
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
+from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
 from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
+from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
 from auditor.rule import Rule
 
@@ -32,6 +34,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
+    layers, lanes = _memory(recording, rehearsed)
     return Report(
         run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
@@ -45,6 +48,8 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
+        layers=layers,
+        lanes=lanes,
     )
 
 
@@ -131,6 +136,12 @@ def _x(numbered: list[tuple[int, Row]]) -> tuple[float, ...]:
 
 def _gc_mark(row: Row) -> str:
     return f"garbage collection took {row['gc_us'] / 1e3:.1f} ms"
+
+
+def _memory(recording: Recording, rehearsed: Recording | None) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
+    """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
+    layers, lanes = memory_charts(recording, predicted=recording.manifest.get("device") == "rehearse")
+    return (layers, lanes) if layers or lanes or rehearsed is None else memory_charts(rehearsed, predicted=True)
 
 
 # -- findings ----------------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ class _Frame:
 
 
 def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
-    shown_unit, scale = _unit(unit, series)
+    shown_unit, scale = scaled(unit, max(abs(y) for line in series for y in line.y if math.isfinite(y)))
     points = [_points(line, scale) for line in series]
     frame = _frame([point for line in points for point in line])
     lines = tuple(_line(number, line, points[number], frame, len(series)) for number, line in enumerate(series))
@@ -174,8 +174,8 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
     )
 
 
-def _unit(unit: str, series: Sequence[Series]) -> tuple[str, float]:
-    largest = max(abs(y) for line in series for y in line.y if math.isfinite(y))
+def scaled(unit: str, largest: float) -> tuple[str, float]:
+    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit`` it is."""
     steps = {"us": _US, "bytes": _BYTES}.get(unit)
     if steps is None:
         return text.one_line(unit, 40), 1.0

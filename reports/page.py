@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ from markupsafe import Markup
 from auditor.model import Edit, Excerpt, Finding, Report, Verified
 
 from . import amounts, manual, summary, text
+from .pictures import Picture
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
@@ -96,11 +97,21 @@ class Card:
     proof: Proof | None
     page: Markup | None
     """The rule's manual page, on the first finding of its rule only."""
+    pictures: tuple[Picture, ...]
+    """Charts in which it can be seen."""
 
 
-def cards(report: Report) -> tuple[Card, ...]:
+def cards(report: Report, pictures: Sequence[Picture] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
-    return tuple(_cards(report))
+    return tuple(_cards(report, pictures))
+
+
+def places(report: Report) -> dict[str, tuple[str, str]]:
+    """Anchor and code of each finding by its key; the first where several have one key."""
+    known: dict[str, tuple[str, str]] = {}
+    for number, finding in enumerate(report.findings, 1):
+        known.setdefault(finding.key, (f"finding-{number}", text.one_line(finding.code, 20)))
+    return known
 
 
 def title(name: str) -> str:
@@ -114,17 +125,24 @@ def breakable(name: str) -> Markup:
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
 
 
-def _cards(report: Report) -> Iterator[Card]:
+def _cards(report: Report, pictures: Sequence[Picture]) -> Iterator[Card]:
     explained: set[str] = set()
     for number, finding in enumerate(report.findings, 1):
         page = None
         if finding.code in report.manual and finding.code not in explained:
             explained.add(finding.code)
             page = manual.to_html(report.manual[finding.code])
-        yield _card(f"finding-{number}", finding, report, page)
+        anchor = f"finding-{number}"
+        yield _card(anchor, finding, report, page, tuple(each for each in pictures if _shows(each, finding, anchor)))
 
 
-def _card(name: str, finding: Finding, report: Report, page: Markup | None) -> Card:
+def _shows(picture: Picture, finding: Finding, anchor: str) -> bool:
+    return bool({finding.code, summary.family_of(finding.code)} & set(picture.codes)) or any(
+        place.anchor == anchor for place in picture.places
+    )
+
+
+def _card(name: str, finding: Finding, report: Report, page: Markup | None, pictures: tuple[Picture, ...]) -> Card:
     place = str(finding.site) if finding.site else ""
     excerpt = report.excerpts.get(place)
     return Card(
@@ -142,6 +160,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None) -> C
         fix=_fix(finding),
         proof=_proof(finding.verified) if finding.verified else None,
         page=page,
+        pictures=pictures,
     )
 
 
