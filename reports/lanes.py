@@ -42,7 +42,7 @@ def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str,
     names = [*([_HINTS] if places else []), *(_lane(chart, lane) for lane in chart.lanes[:LANES])]
     ahead = len(names) - len(chart.lanes[:LANES])
     bodies = [_body(bar, chart, scale, ahead) for bar in sorted(bars, key=lambda bar: (bar.lane, bar.start))]
-    found = [_pointed(place, start, length, scale) for place, start, length in places]
+    found = [_pointed(pointed, scale) for pointed in places]
     return Picture(
         id=name,
         title=text.one_line(chart.title, 200),
@@ -58,7 +58,7 @@ def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str,
         thinned=_thinned(chart, bars),
         codes=chart.codes,
         grid=False,
-        places=tuple(dict.fromkeys(place for place, _, _ in places)),
+        places=tuple(_summed(places)),
         plot={
             "kind": "lanes",
             "lanes": names,
@@ -82,14 +82,32 @@ Body = tuple[str, str, int, float, float, str]
 
 def _body(bar: Bar, chart: Lanes, scale: float, ahead: int) -> Body:
     tone = chart.tones[bar.tone]
-    amount = amounts.size(bar.length) if chart.unit == "bytes" else amounts.duration(bar.length, "µs")
+    amount = _amount(chart, bar.length)
     label = f"{text.one_line(bar.label, 120)}, {amount}" if bar.label else amount
     place = (_short(bar.start / scale), _short(bar.length / scale))
     return (shade(tone.colour), text.one_line(tone.name, 200), bar.lane + ahead, *place, label)
 
 
-def _pointed(place: Place, start: float, length: float, scale: float) -> Body:
-    return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), f"{place.code}, {place.where}")
+def _amount(chart: Lanes, length: float) -> str:
+    return amounts.size(length) if chart.unit == "bytes" else amounts.duration(length, "µs")
+
+
+def _pointed(pointed: Pointed, scale: float) -> Body:
+    (_, code), start, length = pointed
+    where = f"{code}, at {amounts.duration(start, 'µs')} for {amounts.duration(length, 'µs')}"
+    return ("pointed", _HINTS, 0, _short(start / scale), _short(length / scale), where)
+
+
+def _summed(places: Sequence[Pointed]) -> Iterator[Place]:
+    """One line a finding: how often it shows, for how long, where first."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for link, start, length in places:
+        groups.setdefault(link, []).append((start, length))
+    for (anchor, code), spans in groups.items():
+        total, first = sum(length for _, length in spans), min(start for start, _ in spans)
+        often = "" if len(spans) == 1 else f"{len(spans)} times, in all {amounts.duration(total, 'µs')}, first "
+        last = f" for {amounts.duration(total, 'µs')}" if len(spans) == 1 else ""
+        yield Place(anchor, code, f"{often}at {amounts.duration(first, 'µs')}{last}")
 
 
 def _short(value: float) -> float:
@@ -102,26 +120,30 @@ def _lane(chart: Lanes, name: str) -> str:
     return f"+ {amounts.size(int(name))}" if name.isdecimal() and len(name) < 18 else text.one_line(name, 20)
 
 
-def _places(chart: Lanes, anchors: Mapping[str, tuple[str, str]], right: float) -> list[tuple[Place, float, float]]:
+Pointed = tuple[tuple[str, str], float, float]
+"""Link and code of a finding, start and length in us."""
+
+
+def _places(chart: Lanes, anchors: Mapping[str, tuple[str, str]], right: float) -> list[Pointed]:
     """Findings that show here; those that the page does not hold, or outside the picture, are left out."""
     found = []
     for pointer in chart.pointers[:POINTS]:
         known = anchors.get(pointer.key)
         if known and 0 <= pointer.start <= right and math.isfinite(pointer.length) and pointer.length >= 0:
-            where = f"at {amounts.duration(pointer.start, 'µs')} for {amounts.duration(pointer.length, 'µs')}"
-            found.append((Place(*known, where), pointer.start, min(pointer.length, right - pointer.start)))
+            found.append((known, pointer.start, min(pointer.length, right - pointer.start)))
     return found
 
 
 def _keys(chart: Lanes, bars: Sequence[Bar], *, found: bool) -> Iterator[Key]:
     sums = [0.0] * len(chart.tones)
     for bar in bars:
-        sums[bar.tone] += bar.length
+        counts = chart.kind != "parts" or chart.lanes[bar.lane].startswith(chart.lanes[0].partition(":")[0])
+        sums[bar.tone] += bar.length if counts else 0.0
     if found:
         yield Key("pointed", "where a finding shows")
-    for tone, total in zip(chart.tones, sums, strict=True):
-        if total:
-            amount = amounts.size(total) if chart.unit == "bytes" else ""
+    for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
+        if total or any(bar.tone == number for bar in bars):
+            amount = "" if chart.kind == "timeline" else _amount(chart, total)
             yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
 
 

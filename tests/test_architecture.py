@@ -23,7 +23,7 @@ MAY = {
     "auditor/recording.py": {"auditor.model"},
     "auditor/target.py": {"auditor.errors"},
     "auditor/patch": {"auditor.model", "auditor.patch"},
-    "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.timeline"},
+    "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.pictures", "auditor.timeline"},
     "auditor/evidence": {
         "auditor.allocator",
         "auditor.errors",
