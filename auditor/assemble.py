@@ -10,20 +10,18 @@ from typing import Any, cast
 from auditor import __version__
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
+from auditor.evidence.excerpts import excerpt
 from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.step_series import step_series, traced_series
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
-from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Site, StepTimes, TargetError
+from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
 from auditor.rule import Rule
-
-EXCERPT_LINES = 4
-"""Source lines shown before and after a finding's line."""
 
 TOP_OPERATORS = 15
 
@@ -47,7 +45,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
         series=step_series(recording, steps) or traced_series(facts),
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
-        excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
+        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
         layers=layers,
@@ -129,12 +127,6 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     refused = "; ".join(reason for _, reason in planned.refused) or None
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
-
-
-def _excerpt(recording: Recording, site: Site) -> Excerpt:
-    lines = recording.source(site.file)
-    first = max(1, site.line - EXCERPT_LINES)
-    return Excerpt(site.file, first, tuple(lines[first - 1 : site.line + EXCERPT_LINES]))
 
 
 # -- the rehearsal -----------------------------------------------------------------------------------------------------

@@ -200,11 +200,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``."""
+    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``.
+
+    ``opening`` holds number and text of the lines above that open the function and classes around them, outermost first.
+    """
 
     file: str
     first: int
     lines: tuple[str, ...]
+    opening: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)

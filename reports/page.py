@@ -17,6 +17,9 @@ from .pictures import Picture
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
 
+OPENING_LINES = 8
+"""Heads of functions and classes around an excerpt that are shown."""
+
 DIFF_LINES = 400
 """Lines of one diff that are shown; fixes.patch has them all."""
 
@@ -48,7 +51,7 @@ _VERIFIED = {
 class CodeLine:
     """One line of an excerpt or a diff. ``kind`` is a class of the style sheet."""
 
-    kind: Literal["plain", "marked", "add", "remove", "hunk", "file"]
+    kind: Literal["plain", "marked", "opening", "add", "remove", "hunk", "file"]
     number: int | None
     text: str
 
@@ -179,8 +182,17 @@ def _excerpt(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
         if site.text:
             yield CodeLine("marked", site.line, text.one_line(site.text, LINE_LIMIT))
         return
+    margin = _margin(excerpt)
+    for number, line in excerpt.opening[:OPENING_LINES]:
+        yield CodeLine("opening", number, text.one_line(line[margin:], LINE_LIMIT))
     for number, line in enumerate(excerpt.lines, excerpt.first):
-        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line, LINE_LIMIT))
+        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line[margin:], LINE_LIMIT))
+
+
+def _margin(excerpt: Excerpt) -> int:
+    """Spaces that all lines begin with: deep code would stand outside a phone's screen."""
+    written = [line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()]
+    return min((len(line) - len(line.lstrip(" ")) for line in written), default=0)
 
 
 def _fix(finding: Finding) -> Fix | None:

@@ -20,11 +20,17 @@ MARKS = 200
 
 def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...]:
     """Step times of each pass, then device and host memory at the end of each step."""
+    return (*_times(steps, _waits(recording)), *_memory(steps))
+
+
+def _waits(recording: Recording) -> dict[int, float]:
+    """Us that each quiet step waited for its loaders; what is not such a row is passed over."""
     waits: dict[int, float] = {}
     for row in recording.rows("batches"):
-        if row["pass"] == "quiet":
-            waits[row["step"]] = waits.get(row["step"], 0.0) + row.get("wait_us", 0.0)
-    return (*_times(steps, waits), *_memory(steps))
+        step, wait = row.get("step"), row.get("wait_us")
+        if row.get("pass") == "quiet" and isinstance(step, int) and isinstance(wait, (int, float)):
+            waits[step] = waits.get(step, 0.0) + wait
+    return waits
 
 
 def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
