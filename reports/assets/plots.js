@@ -103,7 +103,7 @@
     const edges = { x: chart.edges.map((edge) => edge[1]), y: chart.edges.map((edge) => edge[0]) };
     if (edges.x.length) {
       traces.push({
-        type: "scatter", mode: "markers", hoverinfo: "skip", ...edges,
+        type: "scatter", mode: "markers", name: "edges", hoverinfo: "skip", ...edges,
         marker: { symbol: "line-ns", size: 0.78 * chart.height / chart.lanes.length, line: { width: 1, color: colour("--quiet") } },
       });
     }

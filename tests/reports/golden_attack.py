@@ -30,9 +30,9 @@ ATTACKS = (
 
 
 def attack_report() -> Report:
-    """Every attack string in every text that can come from the user's program, and lines of 100 kB."""
+    """Every attack string in every text that can come from the user's program, and lines of 1 MB."""
     report = rich_report()
-    long = "x" * 100_000
+    long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
     every = " ".join(ATTACKS)
     return replace(
