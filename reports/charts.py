@@ -24,6 +24,7 @@ COLOURS = 6
 """Line colours that the style sheet knows; later lines use them again with another dash."""
 
 _TITLES = {"us": "Step time", "bytes": "Memory"}
+_CODES = {"us": ("TIME",), "bytes": ("MEM",)}
 _US = (("µs", 1.0), ("ms", 1e3), ("s", 1e6))
 _BYTES = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
 _DASHES = (("solid", ""), ("dash", "9 4"), ("dot", "2 4"), ("dashdot", "9 4 2 4"))
@@ -75,6 +76,8 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     total: int
+    codes: tuple[str, ...] = ()
+    """Rules and families whose findings can be seen in it."""
 
     @property
     def kept(self) -> int:
@@ -171,6 +174,7 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
         x_ticks=tuple(Tick(frame.across(x), amounts.digits(x)) for x in ticks(frame.left, frame.right, 8) if x == int(x)),
         y_ticks=tuple(Tick(frame.down(y), amounts.digits(y)) for y in ticks(frame.low, frame.high, 4)),
         total=sum(len(line) for line in points),
+        codes=_CODES.get(unit, ()),
     )
 
 

@@ -48,7 +48,7 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "run": report.run,
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
-        "cards": page.cards(report, filled),
+        "cards": page.cards(report, [*map(_shown_by_step, drawn), *map(_shown, filled)]),
         "anchors": _anchors(report),
         "families": summary.families(report),
         "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
@@ -67,6 +67,15 @@ def _context(report: Report) -> dict[str, Any]:
         "plotly": _plotly_packed() if plotted else "",
         "policy": _policy(script, with_plotly=bool(plotted)),
     }
+
+
+def _shown_by_step(chart: charts.Chart) -> page.Shown:
+    return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
+
+
+def _shown(picture: pictures.Picture) -> page.Shown:
+    marked = frozenset(place.anchor for place in picture.places)
+    return page.Shown(picture.id, picture.title, frozenset(picture.codes), marked, device=picture.of_memory)
 
 
 def _timelines(report: Report) -> tuple[Lanes, ...]:

@@ -58,6 +58,7 @@ def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str,
         thinned=_thinned(chart, bars),
         codes=chart.codes,
         grid=False,
+        of_memory=chart.kind == "segments",
         places=tuple(_summed(places)),
         plot={
             "kind": "lanes",

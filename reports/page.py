@@ -12,7 +12,6 @@ from markupsafe import Markup
 from auditor.model import Edit, Excerpt, Finding, Report, Verified
 
 from . import amounts, manual, summary, text
-from .pictures import Picture
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
@@ -100,13 +99,25 @@ class Card:
     proof: Proof | None
     page: Markup | None
     """The rule's manual page, on the first finding of its rule only."""
-    pictures: tuple[Picture, ...]
+    shown_in: tuple[Shown, ...]
     """Charts in which it can be seen."""
 
 
-def cards(report: Report, pictures: Sequence[Picture] = ()) -> tuple[Card, ...]:
+@dataclass(frozen=True)
+class Shown:
+    """A chart that findings may link to: those of ``codes`` (rules or families), and those that it marks (``anchors``)."""
+
+    id: str
+    title: str
+    codes: frozenset[str]
+    anchors: frozenset[str] = frozenset()
+    device: bool = False
+    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen there."""
+
+
+def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
-    return tuple(_cards(report, pictures))
+    return tuple(_cards(report, charts))
 
 
 def places(report: Report) -> dict[str, tuple[str, str]]:
@@ -128,7 +139,7 @@ def breakable(name: str) -> Markup:
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
 
 
-def _cards(report: Report, pictures: Sequence[Picture]) -> Iterator[Card]:
+def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
     explained: set[str] = set()
     for number, finding in enumerate(report.findings, 1):
         page = None
@@ -136,16 +147,17 @@ def _cards(report: Report, pictures: Sequence[Picture]) -> Iterator[Card]:
             explained.add(finding.code)
             page = manual.to_html(report.manual[finding.code])
         anchor = f"finding-{number}"
-        yield _card(anchor, finding, report, page, tuple(each for each in pictures if _shows(each, finding, anchor)))
+        yield _card(anchor, finding, report, page, tuple(chart for chart in charts if _shows(chart, finding, anchor)))
 
 
-def _shows(picture: Picture, finding: Finding, anchor: str) -> bool:
-    return bool({finding.code, summary.family_of(finding.code)} & set(picture.codes)) or any(
-        place.anchor == anchor for place in picture.places
-    )
+def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
+    family = summary.family_of(finding.code)
+    if chart.device and family == "MEM" and finding.seen_on == "cpu":
+        return False
+    return anchor in chart.anchors or not chart.codes.isdisjoint({finding.code, family})
 
 
-def _card(name: str, finding: Finding, report: Report, page: Markup | None, pictures: tuple[Picture, ...]) -> Card:
+def _card(name: str, finding: Finding, report: Report, page: Markup | None, shown_in: tuple[Shown, ...]) -> Card:
     place = str(finding.site) if finding.site else ""
     excerpt = report.excerpts.get(place)
     return Card(
@@ -163,7 +175,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, pict
         fix=_fix(finding),
         proof=_proof(finding.verified) if finding.verified else None,
         page=page,
-        pictures=pictures,
+        shown_in=shown_in,
     )
 
 

@@ -57,6 +57,7 @@ class Picture:
     thinned: str
     codes: tuple[str, ...]
     grid: bool = True
+    of_memory: bool = False
     places: tuple[Place, ...] = ()
     plot: dict[str, Any] = field(default_factory=dict)
 

@@ -71,6 +71,7 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
         rows=ROWS,
         thinned=_thinned(chart, drawn),
         codes=chart.codes,
+        of_memory=True,
         plot={
             "kind": "layers",
             "x": [_short(x / x_scale) for x in drawn.x],

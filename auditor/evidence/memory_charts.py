@@ -19,7 +19,10 @@ NO_LINE = "no line known"
 DEVICES = 4
 """Devices that are drawn, those with most memory."""
 
-PREDICTED = "Predicted: the GPU path was rehearsed, and its storages were followed through a simulated allocator. "
+PREDICTED = (
+    "Predicted: the GPU path was rehearsed on the CPU, whose times these are, and its storages were followed through a simulated "
+    "allocator. "
+)
 ROWS_SAID = (
     "Read it row by row: every row holds the same number of bytes, the largest segment comes first, dark ticks part segments."
 )

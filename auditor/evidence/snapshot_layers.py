@@ -15,7 +15,10 @@ from auditor.model import Site
 from auditor.pictures import Layers, Tone
 
 LINES = 8
-"""Lines with a layer of their own."""
+"""Lines with a layer of their own at most."""
+
+SEEN = 0.005
+"""Share of the chart's height below which nobody sees a layer: such lines are among the rest."""
 
 POINTS = 5000
 """Points of the whole chart, as in the other charts of the report."""
@@ -136,7 +139,8 @@ def largest(moments: Moments, count: int) -> tuple[int, ...]:
     """The owners that ever held most, the steadiest first: what stays lies at the bottom of the stack."""
     most = [max(column) for column in zip(*moments.held, strict=True)]
     mean = [sum(column) / len(column) for column in zip(*moments.held, strict=True)]
-    chosen = sorted((number for number, high in enumerate(most) if high > 0), key=lambda number: -most[number])[:count]
+    least = SEEN * max((sum(held) for held in moments.held), default=0)
+    chosen = sorted((number for number, high in enumerate(most) if high > least), key=lambda number: -most[number])[:count]
     return tuple(sorted(chosen, key=lambda number: -mean[number] / most[number]))
 
 

@@ -85,6 +85,16 @@ def test_many_lines_become_the_largest_and_a_rest(charts):
     assert all(colours[tone.name] == tone.colour for tone in lanes[0].tones if tone.name in colours)
 
 
+def test_lines_too_small_to_be_seen_are_among_the_rest(charts):
+    allocator = CachingAllocator(1 << 40)
+    allocator.malloc(900 * MIB, frames=at(1))
+    for line in range(2, 6):
+        allocator.malloc(MIB, frames=at(line))
+    (layers, _), _ = charts(allocator.snapshot())
+    assert by_name(layers[0]) == {"project/train.py:1 step": layers[0].held[0], REST: layers[0].held[1]}
+    assert layers[0].held[1][-1] == 4 * MIB
+
+
 def test_what_was_there_before_is_told_apart(charts):
     allocator = CachingAllocator(1 << 40, history_limit=4)
     old = [allocator.malloc(50 * MIB, frames=at(1)) for _ in range(4)]
