@@ -56,7 +56,7 @@ def names(bars):
 def test_a_step_lies_in_its_lanes(line):
     chart = step_timeline(line([event for number in range(3) for event in step(number, 2000.0 * number)]))
     assert chart.lanes == ("main thread", "thread 200", "loader", "host waits", "device 0 stream 7")
-    assert "ProfilerStep#1, the median of 3 steps" in chart.note
+    assert "ProfilerStep#2, the median of 3 steps" in chart.note
     main = lane(chart, "main thread")
     assert [(bar.start, bar.length, bar.label) for bar in main] == [
         (100.0, 200.0, "aten::linear"),
