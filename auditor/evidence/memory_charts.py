@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from auditor.evidence.snapshot import FREE as UNUSED
-from auditor.evidence.snapshot import Origins, Snapshot
+from auditor.evidence.snapshot import Origins, Snapshot, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
 from auditor.evidence.snapshot_layers import LINES, Owner, layers, named, told
@@ -54,7 +54,7 @@ def _devices(now: Snapshot, courses: dict[int, Course]) -> list[int]:
 
 
 def _device(recording: Recording, device: int, course: Course | None, *, predicted: bool) -> tuple[Layers | None, Lanes | None]:
-    said, data, origins = PREDICTED if predicted else "", snapshot_of(recording), Origins(recording)
+    said, data, origins = PREDICTED if predicted else "", snapshot_of(recording), origins_of(recording)
     if course is None:
         return None, _map_alone(data, device, origins, note=f"{said}{ROWS_SAID}")
     history = told(data, course, origins)
