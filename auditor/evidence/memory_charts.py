@@ -23,9 +23,7 @@ PREDICTED = (
     "Predicted: the GPU path was rehearsed on the CPU, whose times these are, and its storages were followed through a simulated "
     "allocator. "
 )
-ROWS_SAID = (
-    "Read it row by row: every row holds the same number of bytes, the largest segment comes first, dark ticks part segments."
-)
+ROWS_SAID = "Read it row by row: every row holds the same number of bytes, the largest segment comes first, ticks part segments where there is room for them."
 
 
 def memory_charts(recording: Recording, *, predicted: bool) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:

@@ -16,7 +16,8 @@ ROWS = 16
 PARTS = 250
 """A row is drawn in parts of at least this fraction: what is smaller is joined with its neighbours."""
 
-EDGES = 800
+EDGES, APART = 800, 80
+"""Borders of segments that are drawn at most, and the fraction of a row by which they are apart at least."""
 FREE = Tone("free", 0)
 
 
@@ -116,7 +117,7 @@ def _edges(segments: Sequence[Event], row: int) -> Iterator[tuple[int, float]]:
     """Borders between segments, as far as they can be told apart."""
     place, last, given = 0, -row, 0
     for segment in segments:
-        if place - last >= row // PARTS and given < EDGES:
+        if place - last >= row // APART and given < EDGES:
             yield place // row, float(place % row)
             last, given = place, given + 1
         place += int(segment["total_size"])

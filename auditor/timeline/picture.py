@@ -118,10 +118,14 @@ def _host(line: Timeline, chosen: Window) -> Iterator[Spans]:
     for thread, part in groups(spans.thread[rows]):
         mine = rows[part]
         mine = mine[tones[mine] != LOADER]
-        title = "main thread" if thread == line.main_thread else f"thread {line.trace.threads[thread].tid}"
+        title = "main thread" if thread == line.main_thread else _thread(line, thread, bool((tones[mine] == BACKWARD).all()))
         seen += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
     seen.sort(key=lambda each: (each.lane != "main thread", -int((each.end - each.start).sum())))
     yield from seen[:THREADS]
+
+
+def _thread(line: Timeline, thread: int, backward: bool) -> str:
+    return "backward thread" if backward else f"thread {line.trace.threads[thread].tid}"
 
 
 def _streams(line: Timeline, use: DeviceUse, chosen: Window) -> Iterator[Spans]:
@@ -130,7 +134,7 @@ def _streams(line: Timeline, use: DeviceUse, chosen: Window) -> Iterator[Spans]:
     tone = np.where(work.kind == KERNEL, np.where(collective, COLLECTIVES, KERNELS), COPIES)
     for stream, part in groups(work.stream[use.rows]):
         rows = use.rows[part]
-        title = f"device {use.device} stream {stream}"
+        title = f"gpu {use.device} stream {stream}"
         found += list(_cut(chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows])))
     found.sort(key=lambda each: -int((each.end - each.start).sum()))
     yield from found[:STREAMS]
@@ -203,14 +207,14 @@ def step_parts(line: Timeline) -> Lanes | None:
         rows.append(("device", _shares(_device_parts(line), steps, IDLE)))
     lanes: list[str] = []
     bars: list[Bar] = []
-    for title, pick in _picked(length, steps):
+    for title, pick in _picked(length):
         for side, shares in rows:
             bars += list(_laid(len(lanes), [(tone, pick(us)) for tone, us in shares]))
             lanes.append(f"{title}: {side}")
     return Lanes(
         kind="parts",
         title="What the steps are made of",
-        note="Each moment counts once: waiting first, then the optimizer, backward, other operators. Under the profiler.",
+        note=f"{_which(length, steps)} Each moment counts once: waiting first, then optimizer, backward, other operators.",
         unit="us",
         lanes=tuple(lanes),
         tones=TONES,
@@ -220,16 +224,28 @@ def step_parts(line: Timeline) -> Lanes | None:
     )
 
 
+def _which(length: Floats, steps: Steps) -> str:
+    mean = f"The mean of {len(length)} steps under the profiler" if len(length) > 1 else "One step under the profiler"
+    slowest = _slowest(length)
+    return f"{mean}, and the slowest, {steps.names[slowest]}." if slowest >= 0 else f"{mean}."
+
+
 Floats = NDArray[np.float64]
 Picker = Callable[[Floats], float]
 Parts = list[tuple[int, tuple[Ints, Ints]]]
 
 
-def _picked(length: Floats, steps: Steps) -> Iterator[tuple[str, Picker]]:
-    yield (f"mean of {len(length)}" if len(length) > 1 else "the step"), lambda us: float(us.mean())
+def _picked(length: Floats) -> Iterator[tuple[str, Picker]]:
+    yield ("mean" if len(length) > 1 else "step"), lambda us: float(us.mean())
+    slowest = _slowest(length)
+    if slowest >= 0:
+        yield "slowest", lambda us: float(us[slowest])
+
+
+def _slowest(length: Floats) -> int:
+    """The slowest step where it stands out, else -1."""
     slowest = int(length.argmax())
-    if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)):
-        yield f"slowest ({steps.names[slowest].removeprefix('ProfilerStep')})", lambda us: float(us[slowest])
+    return slowest if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)) else -1
 
 
 def _host_parts(line: Timeline) -> Parts:

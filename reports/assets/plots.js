@@ -111,7 +111,7 @@
       traces,
       layout: layout(chart, {
         height: chart.height + 70, barmode: "overlay",
-        margin: { l: innerWidth < 620 ? 84 : 132, r: 8, t: 30, b: 40 },
+        margin: { l: innerWidth < 620 ? 100 : 132, r: 8, t: 30, b: 40 },
         xaxis: axis({ title: { text: plain(chart.xLabel), standoff: 8 }, range: [0, chart.right] }),
         yaxis: axis({
           range: [chart.lanes.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.lanes.map(plain), fixedrange: true, showgrid: false,

@@ -55,7 +55,7 @@ def names(bars):
 
 def test_a_step_lies_in_its_lanes(line):
     chart = step_timeline(line([event for number in range(3) for event in step(number, 2000.0 * number)]))
-    assert chart.lanes == ("main thread", "thread 200", "loader", "host waits", "device 0 stream 7")
+    assert chart.lanes == ("main thread", "backward thread", "loader", "host waits", "gpu 0 stream 7")
     assert "ProfilerStep#2, the median of 3 steps" in chart.note
     main = lane(chart, "main thread")
     assert [(bar.start, bar.length, bar.label) for bar in main] == [
@@ -64,9 +64,9 @@ def test_a_step_lies_in_its_lanes(line):
         (800.0, 150.0, "Optimizer.step#AdamW.step"),
     ]
     assert names(main) == ["forward and other operators", "forward and other operators", "optimizer"]
-    assert names(lane(chart, "thread 200")) == ["backward"]
+    assert names(lane(chart, "backward thread")) == ["backward"]
     assert [(bar.start, bar.length) for bar in lane(chart, "loader")] == [(0.0, 100.0)]
-    assert names(lane(chart, "device 0 stream 7")) == ["kernels", "copies and memsets"]
+    assert names(lane(chart, "gpu 0 stream 7")) == ["kernels", "copies and memsets"]
     assert all(0 <= bar.start and bar.start + bar.length <= 1000.0 for bar in chart.bars)
 
 
@@ -91,7 +91,7 @@ def test_a_crowded_step_has_a_bounded_number_of_bars(line, monkeypatch):
 
 def test_every_moment_of_a_step_is_in_one_part(line):
     chart = step_parts(line([event for number in range(3) for event in step(number, 2000.0 * number)]))
-    assert chart.lanes == ("mean of 3: host", "mean of 3: device")
+    assert chart.lanes == ("mean: host", "mean: device")
     shares = {TONES[bar.tone].name: bar.length for bar in chart.bars if bar.lane == 0}
     assert shares == {
         "waiting for the loader": 100.0,
@@ -107,7 +107,8 @@ def test_every_moment_of_a_step_is_in_one_part(line):
 
 def test_the_slowest_step_stands_beside_the_mean_where_it_stands_out(line):
     chart = step_parts(line([*step(0, 0.0), *step(1, 2000.0), *step(2, 4000.0, length=1800.0)]))
-    assert chart.lanes == ("mean of 3: host", "mean of 3: device", "slowest (#2): host", "slowest (#2): device")
+    assert chart.lanes == ("mean: host", "mean: device", "slowest: host", "slowest: device")
+    assert "the slowest, ProfilerStep#2." in chart.note
 
 
 def test_findings_are_marked_where_their_waits_are(tmp_path):
