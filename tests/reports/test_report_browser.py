@@ -291,6 +291,18 @@ def test_dark_is_dark(show: Callable[..., Any]) -> None:
     assert show(golden.rich_report()).execute_script(background) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"])
+def test_print_fits_its_paper_with_everything_open(show: Callable[..., Any], report: Report) -> None:
+    browser = show(report, 780)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+        assert browser.execute_script("return [...document.querySelectorAll('details')].every((part) => part.open)")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 780
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     _wake_charts(browser)
