@@ -13,6 +13,7 @@ from kineto import frame, in_lines, memory, redumped, span, text, training
 from auditor.errors import AuditProblem
 from auditor.timeline import Timeline
 from auditor.timeline.ranks import Unread, rank_facts
+from tests.timeline.drawings import drawn
 
 EVENTS = [
     *training(2),
@@ -83,6 +84,7 @@ def survive(path):
         inside = line.waits.step == step
         assert prices.won_back[inside].sum() <= steps.end[step] - steps.start[step]
     assert not isinstance(rank_facts(path), Unread)
+    drawn(line)
     assert time.process_time() - begun < SECONDS
 
 
