@@ -144,7 +144,7 @@ def _keys(chart: Lanes, bars: Sequence[Bar], *, found: bool) -> Iterator[Key]:
         yield Key("pointed", "where a finding shows")
     for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
         if total or any(bar.tone == number for bar in bars):
-            amount = "" if chart.kind == "timeline" else _amount(chart, total)
+            amount = "" if chart.kind == "timeline" else _amount(chart, total) + (" a step" if chart.kind == "parts" else "")
             yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
 
 
