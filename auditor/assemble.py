@@ -10,16 +10,18 @@ from typing import Any, cast
 from auditor import __version__
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
+from auditor.evidence.excerpts import excerpt
+from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
+from auditor.evidence.step_series import step_series, traced_series
+from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
-from auditor.model import Excerpt, Finding, Outcome, PeakBytes, Report, Run, Series, Site, StepTimes, TargetError
+from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
+from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
 from auditor.rule import Rule
-
-EXCERPT_LINES = 4
-"""Source lines shown before and after a finding's line."""
 
 TOP_OPERATORS = 15
 
@@ -32,6 +34,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
+    layers, lanes = _memory(recording, rehearsed)
     return Report(
         run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
@@ -40,11 +43,13 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
-        series=tuple(_series(steps)) or _traced_series(facts),
+        series=step_series(recording, steps) or traced_series(facts),
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
-        excerpts={str(f.site): _excerpt(recording, f.site) for f in findings if f.site is not None},
+        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
+        layers=layers,
+        lanes=(*trace_charts(recording, findings), *lanes),
     )
 
 
@@ -102,35 +107,13 @@ def _times(us: list[float]) -> StepTimes | None:
     return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
 
 
-# -- series ------------------------------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def _series(steps: list[Row]) -> Iterable[Series]:
-    for name in dict.fromkeys(row["pass"] for row in steps):
-        numbered = [(number, row) for number, row in enumerate(steps) if row["pass"] == name]
-        marks = tuple((float(x), _gc_mark(row)) for x, row in numbered if row.get("gc_us", 0) > 0.1 * row["us"])
-        yield Series(f"step time, {name} pass", "us", _x(numbered), tuple(float(row["us"]) for _, row in numbered), marks)
-    for field, label in (
-        ("allocated", "device memory allocated"),
-        ("reserved", "device memory reserved"),
-        ("rss", "host memory (resident)"),
-    ):
-        numbered = [(number, row) for number, row in enumerate(steps) if field in row]
-        if numbered:
-            yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
-
-
-def _traced_series(facts: traces.TraceFacts | None) -> tuple[Series, ...]:
-    us = facts.step_us if facts is not None else ()
-    return (Series("step time in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
-
-
-def _x(numbered: list[tuple[int, Row]]) -> tuple[float, ...]:
-    return tuple(float(number) for number, _ in numbered)
-
-
-def _gc_mark(row: Row) -> str:
-    return f"garbage collection took {row['gc_us'] / 1e3:.1f} ms"
+def _memory(recording: Recording, rehearsed: Recording | None) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
+    """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
+    layers, lanes = memory_charts(recording, predicted=recording.manifest.get("device") == "rehearse")
+    return (layers, lanes) if layers or lanes or rehearsed is None else memory_charts(rehearsed, predicted=True)
 
 
 # -- findings ----------------------------------------------------------------------------------------------------------
@@ -144,12 +127,6 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     refused = "; ".join(reason for _, reason in planned.refused) or None
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
-
-
-def _excerpt(recording: Recording, site: Site) -> Excerpt:
-    lines = recording.source(site.file)
-    first = max(1, site.line - EXCERPT_LINES)
-    return Excerpt(site.file, first, tuple(lines[first - 1 : site.line + EXCERPT_LINES]))
 
 
 # -- the rehearsal -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from auditor.pictures import Lanes, Layers
+
 SCHEMA = "audit-report/1"
 
 Basis = Literal["measured", "estimated", "none"]
@@ -198,11 +200,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``."""
+    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``.
+
+    ``opening`` holds number and text of the lines above that open the function and classes around them, outermost first.
+    """
 
     file: str
     first: int
     lines: tuple[str, ...]
+    opening: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -260,6 +266,10 @@ class Report:
     """Manual page (Markdown) of every rule that fired, by code."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
+    layers: tuple[Layers, ...] = ()
+    """Memory over time, of each device."""
+    lanes: tuple[Lanes, ...] = ()
+    """Timelines, parts of steps, segment maps."""
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding, or None."""

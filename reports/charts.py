@@ -24,6 +24,7 @@ COLOURS = 6
 """Line colours that the style sheet knows; later lines use them again with another dash."""
 
 _TITLES = {"us": "Step time", "bytes": "Memory"}
+_CODES = {"us": ("TIME",), "bytes": ("MEM",)}
 _US = (("µs", 1.0), ("ms", 1e3), ("s", 1e6))
 _BYTES = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
 _DASHES = (("solid", ""), ("dash", "9 4"), ("dot", "2 4"), ("dashdot", "9 4 2 4"))
@@ -75,6 +76,8 @@ class Chart:
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     total: int
+    codes: tuple[str, ...] = ()
+    """Rules and families whose findings can be seen in it."""
 
     @property
     def kept(self) -> int:
@@ -159,7 +162,7 @@ class _Frame:
 
 
 def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
-    shown_unit, scale = _unit(unit, series)
+    shown_unit, scale = scaled(unit, max(abs(y) for line in series for y in line.y if math.isfinite(y)))
     points = [_points(line, scale) for line in series]
     frame = _frame([point for line in points for point in line])
     lines = tuple(_line(number, line, points[number], frame, len(series)) for number, line in enumerate(series))
@@ -171,11 +174,12 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
         x_ticks=tuple(Tick(frame.across(x), amounts.digits(x)) for x in ticks(frame.left, frame.right, 8) if x == int(x)),
         y_ticks=tuple(Tick(frame.down(y), amounts.digits(y)) for y in ticks(frame.low, frame.high, 4)),
         total=sum(len(line) for line in points),
+        codes=_CODES.get(unit, ()),
     )
 
 
-def _unit(unit: str, series: Sequence[Series]) -> tuple[str, float]:
-    largest = max(abs(y) for line in series for y in line.y if math.isfinite(y))
+def scaled(unit: str, largest: float) -> tuple[str, float]:
+    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit`` it is."""
     steps = {"us": _US, "bytes": _BYTES}.get(unit)
     if steps is None:
         return text.one_line(unit, 40), 1.0

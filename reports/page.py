@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,9 @@ from . import amounts, manual, summary, text
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
+
+OPENING_LINES = 8
+"""Heads of functions and classes around an excerpt that are shown."""
 
 DIFF_LINES = 400
 """Lines of one diff that are shown; fixes.patch has them all."""
@@ -47,7 +50,7 @@ _VERIFIED = {
 class CodeLine:
     """One line of an excerpt or a diff. ``kind`` is a class of the style sheet."""
 
-    kind: Literal["plain", "marked", "add", "remove", "hunk", "file"]
+    kind: Literal["plain", "marked", "opening", "add", "remove", "hunk", "file"]
     number: int | None
     text: str
 
@@ -96,11 +99,33 @@ class Card:
     proof: Proof | None
     page: Markup | None
     """The rule's manual page, on the first finding of its rule only."""
+    shown_in: tuple[Shown, ...]
+    """Charts in which it can be seen."""
 
 
-def cards(report: Report) -> tuple[Card, ...]:
+@dataclass(frozen=True)
+class Shown:
+    """A chart that findings may link to: those of ``codes`` (rules or families), and those that it marks (``anchors``)."""
+
+    id: str
+    title: str
+    codes: frozenset[str]
+    anchors: frozenset[str] = frozenset()
+    device: bool = False
+    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen there."""
+
+
+def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
-    return tuple(_cards(report))
+    return tuple(_cards(report, charts))
+
+
+def places(report: Report) -> dict[str, tuple[str, str]]:
+    """Anchor and code of each finding by its key; the first where several have one key."""
+    known: dict[str, tuple[str, str]] = {}
+    for number, finding in enumerate(report.findings, 1):
+        known.setdefault(finding.key, (f"finding-{number}", text.one_line(finding.code, 20)))
+    return known
 
 
 def title(name: str) -> str:
@@ -114,17 +139,25 @@ def breakable(name: str) -> Markup:
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
 
 
-def _cards(report: Report) -> Iterator[Card]:
+def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
     explained: set[str] = set()
     for number, finding in enumerate(report.findings, 1):
         page = None
         if finding.code in report.manual and finding.code not in explained:
             explained.add(finding.code)
             page = manual.to_html(report.manual[finding.code])
-        yield _card(f"finding-{number}", finding, report, page)
+        anchor = f"finding-{number}"
+        yield _card(anchor, finding, report, page, tuple(chart for chart in charts if _shows(chart, finding, anchor)))
 
 
-def _card(name: str, finding: Finding, report: Report, page: Markup | None) -> Card:
+def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
+    family = summary.family_of(finding.code)
+    if chart.device and family == "MEM" and finding.seen_on == "cpu":
+        return False
+    return anchor in chart.anchors or not chart.codes.isdisjoint({finding.code, family})
+
+
+def _card(name: str, finding: Finding, report: Report, page: Markup | None, shown_in: tuple[Shown, ...]) -> Card:
     place = str(finding.site) if finding.site else ""
     excerpt = report.excerpts.get(place)
     return Card(
@@ -142,6 +175,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None) -> C
         fix=_fix(finding),
         proof=_proof(finding.verified) if finding.verified else None,
         page=page,
+        shown_in=shown_in,
     )
 
 
@@ -160,8 +194,17 @@ def _excerpt(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
         if site.text:
             yield CodeLine("marked", site.line, text.one_line(site.text, LINE_LIMIT))
         return
+    margin = _margin(excerpt)
+    for number, line in excerpt.opening[:OPENING_LINES]:
+        yield CodeLine("opening", number, text.one_line(line[margin:], LINE_LIMIT))
     for number, line in enumerate(excerpt.lines, excerpt.first):
-        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line, LINE_LIMIT))
+        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line[margin:], LINE_LIMIT))
+
+
+def _margin(excerpt: Excerpt) -> int:
+    """Spaces that all lines begin with: deep code would stand outside a phone's screen."""
+    written = [line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()]
+    return min((len(line) - len(line.lstrip(" ")) for line in written), default=0)
 
 
 def _fix(finding: Finding) -> Fix | None:

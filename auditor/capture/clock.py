@@ -27,6 +27,7 @@ class Clock:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._origin = time.perf_counter_ns()
+        self._origin_unix_us = time.time_ns() / 1e3
         self._begin_ns = 0
         self._gc_ns = 0
         self._gc_n = 0
@@ -82,6 +83,7 @@ class Clock:
             "us": host_us,
             "host_us": host_us,
             "start_us": (self._begin_ns - self._origin) / 1e3,
+            "unix_us": self._origin_unix_us + (self._begin_ns - self._origin) / 1e3,
             "gc_us": self._gc_ns / 1e3,
             "gc_n": self._gc_n,
             "queued_us": (self._queued.ns() - self._queued_ns) / 1e3,

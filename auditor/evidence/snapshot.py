@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
 from auditor.evidence.source import Source
@@ -17,6 +17,7 @@ from auditor.rule import NotLooked
 
 LIBRARY_MARKS = ("/site-packages/", "/dist-packages/", "/lib/python", "/torch/", "/torchinductor_")
 STACK_SHOWN = 6
+KEPT = "_origins"
 LIBRARY, OUTSIDE, RECORDED = range(3)
 FREE, ALLOCATED = "inactive", "active_allocated"
 
@@ -161,7 +162,7 @@ def _now(device: int, segments: list[Segment]) -> DeviceNow:
 
 def _segments(data: SnapshotData, recording: Recording) -> tuple[Segment, ...]:
     """Raises :class:`NotLooked` where the data does not have torch's shape."""
-    origins = Origins(recording)
+    origins = origins_of(recording)
     try:
         return tuple(
             Segment(
@@ -226,6 +227,14 @@ class Origins:
             recorded = self._recording.relative(file) in self._user_files
             kind = self._files[file] = RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
         return kind
+
+
+def origins_of(recording: Recording) -> Origins:
+    """One for all tables of a recording's snapshot: every stack is looked through once."""
+    data, kept = snapshot_of(recording), recording.__dict__.get(KEPT)
+    if kept is None or kept[0] is not data:
+        kept = recording.__dict__[KEPT] = data, Origins(recording)
+    return cast("Origins", kept[1])
 
 
 def _outside(file: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import LOSSES, Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.table import Table
@@ -39,7 +39,7 @@ class CacheChurn(Table):
         course = max(Allocations.build(recording).devices, key=lambda each: each.late_churn)
         data = snapshot_of(recording)
         try:
-            flushes, site = _flushes(data, course, Origins(recording))
+            flushes, site = _flushes(data, course, origins_of(recording))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
         return cls(flushes, course.retries, course.late_churn, course.peak_reserved, site, course.facts)

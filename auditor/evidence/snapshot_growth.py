@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.table import Table
@@ -51,7 +51,7 @@ class LateGrowth(Table):
         """From the history of the device with most memory. Raises :class:`NotLooked` without one."""
         data, course = snapshot_of(recording), Allocations.build(recording).devices[0]
         try:
-            lines = _lines(data, course, Origins(recording))
+            lines = _lines(data, course, origins_of(recording))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
         middle = len(course.reserved) // 2

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot import origins_of
 from auditor.evidence.snapshot_course import Allocations
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.snapshot_state import state_after
@@ -53,7 +53,7 @@ class KeptLines(Table):
 
 
 def _kept(recording: Recording, device: int, events: int) -> tuple[KeptLine, ...]:
-    origins = Origins(recording)
+    origins = origins_of(recording)
     thirds: dict[Site, list[int]] = defaultdict(lambda: [0, 0, 0])
     blocks: dict[Site, int] = defaultdict(int)
     for block in state_after(snapshot_of(recording), device, events).blocks:

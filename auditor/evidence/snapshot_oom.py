@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot_state import Holder, State, by_line, state_after
@@ -64,7 +64,7 @@ class OutOfMemory(Table):
             return cls()
         try:
             if failed is not None:
-                return _from_history(data, failed, Origins(recording))
+                return _from_history(data, failed, origins_of(recording))
             return _from_message(data, recording, why)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
@@ -115,7 +115,7 @@ def _from_message(data: SnapshotData, recording: Recording, why: str) -> OutOfMe
     device = max(data.devices, key=lambda number: sum(int(each["total_size"]) for each in data.of(number)), default=0)
     site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
     state = state_after(data, device, -1)
-    return _told(state, Origins(recording), device=device, requested=asked, site=site, why_no_what_if=why, timed=False)
+    return _told(state, origins_of(recording), device=device, requested=asked, site=site, why_no_what_if=why, timed=False)
 
 
 def _told(state: State, origins: Origins, *, timed: bool = True, **more: object) -> OutOfMemory:

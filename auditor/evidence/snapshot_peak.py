@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.owners import Category, Owners, by_category
-from auditor.evidence.snapshot import Origins
+from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot_state import MIB, Holder, by_line, state_after
@@ -50,7 +50,7 @@ class PeakHolders(Table):
     @classmethod
     def build(cls, recording: Recording) -> PeakHolders:
         """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a stack was recorded."""
-        data, origins = snapshot_of(recording), Origins(recording)
+        data, origins = snapshot_of(recording), origins_of(recording)
         try:
             courses = {course.device: course for course in Allocations.build(recording).devices}
         except NotLooked:

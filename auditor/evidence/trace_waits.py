@@ -58,6 +58,8 @@ class WaitPlace:
     of: int
     copied: int = 0
     """Bytes that the copies among the waits moved; -1 where the trace does not say."""
+    rows: tuple[int, ...] = ()
+    """Which waits of the timeline they are."""
 
     @property
     def rhythm(self) -> Rhythm:
@@ -179,6 +181,7 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         won_us=float(waits.prices.won_back[rows].sum()) / 1e3,
         of=max(1, line.steps.count),
         copied=_copied(line, rows),
+        rows=tuple(rows),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import golden_charts
 from golden_report import rich_report
 
 from auditor.model import Edit, Excerpt, Finding, Remedy, Report, Severity, Site, TargetError, Verdict
+from auditor.pictures import Lanes, Tone
 
 ATTACKS = (
     "</script><script>window.attacked = 1</script>",
@@ -28,9 +30,9 @@ ATTACKS = (
 
 
 def attack_report() -> Report:
-    """Every attack string in every text that can come from the user's program, and lines of 100 kB."""
+    """Every attack string in every text that can come from the user's program, and lines of 1 MB."""
     report = rich_report()
-    long = "x" * 100_000
+    long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
     every = " ".join(ATTACKS)
     return replace(
@@ -55,8 +57,20 @@ def attack_report() -> Report:
         series=tuple(replace(report.series[0], name=attack, marks=((36.0, attack),)) for attack in ATTACKS),
         operators=tuple((attack, 1, 1.0) for attack in ATTACKS),
         excerpts={str(finding.site): Excerpt(attack, 1, (attack, long, every)) for finding, attack in zip(findings, ATTACKS)},
+        layers=tuple(
+            replace(golden_charts.memory(attack), layers=(Tone(attack, 1),) * 3, marks=((0.0, attack),)) for attack in ATTACKS
+        ),
+        lanes=tuple(
+            _lanes(chart, attack) for attack in ATTACKS for chart in (golden_charts.timeline(attack), golden_charts.segments())
+        ),
         manual={attack: f"# {attack}\n{attack}\n- {attack}\n```\n{attack}\n```\n`{attack}`" for attack in ATTACKS},
     )
+
+
+def _lanes(chart: Lanes, attack: str) -> Lanes:
+    bars = tuple(replace(bar, label=attack) for bar in chart.bars)
+    tones = tuple(Tone(attack, 1) for _ in chart.tones)
+    return replace(chart, title=attack, note=attack, lanes=(attack, attack), tones=tones, bars=bars, codes=(attack,))
 
 
 def _attacked(attack: str) -> Finding:

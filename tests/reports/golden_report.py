@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import golden_charts
+
 from auditor.model import (
     Edit,
     Excerpt,
@@ -258,6 +260,8 @@ def rich_report() -> Report:
         operators=(("aten::addmm", 96, 14_200.0), ("aten::copy_", 210, 4_100.5), ("aten::add_", 48, 88.0)),
         excerpts=_excerpts(findings),
         manual={"SYNC001": MANUAL, "GRAPH001": MANUAL.replace("SYNC001", "GRAPH001")},
+        layers=(golden_charts.memory(),),
+        lanes=(golden_charts.timeline(findings[0].key), golden_charts.segments()),
     )
 
 
@@ -265,7 +269,7 @@ def silent_report() -> Report:
     """Nothing found, some rules skipped."""
     report = rich_report()
     verdicts = tuple(verdict for verdict in report.verdicts if verdict.status in ("clean", "skipped"))
-    return replace(report, findings=(), verdicts=verdicts, excerpts={}, manual={}, series=(), warnings=())
+    return replace(report, findings=(), verdicts=verdicts, excerpts={}, manual={}, series=(), warnings=(), layers=(), lanes=())
 
 
 def failed_report() -> Report:

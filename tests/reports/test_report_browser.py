@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from auditor.reports import renderer
 
 from auditor.model import Report
+from auditor.pictures import Layers, Tone
 
 CHROMIUM = Path("/usr/bin/chromium")
 DRIVER = Path("/usr/bin/chromedriver")
@@ -69,9 +71,10 @@ def _wait(browser: Any, script: str) -> Any:  # noqa: ANN401
     return WebDriverWait(browser, 30).until(lambda driver: driver.execute_script(script))
 
 
-def _wake_charts(browser: Any) -> None:  # noqa: ANN401
-    browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
-    _wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
+def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
+    for figure in figures or ("figure.chart",):
+        browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
+        _wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ def _wake_charts(browser: Any) -> None:  # noqa: ANN401
 )
 def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
     browser = show(report)
-    _wake_charts(browser)
+    _wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
     assert browser.get_log("browser") == []
     assert browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)") == []
     assert browser.execute_script("return window.attacked") is None
@@ -112,6 +115,32 @@ def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -
     names = browser.execute_script("return document.querySelector('.live-plot').data.map((trace) => trace.name)")
     assert names == ["quiet pass", "loud pass", "marked step"]
     assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
+
+
+def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
+    browser = show(golden.rich_report())
+    _wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
+    kinds = (
+        "return [...document.querySelectorAll('.live-plot')].map((one) => one.data.map((trace) => trace.type + ' ' + trace.name))"
+    )
+    assert browser.execute_script(kinds) == [
+        ["bar findings", "bar forward", "bar backward", "bar kernels"],
+        ["scatter model.py:31 __init__", "scatter trainer.py:140 step", "scatter all other lines", "scatter reserved"],
+        ["bar model.py:31 __init__", "bar free", "bar trainer.py:140 step", "scatter edges"],
+    ]
+    top = browser.execute_script("return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)")
+    assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
+
+
+def test_a_chart_of_five_thousand_points_wakes_within_the_wait(show: Callable[..., Any]) -> None:
+    x = tuple(map(float, range(500)))
+    wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
+    report = golden.silent_report()
+    many = tuple(Tone(f"train.py:{number}", number % 10) for number in range(9))
+    browser = show(replace(report, layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),)))
+    _wake_charts(browser, "#memory-1")
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.querySelectorAll('.live-plot .scatterlayer .trace').length") == 10
 
 
 def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
@@ -147,6 +176,16 @@ def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
     browser.find_element("css selector", "#finding-6 .kicker a").click()
     _wait(browser, "return document.getElementById('rule-finding-1').open")
     assert browser.find_element("css selector", "#rule-finding-1 h4").is_displayed()
+
+
+def test_links_lead_to_their_place_on_a_long_page(show: Callable[..., Any]) -> None:
+    report = golden.rich_report()
+    many = tuple(replace(report.findings[n % 3], key=f"finding {n}") for n in range(150))
+    browser = show(replace(report, findings=many))
+    for link in ("#finding-120", "#memory-1", "#finding-2"):
+        browser.execute_script("location.hash = arguments[0]", link)
+        top = f"const top = document.querySelector('{link}').getBoundingClientRect().top; return top >= -2 && top < 300"
+        _wait(browser, top)
 
 
 def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
@@ -203,10 +242,65 @@ def test_all_text_has_aa_contrast(show: Callable[..., Any], report: Report, sche
         assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5, (where, ink, ground)
 
 
+# What a screen reader needs, checked by hand: axe-core is no package of this environment. Each entry is a fault.
+_FAULTS = """
+const faults = [], all = (query) => [...document.querySelectorAll(query)];
+const name = (one) => (one.getAttribute("aria-label") || one.textContent || "").trim();
+let last = 0;
+for (const heading of all("h1, h2, h3, h4")) {
+  const level = Number(heading.tagName[1]);
+  if (level > last + 1) faults.push("heading skips a level: " + heading.textContent);
+  if (!name(heading)) faults.push("empty heading");
+  last = level;
+}
+if (all("h1").length !== 1 || all("main").length !== 1) faults.push("one h1 and one main");
+if (!document.documentElement.lang || !document.title.trim()) faults.push("lang and title");
+for (const one of all("a[href], button, summary")) if (!name(one)) faults.push("no name: " + one.outerHTML.slice(0, 80));
+for (const svg of all("svg")) {
+  if (svg.closest(".live-plot")) continue;
+  if (svg.getAttribute("role") === "img" ? !name(svg) : svg.getAttribute("aria-hidden") !== "true") faults.push("svg: " + svg.outerHTML.slice(0, 80));
+}
+for (const one of all("[aria-labelledby]")) {
+  for (const id of one.getAttribute("aria-labelledby").split(" ")) if (!document.getElementById(id)) faults.push("label is missing: " + id);
+}
+for (const one of all("section")) if (!one.getAttribute("aria-labelledby") && !one.getAttribute("aria-label")) faults.push("section without a name");
+for (const row of all("table tr")) if (!row.querySelector("th[scope]")) faults.push("row without a header: " + row.textContent);
+for (const one of all("ul > *, ol > *")) if (one.tagName !== "LI") faults.push("not a list item: " + one.tagName);
+for (const one of all("dl > *")) if (!["DIV", "DT", "DD"].includes(one.tagName)) faults.push("not a term: " + one.tagName);
+for (const one of all("pre, .scroll")) {
+  if (one.scrollWidth > one.clientWidth && one.tabIndex !== 0) faults.push("scrolls, not by keyboard: " + one.className);
+}
+return faults;
+"""
+
+
+@pytest.mark.parametrize(
+    "report",
+    [golden.rich_report(), golden.silent_report(), golden.failed_report(), golden_attack.attack_report()],
+    ids=["rich", "silent", "failed", "attack"],
+)
+def test_a_screen_reader_finds_its_way(show: Callable[..., Any], report: Report) -> None:
+    browser = show(report)
+    browser.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert browser.execute_script(_FAULTS) == []
+
+
 def test_dark_is_dark(show: Callable[..., Any]) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     assert show(golden.rich_report(), scheme="dark").execute_script(background) == "rgb(13, 17, 23)"
     assert show(golden.rich_report()).execute_script(background) == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"])
+def test_print_fits_its_paper_with_everything_open(show: Callable[..., Any], report: Report) -> None:
+    browser = show(report, 780)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+        assert browser.execute_script("return [...document.querySelectorAll('details')].every((part) => part.open)")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 780
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:

@@ -77,11 +77,12 @@ def test_elements_nest_and_ids_are_unique(report: Report) -> None:
 
 
 def test_an_attack_adds_no_element_and_no_handler() -> None:
-    plain, attacked = _Reader(_page(golden.rich_report())), _Reader(_page(golden_attack.attack_report()))
-    assert {tag for tag, _ in attacked.elements} <= {tag for tag, _ in plain.elements}
+    plain = [*_Reader(_page(golden.rich_report())).elements, *_Reader(_page(golden.failed_report())).elements]
+    attacked = _Reader(_page(golden_attack.attack_report()))
+    assert {tag for tag, _ in attacked.elements} <= {tag for tag, _ in plain}
     names = {name for _, attributes in attacked.elements for name in attributes}
     assert not {name for name in names if name.startswith("on")}
-    assert names <= {name for _, attributes in plain.elements for name in attributes}
+    assert names <= {name for _, attributes in plain for name in attributes}
     assert sum(tag == "script" for tag, _ in attacked.elements) == 4 - 1
 
 
@@ -180,6 +181,24 @@ def test_a_finding_says_everything_that_is_known() -> None:
         "ratio 0.774, between 0.761 and 0.790",
     ):
         assert said in words
+
+
+def test_a_long_traceback_is_folded_and_a_short_one_open() -> None:
+    failed = golden.failed_report()
+    assert "<details open><summary>Traceback, 4 lines" in _page(failed)
+    error = failed.run.error
+    assert error is not None
+    long = replace(failed, run=replace(failed.run, error=replace(error, traceback="  File\n" * 40)))
+    assert "<details><summary>Traceback, 40 lines" in _page(long)
+
+
+def test_an_out_of_memory_error_links_to_its_explanation() -> None:
+    failed = golden.failed_report()
+    shortage = replace(failed.findings[0], code="MEM015")
+    page = _page(replace(failed, run=replace(failed.run, outcome="oom"), findings=(shortage,)))
+    panel = page[page.index('id="failure-title"') : page.index('class="headline"')]
+    assert '<a href="#finding-1">Who held the memory' in panel
+    assert "Who held the memory" not in _page(failed)
 
 
 def test_bases_stand_apart_in_the_headline() -> None:

@@ -32,6 +32,7 @@ from auditor.model import (
     Verdict,
     Verified,
 )
+from auditor.pictures import Bar, Lanes, Layers, Pointer, Tone
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.schema())
 REPORTS = {
@@ -93,6 +94,7 @@ findings = st.builds(
         )
     ),
 )
+tones = st.builds(Tone, words, st.integers(-1, 99))
 runs = st.builds(
     Run,
     target=words,
@@ -121,7 +123,20 @@ reports = st.builds(
     operators=_tuples(st.tuples(words, counts, numbers)),
     excerpts=st.dictionaries(words, st.builds(Excerpt, words, counts, _tuples(words)), max_size=2),
     manual=names,
-)
+    layers=_tuples(
+        st.builds(
+            Layers, words, words, st.sampled_from(("us", "event")), _tuples(numbers), _tuples(tones), _tuples(_tuples(counts)),
+            _tuples(counts), _tuples(st.tuples(numbers, words)), counts, _tuples(words),
+        )
+    ),
+    lanes=_tuples(
+        st.builds(
+            Lanes, st.sampled_from(("timeline", "parts", "segments")), words, words, st.sampled_from(("us", "bytes")), _tuples(words),
+            _tuples(tones), _tuples(st.builds(Bar, counts, numbers, numbers, counts, words)), _tuples(st.tuples(counts, numbers)),
+            _tuples(st.builds(Pointer, words, numbers, numbers)), counts, _tuples(words),
+        )
+    ),
+)  # fmt: skip
 
 
 @given(reports)

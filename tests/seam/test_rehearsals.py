@@ -112,6 +112,17 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
     assert (out / "recording" / "rehearsal" / "manifest.json").is_file()
 
 
+def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
+    (chart,) = runs["portable"][1]["layers"]
+    assert chart["note"].startswith("Predicted")
+    assert [label for _, label in chart["marks"] if label.startswith("loud")] == [f"loud step {step}" for step in range(12)]
+    assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
+    assert all(lane["note"].startswith("Predicted") for lane in runs["portable"][1]["lanes"] if lane["kind"] == "segments")
+    assert any("portable.py:" in tone["name"] for tone in chart["layers"])
+    assert {lane["kind"] for lane in runs["portable"][1]["lanes"]} == {"timeline", "parts", "segments"}
+    assert runs["cpu_only"][1]["layers"] == []
+
+
 @pytest.mark.parametrize("name", ["gpu_only", "asks_for_a_gpu"])
 def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
     done, report, _ = runs[name]

@@ -15,6 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.timeline import Timeline, read
 from auditor.timeline.operands import types
 from auditor.timeline.ranks import Unread, rank_facts
+from tests.timeline.drawings import drawn
 
 EVENTS = [
     *training(2),
@@ -85,6 +86,7 @@ def survive(path):
         inside = line.waits.step == step
         assert prices.won_back[inside].sum() <= steps.end[step] - steps.start[step]
     assert not isinstance(rank_facts(path), Unread)
+    drawn(line)
     assert time.process_time() - begun < SECONDS
 
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from auditor import catalogue, engine
 from auditor.bare_trace import TraceRecording
 from auditor.evidence.trace import timeline_of
+from auditor.evidence.trace_picture import trace_charts
+from tests.timeline.drawings import drawn
 from tests.timeline.kineto import (
     call,
     frame,
@@ -73,9 +75,14 @@ def changed(how):
 def test_no_rule_fails_and_no_part_exceeds_its_step(how):
     with tempfile.TemporaryDirectory() as folder:
         recording = TraceRecording(write(Path(folder), text(changed(how), head=head_with_memory(1000))))
-        verdicts = engine.judge(recording, catalogue.rules()).verdicts
+        judgement = engine.judge(recording, catalogue.rules())
+        verdicts = judgement.verdicts
+        drawn(timeline_of(recording))
+        timelines = [chart for chart in trace_charts(recording, judgement.findings) if chart.kind == "timeline"]
         parts = timeline_of(recording).composition
     assert not [one.reason for one in verdicts if one.status == "failed"]
+    keys = {finding.key for finding in judgement.findings}
+    assert all(pointer.key in keys and pointer.length >= 0 for chart in timelines for pointer in chart.pointers)
     for whole, part in ((parts.to_device, parts.to_device_alone), (parts.loader, parts.loader_alone)):
         assert (part >= 0).all()
         assert (part <= whole).all()

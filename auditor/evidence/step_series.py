@@ -1,0 +1,93 @@
+"""Step times and memory as the lines of a report's charts; slow steps are marked with what was seen to take their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from auditor.evidence.trace import TraceFacts
+from auditor.model import Series
+from auditor.recording import Recording, Row
+
+SLOW, LEAST_US = 1.5, 2000.0
+"""Times the median, and us beyond it, from which a step is marked: below that it is the system's ordinary unrest."""
+
+EXPLAINED = 0.25
+"""Share of a slow step's extra time from which a cause is named."""
+
+MARKS = 200
+
+
+def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...]:
+    """Step times of each pass, then device and host memory at the end of each step."""
+    return (*_times(steps, _waits(recording)), *_memory(steps))
+
+
+def _waits(recording: Recording) -> dict[int, float]:
+    """Us that each quiet step waited for its loaders; what is not such a row is passed over."""
+    waits: dict[int, float] = {}
+    for row in recording.rows("batches"):
+        step, wait = row.get("step"), row.get("wait_us")
+        if row.get("pass") == "quiet" and isinstance(step, int) and isinstance(wait, (int, float)):
+            waits[step] = waits.get(step, 0.0) + wait
+    return waits
+
+
+def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
+    """Step times of a trace that stands alone."""
+    us = facts.step_us if facts is not None else ()
+    return (Series("step time in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
+
+
+def _times(steps: Sequence[Row], waits: Mapping[int, float]) -> Iterator[Series]:
+    for name in dict.fromkeys(row["pass"] for row in steps):
+        numbered = [(number, row) for number, row in enumerate(steps) if row["pass"] == name]
+        marks = tuple(_marks(numbered, waits if name == "quiet" else {}))[:MARKS]
+        yield Series(f"step time, {name} pass", "us", _x(numbered), tuple(float(row["us"]) for _, row in numbered), marks)
+
+
+def _memory(steps: Sequence[Row]) -> Iterator[Series]:
+    for field, label in (
+        ("allocated", "device memory allocated"),
+        ("reserved", "device memory reserved"),
+        ("rss", "host memory (resident)"),
+    ):
+        numbered = [(number, row) for number, row in enumerate(steps) if field in row]
+        if numbered:
+            yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
+
+
+def _x(numbered: Sequence[tuple[int, Row]]) -> tuple[float, ...]:
+    return tuple(float(number) for number, _ in numbered)
+
+
+def _marks(numbered: Sequence[tuple[int, Row]], waits: Mapping[int, float]) -> Iterator[tuple[float, str]]:
+    """Steps that took much longer than the median of their pass, with the cause that took most of the difference."""
+    if not numbered:
+        return
+    usual = median(row["us"] for _, row in numbered)
+    causes = [_causes(row, before, waits) for (_, row), (_, before) in zip(numbered, [numbered[0], *numbered], strict=False)]
+    usual_causes = {cause: median(each[cause] for each in causes) for cause in causes[0]}
+    for (number, row), taken in zip(numbered, causes, strict=True):
+        extra = row["us"] - usual
+        if extra >= LEAST_US and row["us"] >= SLOW * usual:
+            yield float(number), _explained(extra, {cause: taken[cause] - usual_causes[cause] for cause in taken})
+
+
+def _causes(row: Row, before: Row, waits: Mapping[int, float]) -> dict[str, float]:
+    """What is known of a step's time, in us. A retry of the allocator has no time of its own: it explains all where it happened."""
+    retried = row.get("retries", 0) > before.get("retries", row.get("retries", 0))
+    return {
+        "garbage collection": row.get("gc_us", 0.0),
+        "waiting for the loader": waits.get(row["step"], 0.0),
+        "waiting for the processor": row.get("queued_us", 0.0),
+        "the allocator gave cached memory back to the device": row["us"] if retried else 0.0,
+    }
+
+
+def _explained(extra: float, more: Mapping[str, float]) -> str:
+    cause = max(more, key=lambda name: more[name])
+    if more[cause] < EXPLAINED * extra:
+        return f"{extra / 1e3:.1f} ms more than the median; nothing that was watched explains it"
+    part = f", {more[cause] / 1e3:.1f} ms of them" if more[cause] < extra else ""
+    return f"{extra / 1e3:.1f} ms more than the median{part}: {cause}"

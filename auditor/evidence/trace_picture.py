@@ -1,0 +1,68 @@
+"""The charts of a report that come from its trace: one step by lanes with the findings in it, and what the steps are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from auditor.evidence.trace import timeline_of
+from auditor.evidence.trace_waits import TraceWaits
+from auditor.model import Finding
+from auditor.pictures import Lanes, Pointer
+from auditor.recording import Recording
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.picture import Window
+
+POINTERS = 60
+"""Places that are marked for one finding at most."""
+
+SPANS = {
+    "DATA007": "enumerate(DataLoader)",
+    "OPT001": "Optimizer.step",
+    "OPT002": "Optimizer.zero_grad",
+    "OPT003": "Optimizer.step",
+}
+"""Rules whose findings are about a phase that the trace names, and how its name begins."""
+
+
+def trace_charts(recording: Recording, findings: Iterable[Finding]) -> tuple[Lanes, ...]:
+    """Both charts; empty where there is no trace, or nothing in it."""
+    try:
+        line = timeline_of(recording)
+    except NotLooked:
+        return ()
+    from auditor.timeline.picture import step_parts, step_timeline, window
+
+    drawn, chosen = step_timeline(line), window(line)
+    if drawn is not None and chosen is not None:
+        drawn = replace(drawn, pointers=tuple(_pointers(recording, line, chosen, tuple(findings))))
+    return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
+
+
+def _pointers(recording: Recording, line: Timeline, chosen: Window, findings: tuple[Finding, ...]) -> Iterator[Pointer]:
+    try:
+        places = TraceWaits.build(recording).places
+    except NotLooked:
+        places = ()
+    for finding in findings:
+        facts = set(finding.facts)
+        rows = [row for place in places if facts.issuperset(place.facts) for row in place.rows] if facts else []
+        spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows]
+        inside = [(start, end) for start, end in (spans or _named(line, finding)) if chosen.start <= start < chosen.end]
+        for start, end in inside[:POINTERS]:
+            yield Pointer(finding.key, (start - chosen.start) / 1e3, (min(end, chosen.end) - start) / 1e3)
+
+
+def _named(line: Timeline, finding: Finding) -> list[tuple[int, int]]:
+    """Spans of the phase that a finding is about."""
+    begins = SPANS.get(finding.code)
+    if begins is None:
+        return []
+    spans, names = line.trace.operators, line.trace.names
+    known = {code for code, name in enumerate(names) if name.startswith(begins)}
+    rows = [row for row, code in enumerate(spans.name.tolist()) if code in known] if known else []
+    return [(int(spans.start[row]), int(spans.end[row])) for row in rows]

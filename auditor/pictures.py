@@ -1,0 +1,77 @@
+"""Charts of a report as data: memory in layers over time, and bars in lanes. Standard library only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Tone:
+    """Who or what a colour stands for. ``colour`` is 1 to 9; 0 for what is empty (free, idle), -1 for all the rest."""
+
+    name: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Memory of one device over time, stacked by who allocated it, lowest first.
+
+    ``held`` has one row of bytes a layer, ``reserved`` is what the allocator held, all at the same ``x``: us since the first event, or
+    the event's number where ``x_unit`` is ``event``. ``marks`` are moments with a name (a step begins, memory ran out).
+    ``events`` were in the history; of each stretch of them the points with most and with least are here.
+    ``codes`` are the rules whose findings it illustrates: codes or families.
+    """
+
+    title: str
+    note: str
+    x_unit: Literal["us", "event"]
+    x: tuple[float, ...]
+    layers: tuple[Tone, ...]
+    held: tuple[tuple[int, ...], ...]
+    reserved: tuple[int, ...]
+    marks: tuple[tuple[float, str], ...] = ()
+    events: int = 0
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of one lane, in the chart's unit; ``tone`` is an index of its ``tones``."""
+
+    lane: int
+    start: float
+    length: float
+    tone: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Where a finding (by its ``key``) shows in a chart: from ``start`` for ``length``."""
+
+    key: str
+    start: float
+    length: float
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Bars in lanes: the timeline of a step, the parts of all steps, or the segments of a device's memory.
+
+    ``unit`` is ``us`` or ``bytes``. ``edges`` are borders of segments: lane and place. ``total`` things were there; those too
+    short to be seen are joined with their neighbours. ``codes`` as in :class:`Layers`.
+    """
+
+    kind: Literal["timeline", "parts", "segments"]
+    title: str
+    note: str
+    unit: Literal["us", "bytes"]
+    lanes: tuple[str, ...]
+    tones: tuple[Tone, ...]
+    bars: tuple[Bar, ...]
+    edges: tuple[tuple[int, float], ...] = ()
+    pointers: tuple[Pointer, ...] = ()
+    total: int = 0
+    codes: tuple[str, ...] = ()

@@ -1,0 +1,297 @@
+"""What a report draws of a trace: one step by lanes of host threads, loader, waits and streams; and what the steps are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from auditor.pictures import Bar, Lanes, Tone
+from auditor.timeline.device import DeviceUse
+from auditor.timeline.intervals import groups, union
+from auditor.timeline.naming import BACKWARD_MARK, is_communication, is_step, mask
+from auditor.timeline.steps import Steps
+from auditor.timeline.timeline import Timeline
+from auditor.timeline.trace import KERNEL, Codes, Flags, Ints
+
+FORWARD, BACKWARD, OPTIMIZER, LOADER, WAIT, KERNELS, COPIES, COLLECTIVES, OTHER, IDLE = range(10)
+TONES = (
+    Tone("forward and other operators", 1),
+    Tone("backward", 2),
+    Tone("optimizer", 7),
+    Tone("waiting for the loader", 5),
+    Tone("host waits for the device", 6),
+    Tone("kernels", 4),
+    Tone("copies and memsets", 8),
+    Tone("collectives", 9),
+    Tone("Python, and what the trace does not show", -1),
+    Tone("device idle", 0),
+)
+
+BARS = 4500
+"""Bars of a chart at most, before the marks of findings."""
+
+THREADS, STREAMS = 5, 10
+"""Lanes of each kind at most, those with most work."""
+
+SLOW = 1.3
+"""Times the median from which the slowest step is drawn beside the mean of all."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of one lane in order of time, in ns; ``tone`` indexes :data:`TONES`, ``name`` the trace's names."""
+
+    lane: str
+    start: Ints
+    end: Ints
+    tone: Ints
+    name: Codes
+
+
+@dataclass(frozen=True)
+class Window:
+    """The step that is drawn: its name, start and end in ns."""
+
+    name: str
+    start: int
+    end: int
+
+
+def window(line: Timeline) -> Window | None:
+    """The median step, the first left out where there are others; the whole trace where it marks none."""
+    steps = line.steps
+    if not steps.count:
+        return None
+    length = steps.end - steps.start
+    later = np.arange(1 if steps.count > 2 else 0, steps.count)
+    chosen = int(later[np.argsort(length[later], kind="stable")[len(later) // 2]])
+    name = f"{steps.names[chosen]}, the median of {steps.count} steps" if steps.marked else "the whole trace: it marks no steps"
+    return Window(name, int(steps.start[chosen]), int(steps.end[chosen])) if length[chosen] > 0 else None
+
+
+def step_timeline(line: Timeline) -> Lanes | None:
+    """The lanes of one step; None where the trace shows nothing in it."""
+    chosen = window(line)
+    lanes = list(_lanes(line, chosen)) if chosen is not None else []
+    if chosen is None or not lanes:
+        return None
+    resolution = (chosen.end - chosen.start) / 1000
+    while True:
+        bars = [bar for number, spans in enumerate(lanes) for bar in _bars(spans, number, chosen, resolution, line.trace.names)]
+        if len(bars) <= BARS:
+            break
+        resolution *= 1.5
+    return Lanes(
+        kind="timeline",
+        title="One step by lanes: host, loader, waits, streams",
+        note=f"{chosen.name}, under the profiler, which slows the host.",
+        unit="us",
+        lanes=tuple(spans.lane for spans in lanes),
+        tones=TONES,
+        bars=tuple(bars),
+        total=sum(len(spans.start) for spans in lanes),
+        codes=("KERN", "TIME"),
+    )
+
+
+def _lanes(line: Timeline, chosen: Window) -> Iterator[Spans]:
+    yield from _host(line, chosen)
+    spans, waits = line.trace.operators, line.waits
+    if line.loader is not None:
+        rows = line.loader.rows
+        yield from _cut(chosen, Spans("loader", spans.start[rows], spans.end[rows], np.full(len(rows), LOADER), spans.name[rows]))
+    own = ~waits.profiler
+    names = line.trace.calls.name[waits.call[own]]
+    yield from _cut(chosen, Spans("host waits", waits.start[own], waits.end[own], np.full(len(names), WAIT), names))
+    for use in line.devices:
+        yield from _streams(line, use, chosen)
+
+
+def _host(line: Timeline, chosen: Window) -> Iterator[Spans]:
+    """Each thread's outermost operators and phases."""
+    rows = outermost(line)
+    spans, tones = line.trace.operators, phases(line)
+    seen = []
+    for thread, part in groups(spans.thread[rows]):
+        mine = rows[part]
+        mine = mine[tones[mine] != LOADER]
+        title = "main thread" if thread == line.main_thread else _thread(line, thread, bool((tones[mine] == BACKWARD).all()))
+        seen += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
+    seen.sort(key=lambda each: (each.lane != "main thread", -int((each.end - each.start).sum())))
+    yield from seen[:THREADS]
+
+
+def _thread(line: Timeline, thread: int, backward: bool) -> str:
+    return "backward thread" if backward else f"thread {line.trace.threads[thread].tid}"
+
+
+def _streams(line: Timeline, use: DeviceUse, chosen: Window) -> Iterator[Spans]:
+    work, found = line.trace.work, []
+    collective = mask(line.trace.names, work.name, is_communication)
+    tone = np.where(work.kind == KERNEL, np.where(collective, COLLECTIVES, KERNELS), COPIES)
+    for stream, part in groups(work.stream[use.rows]):
+        rows = use.rows[part]
+        title = f"gpu {use.device} stream {stream}"
+        found += list(_cut(chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows])))
+    found.sort(key=lambda each: -int((each.end - each.start).sum()))
+    yield from found[:STREAMS]
+
+
+def outermost(line: Timeline) -> Ints:
+    """Rows of operators and phases that lie in no other; marks of steps and the user's own annotations do not count."""
+    spans, tree = line.trace.operators, line.tree
+    phase = mask(line.trace.names, spans.name, lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")))
+    wanted = np.zeros(len(tree.name), np.bool_)
+    wanted[: tree.operators] = (~spans.annotation | phase) & ~mask(line.trace.names, spans.name, is_step)
+    rows = np.flatnonzero(wanted)
+    result: Ints = rows[tree.nearest(rows, wanted) < 0]
+    return result
+
+
+def phases(line: Timeline) -> Ints:
+    """For each row of operators its phase: an index of :data:`TONES`."""
+    spans, names = line.trace.operators, line.trace.names
+    backward = (spans.forward_thread > 0) | mask(names, spans.name, lambda name: name.startswith(BACKWARD_MARK))
+    result = np.where(backward, BACKWARD, FORWARD)
+    result[mask(names, spans.name, lambda name: name.startswith("Optimizer."))] = OPTIMIZER
+    result[mask(names, spans.name, lambda name: name.startswith("enumerate(DataLoader)"))] = LOADER
+    return result
+
+
+def _cut(chosen: Window, spans: Spans) -> Iterator[Spans]:
+    """Those that reach into the window, cut to it; nothing where none does."""
+    inside = np.flatnonzero((spans.end > chosen.start) & (spans.start < chosen.end))
+    if len(inside):
+        order = inside[np.argsort(spans.start[inside], kind="stable")]
+        low, high = np.maximum(spans.start[order], chosen.start), np.minimum(spans.end[order], chosen.end)
+        yield Spans(spans.lane, low, high, spans.tone[order], spans.name[order])
+
+
+def _bars(spans: Spans, lane: int, chosen: Window, resolution: float, names: Sequence[str]) -> Iterator[Bar]:
+    """Neighbours of one tone that nobody could tell apart become one bar, named after the longest of them."""
+    columns = (spans.start.tolist(), spans.end.tolist(), spans.tone.tolist(), spans.name.tolist())
+    begun, reach, tone, longest, name, count = 0, -1, -1, 0, 0, 0
+
+    def bar() -> Bar:
+        label = names[name] if count == 1 else f"{names[name]} and {count - 1} more"
+        return Bar(lane, (begun - chosen.start) / 1e3, max(reach - begun, 1) / 1e3, tone, label)
+
+    for start, end, this_tone, this_name in zip(*columns, strict=True):
+        short = min(end - start, reach - begun) < resolution
+        if count and this_tone == tone and short and start - reach < resolution:
+            reach, count = max(reach, end), count + 1
+            if end - start > longest:
+                longest, name = end - start, this_name
+            continue
+        if count:
+            yield bar()
+        begun, reach, tone, longest, name, count = start, end, this_tone, end - start, this_name, 1
+    if count:
+        yield bar()
+
+
+# -- what the steps are made of ------------------------------------------------------------------------------------------
+
+
+def step_parts(line: Timeline) -> Lanes | None:
+    """Shares of the mean step on host and device, and of the slowest where it stands out; None where no steps are marked."""
+    steps = line.steps
+    if not steps.marked or not steps.count:
+        return None
+    length = (steps.end - steps.start) / 1e3
+    rows = [("host", _shares(_host_parts(line), steps, OTHER))]
+    if line.devices:
+        rows.append(("device", _shares(_device_parts(line), steps, IDLE)))
+    lanes: list[str] = []
+    bars: list[Bar] = []
+    for title, pick in _picked(length):
+        for side, shares in rows:
+            bars += list(_laid(len(lanes), [(tone, pick(us)) for tone, us in shares]))
+            lanes.append(f"{title}: {side}")
+    return Lanes(
+        kind="parts",
+        title="What the steps are made of",
+        note=f"{_which(length, steps)} Each moment counts once: waiting first, then optimizer, backward, other operators.",
+        unit="us",
+        lanes=tuple(lanes),
+        tones=TONES,
+        bars=tuple(bars),
+        total=len(bars),
+        codes=("DATA", "KERN001", "TIME", "DIST"),
+    )
+
+
+def _which(length: Floats, steps: Steps) -> str:
+    mean = f"The mean of {len(length)} steps under the profiler" if len(length) > 1 else "One step under the profiler"
+    slowest = _slowest(length)
+    return f"{mean}, and the slowest, {steps.names[slowest]}." if slowest >= 0 else f"{mean}."
+
+
+Floats = NDArray[np.float64]
+Picker = Callable[[Floats], float]
+Parts = list[tuple[int, tuple[Ints, Ints]]]
+
+
+def _picked(length: Floats) -> Iterator[tuple[str, Picker]]:
+    yield ("mean" if len(length) > 1 else "step"), lambda us: float(us.mean())
+    slowest = _slowest(length)
+    if slowest >= 0:
+        yield "slowest", lambda us: float(us[slowest])
+
+
+def _slowest(length: Floats) -> int:
+    """The slowest step where it stands out, else -1."""
+    slowest = int(length.argmax())
+    return slowest if len(length) > 2 and length[slowest] > SLOW * float(np.median(length)) else -1
+
+
+def _host_parts(line: Timeline) -> Parts:
+    """What the host did, the most telling first."""
+    spans, tones, waits, calls = line.trace.operators, phases(line), line.waits, line.trace.calls
+    rows, held = outermost(line), ~waits.profiler
+    loading = rows[tones[rows] == LOADER]
+    loading = loading[spans.thread[loading] == line.main_thread]
+    parts: Parts = [(LOADER, (spans.start[loading], spans.end[loading])), (WAIT, (waits.start[held], waits.end[held]))]
+    for tone in (OPTIMIZER, BACKWARD):
+        mine = rows[tones[rows] == tone]
+        parts.append((tone, (spans.start[mine], spans.end[mine])))
+    rest = rows[(tones[rows] == FORWARD) & (spans.thread[rows] == line.main_thread)]
+    mine = calls.thread == line.main_thread
+    parts.append((FORWARD, (np.append(spans.start[rest], calls.start[mine]), np.append(spans.end[rest], calls.end[mine]))))
+    return parts
+
+
+def _device_parts(line: Timeline) -> Parts:
+    """What the busiest device did; a copy or collective counts where no kernel ran."""
+    use, work = line.devices[0], line.trace.work
+    kind, collective = work.kind[use.rows], mask(line.trace.names, work.name, is_communication)[use.rows]
+
+    def of(rows: Flags) -> tuple[Ints, Ints]:
+        return work.start[use.rows[rows]], work.end[use.rows[rows]]
+
+    computing = (kind == KERNEL) & ~collective
+    return [(KERNELS, of(computing)), (COLLECTIVES, of(collective)), (COPIES, of(~computing & ~collective))]
+
+
+def _shares(parts: Parts, steps: Steps, rest: int) -> list[tuple[int, Floats]]:
+    """Time in us of each step that a part covers and no earlier part does; ``rest`` is what none covers."""
+    start, end = np.empty(0, np.int64), np.empty(0, np.int64)
+    before = np.zeros(steps.count, np.int64)
+    shares = []
+    for tone, (begin, stop) in parts:
+        start, end = np.append(start, begin), np.append(end, stop)
+        covered = union(start, end).covered(steps.start, steps.end)
+        shares.append((tone, (covered - before) / 1e3))
+        before = covered
+    return [*shares, (rest, (steps.end - steps.start - before) / 1e3)]
+
+
+def _laid(lane: int, shares: list[tuple[int, float]]) -> Iterator[Bar]:
+    total, place = sum(us for _, us in shares) or 1.0, 0.0
+    for tone, us in shares:
+        if us > 0:
+            yield Bar(lane, place, us, tone, f"{TONES[tone].name}, {us / total:.1%}")
+            place += us

@@ -1,0 +1,54 @@
+"""Marks of the step-time chart: only what stands out, and the cause that took most of the difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence.step_series import step_series
+from auditor.recording import Recording, RecordingWriter
+
+
+@pytest.fixture
+def times(tmp_path):
+    """The series of twenty quiet steps of 10 ms, changed at some of them, and the loader's waits."""
+
+    def read(changed, waits=()):
+        rows = [
+            {"pass": "quiet", "step": n, "us": 10_000.0, "gc_us": 0.0, "rss": 1 << 20} | changed.get(n, {}) for n in range(20)
+        ]
+        writer = RecordingWriter(tmp_path)
+        for step, wait in waits:
+            writer.add("batches", {"pass": "quiet", "step": step, "loader": 0, "n": 1, "wait_us": wait})
+        writer.close()
+        (tmp_path / "manifest.json").write_text('{"schema": "audit-recording/1"}')
+        return step_series(Recording(tmp_path), rows)
+
+    return read
+
+
+def test_ordinary_unrest_is_not_marked(times):
+    series, memory = times({3: {"us": 14_900.0}, 4: {"us": 11_000.0, "gc_us": 900.0}})
+    assert (series.name, series.marks) == ("step time, quiet pass", ())
+    assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("row", "waits", "said"),
+    [
+        ({"us": 30_000.0, "gc_us": 19_000.0}, (), "20.0 ms more than the median, 19.0 ms of them: garbage collection"),
+        ({"us": 30_000.0}, ((7, 18_000.0),), "20.0 ms more than the median, 18.0 ms of them: waiting for the loader"),
+        ({"us": 30_000.0, "queued_us": 15_000.0}, (), "20.0 ms more than the median, 15.0 ms of them: waiting for the processor"),
+        ({"us": 30_000.0, "gc_us": 1000.0}, (), "20.0 ms more than the median; nothing that was watched explains it"),
+    ],
+)
+def test_a_slow_step_says_what_took_its_time(times, row, waits, said):
+    series, *_ = times({7: row}, waits)
+    assert series.marks == ((7.0, said),)
+
+
+def test_a_retry_of_the_allocator_explains_its_step_only(times):
+    changed = {n: {"retries": 1} for n in range(7, 20)} | {7: {"us": 90_000.0, "retries": 1}, 12: {"us": 30_000.0, "retries": 1}}
+    series, *_ = times({n: {"retries": 0} for n in range(7)} | changed)
+    assert [place for place, _ in series.marks] == [7.0, 12.0]
+    assert "gave cached memory back" in series.marks[0][1]
+    assert "nothing that was watched" in series.marks[1][1]
