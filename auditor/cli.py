@@ -204,6 +204,45 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
+def _share(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        share = float(value.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a percentage; write it as 5%") from None
+    if not 0 <= share < 100:
+        raise click.BadParameter("the bound must be at least 0%")
+    return share
+
+
+@main.command()
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option(
+    "--max-regression",
+    callback=_share,
+    metavar="PCT",
+    help="Exit 1 when a step is proven to take more than this longer, as in 5%.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+def compare(**options: Any) -> None:
+    """Compare two audits: step time with an interval, memory, host syncs, findings that are new or gone.
+
+    BEFORE and AFTER are report.json, the folder of a run or its recording/, or a folder of several runs of the same thing:
+    then the spread between runs is measured instead of assumed.
+
+    \b
+      audit compare audits/main audits/branch --max-regression 5%
+
+    Exit code: 0 done, 1 a regression beyond --max-regression is proven, 2 the two cannot be compared.
+    """
+    from auditor.commands import compare as command
+
+    sys.exit(command.run(**options))
+
+
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option(

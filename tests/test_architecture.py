@@ -50,6 +50,16 @@ MAY = {
     },
     "auditor/bare_snapshot.py": {"auditor.bare"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
+    "auditor/verify": {
+        "auditor.errors",
+        "auditor.evidence.steps",
+        "auditor.model",
+        "auditor.patch",
+        "auditor.plan",
+        "auditor.recording",
+        "auditor.runner",
+        "auditor.verify",
+    },
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {
         "torch",
@@ -125,7 +135,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
 
 @pytest.mark.parametrize(
     "command",
-    [["--help"], ["run", "--help"], ["checkpoint", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]],
+    [["--help"], ["run", "--help"], ["checkpoint", "--help"], ["compare", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]],
     ids=" ".join,
 )
 def test_light_doors_import_nothing_heavy(command: list[str]) -> None:

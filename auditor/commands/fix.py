@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from auditor import catalogue, patch
+from auditor import patch
+from auditor.commands import reading
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Report
 
@@ -23,7 +24,7 @@ def fix(
 ) -> int:
     """Print or apply; returns the exit code."""
     root = Path.cwd()
-    edits = _edits(_load(Path(report)), select, unsafe=unsafe)
+    edits = _edits(reading.report_of(Path(report)), select, unsafe=unsafe)
     for edit in edits:
         if not _writes_plain_values(edit):
             raise AuditProblem(f"{report}: {edit.site}: `{edit.value}` is not what a rule would write", "the report was changed")
@@ -44,19 +45,6 @@ def fix(
     for file in planned.files:
         click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
     return 0
-
-
-def _load(path: Path) -> Report:
-    file = path / "report.json" if path.is_dir() else path
-    try:
-        loaded: Report = catalogue.reports("as_json").load(file.read_bytes())
-    except OSError as error:
-        raise AuditProblem(
-            f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"
-        ) from None
-    except ValueError as error:
-        raise AuditProblem(f"{file}: {error}") from None
-    return loaded
 
 
 def _edits(report: Report, select: tuple[str, ...], *, unsafe: bool) -> list[Edit]:
