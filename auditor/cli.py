@@ -140,6 +140,15 @@ def judging_options(command: Any) -> Any:
     metavar="S",
     help="End the target after S seconds and report on what was recorded.",
 )
+@click.option("--verify", is_flag=True, help="Then run the target again with each patch, and measure it.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that --verify may spend.",
+)
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
@@ -214,6 +223,25 @@ def _share(_: click.Context, __: click.Parameter, value: str | None) -> float | 
     if not 0 <= share < 100:
         raise click.BadParameter("the bound must be at least 0%")
     return share
+
+
+@main.command()
+@click.argument("report", type=click.Path())
+@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@click.option("--budget", type=click.FloatRange(min=0), default=120.0, show_default=True, metavar="S", help="Seconds to spend.")
+@click.option("--quiet", is_flag=True, help="Print only the path of the report.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+def verify(**options: Any) -> None:
+    """Run the target of a REPORT again with each patch, and measure what it buys.
+
+    Each run is a fresh process in a copy of the project, with and without the patch in turn, from the same seeds. The report
+    then says the ratio of step times with its interval, peak memory, and whether losses and parameters stay the same; a patch
+    that changes them is dropped from fixes.patch. Your files are not touched.
+    """
+    from auditor.commands import verify as command
+
+    sys.exit(command.run(**options))
 
 
 @main.command()

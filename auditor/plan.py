@@ -39,6 +39,21 @@ WATCHED_STEPS = 16
 
 Device = Literal["auto", "cuda", "cpu", "rehearse"]
 
+SYNC_STEPS = 3
+"""Loud steps of a trial on a GPU."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run that ``audit verify`` measures: in ``folder``, a copy of ``copy_of``, all random generators seeded.
+
+    What the interpreter would import from ``copy_of`` it imports from the copy.
+    """
+
+    folder: str
+    copy_of: str
+    seed: int
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,7 +61,8 @@ class Plan:
 
     With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
     operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
-    ``memory_limit`` in bytes of device memory, of a real device or the shadow.
+    ``memory_limit`` in bytes of device memory, of a real device or the shadow. With ``trial`` it ends after the quiet pass
+    (on a GPU, a few loud steps count its host syncs).
     """
 
     target: str
@@ -64,6 +80,7 @@ class Plan:
     replay_from: int = 0
     rehearsed: tuple[str, ...] = ()
     memory_limit: int | None = None
+    trial: Trial | None = None
 
     @property
     def watched(self) -> range:
@@ -106,4 +123,5 @@ class Plan:
         data = json.loads(text)
         for name in ("args", "parts", "rehearsed"):
             data[name] = tuple(data[name])
+        data["trial"] = Trial(**data["trial"]) if data["trial"] else None
         return Plan(**data)

@@ -90,6 +90,8 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
+            cwd=plan.trial.folder if plan.trial is not None else None,
+            env={**os.environ, "PYTHONHASHSEED": "0"} if plan.trial is not None else None,
             start_new_session=True,
         )
         os.close(writing)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from auditor.model import Report
 
-from . import amounts, charts, page, ranks, summary, text
+from . import amounts, charts, page, ranks, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -49,6 +49,8 @@ def _context(report: Report) -> dict[str, Any]:
         "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
         "recoverable": summary.recoverable(report),
         "proven": summary.proven(report),
+        "verified": verified.banner(report),
+        "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "memory": summary.largest_memory(report),
         "ranks": [ranks.cells(rank) for rank in ranks.ordered(report, _RANKS_LISTED)],
         "rank_headings": ranks.HEADINGS,

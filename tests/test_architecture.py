@@ -135,7 +135,15 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
 
 @pytest.mark.parametrize(
     "command",
-    [["--help"], ["run", "--help"], ["checkpoint", "--help"], ["compare", "--help"], ["explain", "SYNC001"], ["rules"], ["rules", "--json"]],
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["checkpoint", "--help"],
+        ["compare", "--help"],
+        ["explain", "SYNC001"],
+        ["rules"],
+        ["rules", "--json"],
+    ],
     ids=" ".join,
 )
 def test_light_doors_import_nothing_heavy(command: list[str]) -> None:

@@ -141,6 +141,12 @@ class Backward:
         self.failed = True
 
     @property
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that the call starts from: a training step's losses."""
+        outputs = (self._outputs,) if isinstance(self._outputs, torch.Tensor) else tuple(self._outputs)
+        return tuple(out for out in outputs if isinstance(out, torch.Tensor))
+
+    @property
     def walked(self) -> Walk:
         """The graph that the call runs over, walked on demand, once before the engine runs and once after."""
         if self._walked is None:

@@ -111,7 +111,10 @@ class Recorder:
         from auditor.capture.probe import Context
         from auditor.capture.probes import select
         from auditor.capture.session import ProgressPipe, Session
+        from auditor.capture.trial import seed_torch
 
+        if self.plan.trial is not None:
+            seed_torch(self.plan.trial.seed)
         if self.plan.device == "cuda":
             device_of("cuda")  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
@@ -285,6 +288,10 @@ def main() -> None:
     plan = Plan.from_json(sys.argv[2])
     sys.path[0] = os.getcwd()
     _set_up_process(plan)
+    if plan.trial is not None:
+        from auditor.capture.trial import prepare
+
+        prepare(plan.trial)
     recorder = Recorder(plan)
     recorder.save()
     try:

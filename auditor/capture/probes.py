@@ -14,6 +14,7 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.results import ResultsProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
 PROBES: tuple[type[Probe], ...] = (
@@ -29,13 +30,14 @@ PROBES: tuple[type[Probe], ...] = (
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
+    ResultsProbe,
 )
 
 ALWAYS = (ModesProbe,)
 """Needed by the session itself: a profiler of the user's inside ours must be noticed."""
 
 
-ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe)
+ON_SHADOW = (ModesProbe, CallsProbe, LoaderProbe, ZeroGradProbe, AmpProbe, BackwardProbe, HoldersProbe, ResultsProbe)
 """What a rehearsal runs beside the shadow device itself."""
 
 

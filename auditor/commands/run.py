@@ -14,6 +14,7 @@ from typing import Any
 from auditor import catalogue, config, engine, further, runner, target
 from auditor.cli import exit_code
 from auditor.commands import results
+from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.plan import Device, Plan
 
@@ -45,6 +46,8 @@ def run(
     formats: tuple[tuple[str, str], ...],
     quiet: bool,
     debug: bool,
+    verify: bool,
+    budget: float,
     args: tuple[str, ...],
 ) -> int:
     """Audit a target; returns the exit code."""
@@ -67,6 +70,8 @@ def run(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     report = results.judge(recording, rules, settings)
+    if verify and report.run.outcome == "completed":
+        report = verified(report, recording, budget=budget, quiet=quiet) or report
     results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
 
