@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from auditor.commands import reading, results
+from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.recording import Recording
@@ -45,6 +46,7 @@ def verified(
     tried = candidates(report, recording, select, unsafe=unsafe)
     if not tried:
         return None
+    require_plain_values("the report", (edit for candidate in tried for edit in candidate.edits))
     with Laboratory(recording) as laboratory:
         experiment = Experiment(laboratory, recording, budget, _silent if quiet else _say)
         found, verification = experiment.run(tried)

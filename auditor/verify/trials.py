@@ -140,7 +140,7 @@ def _made(folder: Path) -> Path:
 
 def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
     """Host syncs in each loud step; None where there is no device, real or shadow, to wait for."""
-    loud = sum(row["pass"] == "loud" for row in rows)
+    loud = len([row for row in rows if row["pass"] == "loud"])
     if not loud or recording.manifest["device"] == "cpu":
         return None
     reads = [int(row["n"]) for row in recording.rows(SYNCS) if row["pass"] == "loud" and not row.get("lib")]
