@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from auditor import quantities
 from auditor.errors import AuditProblem
 
 if TYPE_CHECKING:
@@ -56,23 +56,6 @@ def main() -> None:
 
 def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
     return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
-
-
-SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])?(i?)B?", re.IGNORECASE)
-
-
-def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    match = SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is not a size; write it as 8GiB, 800MB or a number of bytes")
-    number, unit, binary = match.groups()
-    base = 1024 if binary or not value.strip().upper().endswith("B") else 1000
-    size = int(float(number) * base ** (" KMGT".index((unit or " ").upper())))
-    if size < 1:
-        raise click.BadParameter("the limit must be at least one byte")
-    return size
 
 
 def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -130,7 +113,7 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--memory-limit",
-    callback=_size,
+    callback=quantities.size,
     metavar="SIZE",
     help="Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
 )
@@ -213,18 +196,6 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
-def _share(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        share = float(value.strip().removesuffix("%")) / 100
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a percentage; write it as 5%") from None
-    if not 0 <= share < 100:
-        raise click.BadParameter("the bound must be at least 0%")
-    return share
-
-
 @main.command()
 @click.argument("report", type=click.Path())
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
@@ -249,7 +220,7 @@ def verify(**options: Any) -> None:
 @click.argument("after", type=click.Path())
 @click.option(
     "--max-regression",
-    callback=_share,
+    callback=quantities.share,
     metavar="PCT",
     help="Exit 1 when a step is proven to take more than this longer, as in 5%.",
 )

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from auditor import target as targets
+from auditor.capture.trial import prepare
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
 from auditor.recording import SCHEMA, RecordingWriter, write_manifest
@@ -111,10 +112,7 @@ class Recorder:
         from auditor.capture.probe import Context
         from auditor.capture.probes import select
         from auditor.capture.session import ProgressPipe, Session
-        from auditor.capture.trial import seed_torch
 
-        if self.plan.trial is not None:
-            seed_torch(self.plan.trial.seed)
         if self.plan.device == "cuda":
             device_of("cuda")  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
@@ -288,10 +286,6 @@ def main() -> None:
     plan = Plan.from_json(sys.argv[2])
     sys.path[0] = os.getcwd()
     _set_up_process(plan)
-    if plan.trial is not None:
-        from auditor.capture.trial import prepare
-
-        prepare(plan.trial)
     recorder = Recorder(plan)
     recorder.save()
     try:
@@ -326,6 +320,8 @@ def _set_up_process(plan: Plan) -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
     if plan.device in ("cpu", "rehearse"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if plan.trial is not None:
+        prepare(plan.trial)
     if hasattr(signal, "SIGUSR1"):
         stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)

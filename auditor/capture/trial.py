@@ -11,21 +11,11 @@ from auditor.plan import Trial
 
 
 def prepare(trial: Trial) -> None:
-    """Seed Python's generator now and NumPy's when it is imported; look modules up in the copy."""
+    """Seed Python's generator now, NumPy's and torch's (of the devices too) when they are imported; import from the copy."""
     random.seed(trial.seed)
-    AfterImport("numpy", lambda: _seed_numpy(trial.seed)).install()
+    AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
+    AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
     sys.path[:] = [moved(entry, trial.copy_of, trial.folder) for entry in sys.path]
-
-
-def seed_torch(seed: int) -> None:
-    """Seed torch's generators, of the devices too."""
-    import torch
-
-    torch.manual_seed(seed)
-
-
-def _seed_numpy(seed: int) -> None:
-    sys.modules["numpy"].random.seed(seed)
 
 
 def moved(entry: str, copy_of: str, folder: str) -> str:

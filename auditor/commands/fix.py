@@ -88,26 +88,31 @@ def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, re
         plan = patch.plan(edits, read)
         back = tuple((file.path, file.before, file.after) for file in plan.files)
         return Standing(plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused))
-    plan = patch.plan(edits, recorded)
+    planned = patch.plan(edits, recorded)
     every = tuple(_edits(report.findings, unsafe=True))
-    files, back, applied, changed = [], [], [], []
-    for file in plan.files:
-        current = read(file.path)
-        mine = [edit for edit in every if edit.site.file == file.edits[0].site.file]
-        made = patch.made_already(file.before, current, mine) if current is not None else None
-        if current is None or made is None:
-            changed.append(file.path)
-            continue
-        after = patch.plan([*made, *file.edits], recorded).files[0].after
-        if after == current:
-            applied.append(file.path)
-            continue
-        files.append(PatchedFile(file.path, current, after, tuple(edit for edit in file.edits if edit not in made)))
-        back.append((file.path, file.before, after))
-    refused = [f"{edit.site}: {reason}" for edit, reason in plan.refused] + [
-        f"{path} changed since the audit" for path in changed
-    ]
-    return Standing(Plan(tuple(files), plan.refused), tuple(back), tuple(applied), tuple(changed), tuple(refused))
+    still = {file.path: _still_to_do(file, read(file.path), every, recorded) for file in planned.files}
+    files = tuple(file for file in still.values() if file is not None and file.before != file.after)
+    changed = tuple(path for path, file in still.items() if file is None)
+    refused = [f"{edit.site}: {reason}" for edit, reason in planned.refused]
+    audited = {file.path: file.before for file in planned.files}
+    return Standing(
+        Plan(files, planned.refused),
+        back=tuple((file.path, audited[file.path], file.after) for file in files),
+        applied=tuple(path for path, file in still.items() if file is not None and file.before == file.after),
+        changed=changed,
+        refused=(*refused, *(f"{path} changed since the audit" for path in changed)),
+    )
+
+
+def _still_to_do(file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read) -> PatchedFile | None:
+    """From the file as it is now to what it should be; None if something else changed in it since the audit."""
+    if current is None:
+        return None
+    made = patch.made_already(file.before, current, [edit for edit in every if edit.site.file == file.edits[0].site.file])
+    if made is None:
+        return None
+    after = patch.plan([*made, *file.edits], recorded).files[0].after
+    return PatchedFile(file.path, current, after, tuple(edit for edit in file.edits if edit not in made))
 
 
 def _nothing(standing: Standing, *, unsafe: bool) -> str:
