@@ -54,7 +54,7 @@ def banner(report: Report) -> tuple[str, ...]:
     if verification is None or together is None or together.status == "broken" or together.ratio is None:
         return ()
     patches = f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
-    return _speed(together), ", ".join([*_gains(together), text.one_line(patches, 400)])
+    return _speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
 
 
 def headline(report: Report) -> str:
