@@ -30,7 +30,7 @@ TRAINER = """
         loss.backward(retain_graph=True)
         optimizer.step()
         with open("log.txt", "a") as log:
-            log.write("step\n")
+            print("step", file=log)
 
     def unrepeatable():
         torch.manual_seed(int.from_bytes(os.urandom(4), "little"))
