@@ -18,7 +18,8 @@ from auditor.errors import AuditProblem
 from auditor.model import Finding, Report
 from auditor.recording import MANIFEST, Recording
 from auditor.verify.comparison import Comparison, Side, compare, unlike
-from auditor.verify.times import quiet_us
+from auditor.verify.intervals import Run
+from auditor.verify.times import quiet_run
 
 
 def run(*, before: str, after: str, max_regression: float | None, as_json: bool, debug: bool) -> int:
@@ -59,7 +60,7 @@ def _side(path: Path) -> Side:
         raise AuditProblem(f"{path} holds no report and no recording", "give report.json, the folder of a run, or its recording")
     sides = [_audit(each) for each in found]
     last = max((report for report, _ in sides), key=lambda report: report.run.recorded_at)
-    runs = tuple(times for _, times in sides if times)
+    runs = tuple(run for _, run in sides if run.us)
     return Side(last, runs if len(runs) == len(sides) else ())
 
 
@@ -69,14 +70,14 @@ def _is_audit(path: Path) -> bool:
     return any((path / name).is_file() for name in (reading.REPORT, MANIFEST, f"{reading.RECORDING}/{MANIFEST}"))
 
 
-def _audit(path: Path) -> tuple[Report, tuple[float, ...]]:
+def _audit(path: Path) -> tuple[Report, Run]:
     recording = reading.recording_of(path)
     if path.is_file() or (path / reading.REPORT).is_file():
         report = reading.report_of(path)
         mine = recording is not None and recording.manifest.get("recorded_at") == report.run.recorded_at
-        return report, quiet_us(recording) if recording is not None and mine else ()
+        return report, quiet_run(recording) if recording is not None and mine else Run(())
     assert recording is not None
-    return _judge(recording), quiet_us(recording)
+    return _judge(recording), quiet_run(recording)
 
 
 def _judge(recording: Recording) -> Report:

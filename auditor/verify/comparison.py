@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor.model import Finding, Report
-from auditor.verify.intervals import Interval, of_recordings
+from auditor.verify.intervals import Interval, Run, of_recordings
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: a report (of the last run, where there are several) and the step times of each run, in us.
+    """One side: a report (of the last run, where there are several) and the step times of each run.
 
     ``runs`` is empty where only a report is there, which keeps the median and not the steps.
     """
 
     report: Report
-    runs: tuple[tuple[float, ...], ...] = ()
+    runs: tuple[Run, ...] = ()
 
     @property
     def step_us(self) -> float | None:
         """Median step time in us, of the steps themselves where they are there."""
         if self.runs:
-            return median(median(run) for run in self.runs)
+            return median(median(run.us) for run in self.runs)
         times = self.report.run.step_us
         return times.median if times is not None else None
 

@@ -22,12 +22,32 @@ LEAST_PAIRS = 3
 CONFIDENCE = 0.95
 """Confidence of :func:`of_recordings`: 2.5 % on the side of a regression."""
 
-RUN_TO_RUN = 0.04
-"""How much the median step of one program differs from process to process (standard deviation of its logarithm): another
-place in memory, another neighbour on the machine. One run cannot show it. docs/verified.md holds the measurement."""
+RUN_TO_RUN = 0.025
+"""How much the median step of one program differs from process to process on a quiet machine (standard deviation of its
+logarithm): another place in memory, another clock rate. One run cannot show it. docs/compare.md has the runs behind this."""
+
+BUSY = 0.25
+"""What is added to it for each share of the time that others had the processor: they also take caches and the other half of the
+core while the step runs. Medians of 90 runs of three programs rose by 0.3 times that share (docs/compare.md)."""
+
+FEW_RUNS = 5
+"""Runs of one side below which their own spread is not taken for the whole of it."""
 
 BLOCK_SHARE = 0.2
 """Length of a block of steps that are drawn together, as a share of the run: what slows one step mostly slows its neighbours."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Times of one run's steps in us, in order; ``busy`` is the share of its time in which others had the processor."""
+
+    us: tuple[float, ...]
+    busy: float = 0.0
+
+    @property
+    def unsteadiness(self) -> float:
+        """How far its median may be from that of other runs (standard deviation of the logarithm)."""
+        return RUN_TO_RUN + BUSY * self.busy
 
 
 @dataclass(frozen=True)
@@ -67,16 +87,13 @@ def of_pairs(before: Sequence[float], after: Sequence[float], *, confidence: flo
     return Interval(math.exp(middle), math.exp(middle - below), math.exp(middle + above))
 
 
-def of_recordings(
-    before: Sequence[Sequence[float]], after: Sequence[Sequence[float]], *, confidence: float = CONFIDENCE
-) -> Interval | None:
-    """Interval of the ratio of median step times of two sides, each one or more runs of steps in their order.
+def of_recordings(before: Sequence[Run], after: Sequence[Run], *, confidence: float = CONFIDENCE) -> Interval | None:
+    """Interval of the ratio of median step times of two sides, each one or more runs.
 
     Each draw takes runs again (where there are several), blocks of neighbouring steps within each, and their median. A side
-    that is a single run gets ``RUN_TO_RUN`` in place of the spread between runs that it cannot show. None where a side has
-    no steps.
+    of fewer than ``FEW_RUNS`` gets, on top of that, the ``unsteadiness`` that so few cannot show. None where a side has no steps.
     """
-    if not all(map(any, (before, after))) or not all(len(run) for run in (*before, *after)):
+    if not before or not after or not all(run.us for run in (*before, *after)):
         return None
     draw = random.Random(len(before) + len(after))  # noqa: S311 - a bootstrap, repeatable on purpose
     drawn = sorted(_drawn(after, draw) - _drawn(before, draw) for _ in range(RESAMPLES))
@@ -85,17 +102,19 @@ def of_recordings(
     return Interval(math.exp(middle), math.exp(_quantile(drawn, tail)), math.exp(_quantile(drawn, 1 - tail)))
 
 
-def _middle(runs: Sequence[Sequence[float]]) -> float:
-    return fmean(math.log(median(run)) for run in runs)
+def _middle(runs: Sequence[Run]) -> float:
+    return fmean(math.log(median(run.us)) for run in runs)
 
 
-def _drawn(runs: Sequence[Sequence[float]], draw: random.Random) -> float:
-    if len(runs) == 1:
-        return math.log(median(_blocks(runs[0], draw))) + draw.gauss(0.0, RUN_TO_RUN)
-    stretch = math.sqrt(len(runs) / (len(runs) - 1))
-    middle = _middle(runs)
-    again = fmean(math.log(median(_blocks(run, draw))) for run in draw.choices(runs, k=len(runs)))
-    return middle + stretch * (again - middle)
+def _drawn(runs: Sequence[Run], draw: random.Random) -> float:
+    n = len(runs)
+    again = fmean(math.log(median(_blocks(run.us, draw))) for run in (draw.choices(runs, k=n) if n > 1 else runs))
+    if n > 1:
+        middle = _middle(runs)
+        again = middle + math.sqrt(n / (n - 1)) * (again - middle)
+    if n < FEW_RUNS:
+        again += draw.gauss(0.0, math.sqrt(sum(run.unsteadiness**2 for run in runs)) / n)
+    return again
 
 
 def _blocks(run: Sequence[float], draw: random.Random) -> list[float]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from auditor.evidence.steps import Steps
 from auditor.recording import Recording
+from auditor.verify.intervals import Run
 
 
-def quiet_us(recording: Recording) -> tuple[float, ...]:
-    """Times of the quiet steps in us, in order; empty where the recording holds none.
+def quiet_run(recording: Recording) -> Run:
+    """The quiet steps in order; without any where the recording holds none.
 
     Where the host's clock timed them, the time that the step's thread was ready and something else had the processor
-    (``queued_us``) is taken off: on a shared machine it doubled the median of single runs of the same program
-    (docs/verified.md). Device events are not held up by it.
+    (``queued_us``) is taken off, and its share is how busy the machine was: on a shared machine that wait multiplied the
+    median of single runs of the same program by up to four (docs/compare.md). Device events are not held up by it.
     """
     if recording.manifest.get("device") == "rehearse" or not recording.has("steps"):
-        return ()
+        return Run(())
     steps = Steps.build(recording).quiet
-    if recording.manifest.get("device") == "cuda":
-        return tuple(step.us for step in steps)
-    return tuple(max(step.us - step.queued_us, 1e-3) for step in steps)
+    if not steps or recording.manifest.get("device") == "cuda":
+        return Run(tuple(step.us for step in steps))
+    us = tuple(max(step.us - step.queued_us, 1e-3) for step in steps)
+    return Run(us, sum(step.queued_us for step in steps) / sum(step.us for step in steps))

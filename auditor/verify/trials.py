@@ -18,7 +18,7 @@ from auditor.plan import REHEARSED_STEPS, Device, Plan, Trial
 from auditor.recording import Recording, Row
 from auditor.verify import tree
 from auditor.verify.results import Results
-from auditor.verify.times import quiet_us
+from auditor.verify.times import quiet_run
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -106,7 +106,7 @@ class Laboratory:
             return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
-        times = quiet_us(recording)
+        times = quiet_run(recording).us
         rows = recording.rows("steps")
         quiet = [row for row in rows if row["pass"] in ("quiet", "loud")]
         return Measured(
@@ -125,7 +125,7 @@ def _plan(recording: Recording) -> Plan:
     """As the audit ran, without its instruments: as many steps as take ``SECONDS``, but no more than it had."""
     manifest = recording.manifest
     done = {each["name"]: each["steps"] for each in manifest["passes"]}
-    times = quiet_us(recording)
+    times = quiet_run(recording).us
     wanted = round(SECONDS * 1e6 / median(times)) if times else LEAST_STEPS
     steps = max(1, min(max(LEAST_STEPS, wanted), MOST_STEPS, done.get("quiet") or done.get("loud") or 1))
     device, argv = manifest["device"], tuple(manifest.get("argv", ()))

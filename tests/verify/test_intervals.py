@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.verify import intervals
-from auditor.verify.intervals import Interval, of_pairs, of_recordings, student_t
+from auditor.verify.intervals import Interval, Run, of_pairs, of_recordings, student_t
 
 times = st.floats(min_value=1.0, max_value=1e7)
 
@@ -77,13 +77,13 @@ def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(pairs: l
     assert one.ratio * other.ratio == pytest.approx(1.0)
 
 
-def _steps(draw: random.Random, n: int = 50) -> list[float]:
+def _steps(draw: random.Random, n: int = 50) -> Run:
     """A run: its own level, and neighbouring steps that are slow together."""
     level, slow, steps = math.exp(draw.gauss(0, intervals.RUN_TO_RUN)), 0.0, []
     for _ in range(n):
         slow = 0.8 * slow + draw.gauss(0, 0.03)
         steps.append(1000 * level * math.exp(slow))
-    return steps
+    return Run(tuple(steps))
 
 
 def test_single_runs_of_one_program_are_told_apart_at_most_once_in_twenty() -> None:
@@ -110,16 +110,24 @@ def _width(interval: Interval | None) -> float:
 
 def test_several_runs_show_their_own_spread() -> None:
     draw = random.Random(11)
-    quiet = [[1000.0 + draw.random() for _ in range(20)] for _ in range(5)]
-    interval = of_recordings(quiet, [[1.03 * step for step in run] for run in quiet])
+    quiet = [Run(tuple(1000.0 + draw.random() for _ in range(20))) for _ in range(5)]
+    slower = [Run(tuple(1.03 * us for us in run.us)) for run in quiet]
+    interval = of_recordings(quiet, slower)
     assert interval is not None
     assert interval.low > 1.02  # 3 % are nothing between two single runs, and proven between five steady ones each
-    single = of_recordings(quiet[:1], [[1.03 * step for step in quiet[0]]])
+    single = of_recordings(quiet[:1], slower[:1])
     assert single is not None
     assert not single.excludes_one
 
 
-@pytest.mark.parametrize("empty", [[], [[]], [[1.0], []]])
-def test_no_steps_no_interval(empty: list[list[float]]) -> None:
-    assert of_recordings(empty, [[1.0, 2.0]]) is None
-    assert of_recordings([[1.0, 2.0]], empty) is None
+def test_a_busy_machine_makes_an_interval_wider() -> None:
+    steps = tuple(1000.0 + step % 7 for step in range(50))
+    quiet, busy = of_recordings([Run(steps)], [Run(steps)]), of_recordings([Run(steps)], [Run(steps, busy=0.4)])
+    assert _width(busy) > 2 * _width(quiet)
+
+
+@pytest.mark.parametrize("empty", [[], [Run(())], [Run((1.0,)), Run(())]])
+def test_no_steps_no_interval(empty: list[Run]) -> None:
+    steps = [Run((1.0, 2.0))]
+    assert of_recordings(empty, steps) is None
+    assert of_recordings(steps, empty) is None
