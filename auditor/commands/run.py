@@ -16,7 +16,9 @@ from auditor.cli import exit_code
 from auditor.commands import results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
+from auditor.model import Report
 from auditor.plan import Device, Plan
+from auditor.recording import Recording
 
 LABELS = {
     "warmup": "warming up",
@@ -71,9 +73,17 @@ def run(
         raise
     report = results.judge(recording, rules, settings)
     if verify and report.run.outcome == "completed":
-        report = verified(report, recording, budget=budget, quiet=quiet) or report
+        results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
+        report = _verified(report, recording, budget, quiet=quiet)
     results.show(report, results.write(report, recording, folder, formats), quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
+
+
+def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
+    try:
+        return verified(report, recording, budget=budget, quiet=quiet) or report
+    except AuditProblem as problem:
+        return replace(report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}"))
 
 
 def _parse(text: str) -> target.Address:

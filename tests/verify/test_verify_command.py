@@ -131,6 +131,22 @@ def test_a_target_that_does_not_repeat_its_losses_is_said(project: Path) -> None
         shutil.rmtree(project / "other")
 
 
+def test_a_target_that_runs_only_once_still_has_its_report(project: Path) -> None:
+    flag = project.parent / "ran"
+    once = f"import os\nassert not os.path.exists({str(flag)!r}), 'twice'\nopen({str(flag)!r}, 'w').close()\nfrom trainer import step\n"
+    (project / "once.py").write_text(once)
+    chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--verify", "--quiet")
+    audit("run", "once:step", "--out", "other", *chosen, cwd=project)
+    try:
+        assert by_code(project / "other")["NUM009"]["verified"] is None
+        (said,) = [each for each in report(project / "other")["warnings"] if "not verified" in each]
+        assert "does not run to its end any more" in said
+        assert "twice" in said
+    finally:
+        shutil.rmtree(project / "other")
+        (project / "once.py").unlink()
+
+
 def test_a_file_that_changed_since_the_audit_is_refused(project: Path) -> None:
     (project / "trainer.py").write_text((project / "trainer.py").read_text() + "\n")
     kept = (project / "audit" / "report.json").read_bytes()
