@@ -141,6 +141,7 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["run", "--help"],
         ["checkpoint", "--help"],
         ["compare", "--help"],
+        ["verify", "--help"],
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],

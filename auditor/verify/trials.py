@@ -27,7 +27,12 @@ SEED = 1337
 SECONDS = 1.0
 """Time that the measured steps of one run should take: what a process needs to start is of the same size."""
 
-LEAST_STEPS, MOST_STEPS = 10, 100
+USUAL_STEPS, MOST_STEPS = 10, 100
+SLOW_SECONDS = 10.0
+"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this time, but ``FEWEST_STEPS``."""
+
+FEWEST_STEPS = 3
+
 RESULTS, SYNCS = "results", "reads"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow."""
 
@@ -122,15 +127,23 @@ class Laboratory:
 
 
 def _plan(recording: Recording) -> Plan:
-    """As the audit ran, without its instruments: as many steps as take ``SECONDS``, but no more than it had."""
+    """As the audit ran, without its instruments, and no more steps than it had."""
     manifest = recording.manifest
     done = {each["name"]: each["steps"] for each in manifest["passes"]}
-    times = quiet_run(recording).us
-    wanted = round(SECONDS * 1e6 / median(times)) if times else LEAST_STEPS
-    steps = max(1, min(max(LEAST_STEPS, wanted), MOST_STEPS, done.get("quiet") or done.get("loud") or 1))
+    steps, warmup = steps_for(quiet_run(recording).us)
+    steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
     device, argv = manifest["device"], tuple(manifest.get("argv", ()))
     parts = (RESULTS,) if device == "cpu" else (RESULTS, SYNCS)
-    return Plan(manifest["target"], argv, steps, done.get("warmup", 0), device, "", parts, trace_steps=0)
+    return Plan(manifest["target"], argv, steps, min(warmup, done.get("warmup", 0)), device, "", parts, trace_steps=0)
+
+
+def steps_for(us: Sequence[float]) -> tuple[int, int]:
+    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit."""
+    if not us:
+        return USUAL_STEPS, USUAL_STEPS
+    seconds = median(us) / 1e6
+    fitting = round(SLOW_SECONDS / seconds)
+    return max(FEWEST_STEPS, min(MOST_STEPS, max(round(SECONDS / seconds), min(USUAL_STEPS, fitting)))), max(1, fitting)
 
 
 def _made(folder: Path) -> Path:
