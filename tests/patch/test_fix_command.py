@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from auditor.cli import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site, Verified
+from auditor.patch import apply_edits, made_already
 from auditor.recording import SCHEMA, store_sources, write_manifest
 
 SOURCE = b"""\
@@ -118,3 +119,12 @@ def test_a_report_without_its_recording_still_patches_by_its_lines(project: Path
     assert _fix("--apply").exit_code == 0
     assert (project / "train.py").read_bytes() == ALL
     assert (project / "audit" / "fixes.undo.patch").is_file()
+
+
+@pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
+    edits = [edit for finding in (ANOMALY, RETAIN, DETACH) if finding.remedy for edit in finding.remedy.edits]
+    made = tuple(edits[number] for number in chosen)
+    current = apply_edits(SOURCE, made) if made else SOURCE
+    assert made_already(SOURCE, current, edits) == made
+    assert made_already(SOURCE, current + b"# mine\n", edits) is None
