@@ -132,6 +132,14 @@ def judging_options(command: Any) -> Any:
     metavar="S",
     help="Seconds that --verify may spend.",
 )
+@click.option(
+    "--nproc",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes on this machine that run the target together, with the environment that torchrun gives them; the rank "
+    "that the others wait for is judged.",
+)
 @judging_options
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
@@ -145,6 +153,7 @@ def run(**options: Any) -> None:
       audit run trainer:step --steps 50
       audit run src/train.py:trainer.step
       audit run train.py -- --batch_size=8 --max_iters=200
+      audit run ddp.py:step --nproc 2
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, 3 the target failed (there is a
     report all the same), 130 interrupted.

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 
-from auditor import runner
+from auditor import processes, runner
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
 from auditor.recording import SITES, Recording, store_sources, write_manifest
@@ -20,10 +20,13 @@ from auditor.runner import Progress, add_warning, files_of
 def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
     """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU path, where called for.
 
-    A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. ``timeout`` in s is for
+    A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. Several processes are
+    neither replayed nor rehearsed: a rehearsal plays one GPU, and knows no NCCL. ``timeout`` in s is for
     all of it. Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
+    if plan.world_size > 1:
+        return processes.record(plan, deadline, progress, echo)
     try:
         recording = runner.record(plan, deadline, progress, echo)
     except TargetProblem as problem:

@@ -33,6 +33,9 @@ REHEARSED_WARMUP = 2
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
 
+RANK_FOLDER = "rank"
+"""Folders of the processes' own recordings: ``rank0``, ``rank1``, ..."""
+
 WATCHED_STEPS = 16
 """Steps before the bad one that a replay watches at most (of gradient accumulation): each takes about ten times as long."""
 
@@ -61,8 +64,9 @@ class Plan:
 
     With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the one to be explained;
     operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
-    ``memory_limit`` in bytes of device memory, of a real device or the shadow. With ``trial`` it ends after the quiet pass
-    (on a GPU, a few loud steps count its host syncs).
+    ``memory_limit`` in bytes of device memory, of a real device or the shadow. ``world_size`` processes run the target, of
+    which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``trial`` it ends after the
+    quiet pass (on a GPU, a few loud steps count its host syncs).
     """
 
     target: str
@@ -80,6 +84,9 @@ class Plan:
     replay_from: int = 0
     rehearsed: tuple[str, ...] = ()
     memory_limit: int | None = None
+    world_size: int = 1
+    rank: int | None = None
+    rendezvous: int = 0
     trial: Trial | None = None
 
     @property

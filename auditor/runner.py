@@ -33,6 +33,9 @@ EXIT_GRACE_S = 20.0
 OUTPUT_LIMIT = 1 << 20
 """Bytes of the target's own output that are kept (the last ones)."""
 
+FOLLOWED = "alone"
+"""How a process ended that was stopped because another rank had failed."""
+
 PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
 """A line that torch's CPU allocator prints because we profile: not the target's own words."""
 
@@ -48,13 +51,13 @@ def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callabl
     recording = record_once(plan, deadline, progress, echo)
     if not recording.manifest.get("exhausted"):
         return recording
-    total = sum(_counted(recording.folder).values())
+    total = sum(counted(recording.folder).values())
     if total < MINIMUM_STEPS:
         raise TargetProblem(
             f"{plan.target} ended after {total} step{'s' * (total != 1)}; an audit needs at least {MINIMUM_STEPS}",
             "give it more data or more iterations",
         )
-    _clear(recording.folder)
+    clear(recording.folder)
     recording = record_once(plan.fitted(total), deadline, progress, echo)
     add_warning(recording, f"the target ends after {total} steps, so the passes were shortened to fit")
     return recording
@@ -67,7 +70,7 @@ def record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Ca
     """One child process, one recording, as the plan says."""
     child = Child(plan, progress, echo)
     ended = child.wait(deadline)
-    return _seal(plan, ended, child)
+    return seal(plan, ended, child)
 
 
 class Child:
@@ -107,15 +110,14 @@ class Child:
         try:
             ended: str | int = self._wait_finished(deadline)
         except KeyboardInterrupt:
-            self._end(signal.SIGINT)
+            self.end(signal.SIGINT)
             ended = "interrupted"
         except subprocess.TimeoutExpired:
-            self._stacks()
-            self._end(signal.SIGINT)
+            self.ask_for_stacks()
+            self.end(signal.SIGINT)
             ended = "timeout"
         finally:
-            self._kill_group()
-        self._threads[0].join(timeout=2.0)
+            self.leave()
         return ended
 
     def _wait_finished(self, deadline: float | None) -> int:
@@ -127,13 +129,14 @@ class Child:
                 if left == 0.0:
                     raise
 
-    def _stacks(self) -> None:
+    def ask_for_stacks(self) -> None:
         """Ask where every thread is, before a target that hangs is ended."""
         if hasattr(signal, "SIGUSR1") and self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.3)
 
-    def _end(self, how: signal.Signals) -> None:
+    def end(self, how: signal.Signals) -> None:
+        """Ask the process to end, and make it after :data:`GRACE_S`."""
         if self.process.poll() is not None:
             return
         self.process.send_signal(how)
@@ -143,10 +146,11 @@ class Child:
             self.process.kill()
             self.process.wait()
 
-    def _kill_group(self) -> None:
-        """Loader workers and other children of the target do not outlive it."""
+    def leave(self) -> None:
+        """Loader workers and other children of the target do not outlive it; then read what it had printed."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        self._threads[0].join(timeout=2.0)
 
     def _read_output(self) -> None:
         assert self.process.stdout is not None
@@ -175,7 +179,7 @@ class Child:
 # -- sealing -----------------------------------------------------------------------------------------------------------
 
 
-def _seal(plan: Plan, ended: str | int, child: Child) -> Recording:
+def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     """Complete the manifest from outside, keep sources and output."""
     folder = Path(plan.folder)
     try:
@@ -187,7 +191,7 @@ def _seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     problem = manifest.get("error") or {}
     if manifest["outcome"] == "not run":
         raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
-    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in _counted(folder).items()]
+    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
     _settle_outcome(manifest, ended, folder)
     (folder / "output.txt").write_bytes(child.output)
     manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files_of(folder, manifest)))
@@ -200,11 +204,13 @@ STACKS_FILE = "stacks.txt"
 
 
 def _settle_outcome(manifest: Row, ended: str | int, folder: Path) -> None:
-    if isinstance(ended, str):  # timeout or interrupted
+    if isinstance(ended, str):  # timeout, interrupted, or another rank failed
         if not (manifest.get("finished") and manifest["outcome"] in ("completed", "oom", "raised")) or ended == "timeout":
-            manifest["outcome"] = ended
+            manifest["outcome"] = "killed" if ended == FOLLOWED else ended
         if ended == "timeout":
             manifest["error"] = _error("Timeout", "the target did not finish in the time given", manifest, _where_it_hung(folder))
+        elif manifest["outcome"] == "killed":
+            manifest["error"] = _error(FOLLOWED, "it was ended because another rank had failed, or was done, before it", manifest)
         return
     if manifest.get("finished"):
         return
@@ -233,7 +239,7 @@ def _where_it_hung(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _counted(folder: Path) -> dict[str, int]:
+def counted(folder: Path) -> dict[str, int]:
     """Completed steps by pass, from the rows themselves (the manifest of a killed child is old)."""
     counts: dict[str, int] = {}
     for row in Recording(folder).rows("steps"):
@@ -252,7 +258,8 @@ def files_of(folder: Path, manifest: Row) -> list[str]:
     return [file for file in files if os.path.isfile(file)]
 
 
-def _clear(folder: Path) -> None:
+def clear(folder: Path) -> None:
+    """Remove a recording's files, so that it can be made again."""
     for entry in folder.iterdir():
         if entry.is_file():
             entry.unlink()

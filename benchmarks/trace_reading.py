@@ -138,6 +138,12 @@ def hta(path: Path) -> int:
     return len(parse_trace_dataframe(str(path), ParserConfig.get_default_cfg())[1])
 
 
+def hta_analysis(path: Path) -> int:
+    from hta.trace_analysis import TraceAnalysis
+
+    return len(TraceAnalysis(trace_files={0: str(path)}).t.get_trace(0))
+
+
 def tb_profiler(path: Path) -> int:
     from torch_tb_profiler.profiler.data import RunProfileData
 
@@ -153,6 +159,7 @@ METHODS: dict[str, Callable[[Path], int | tuple[int, float]]] = {
     "orjson alone": orjson_only,
     "pyarrow": pyarrow_pieces,
     "HTA parse": hta,
+    "HTA TraceAnalysis": hta_analysis,
     "tb-profiler parse": tb_profiler,
 }
 IMPORTS = {
@@ -163,6 +170,7 @@ IMPORTS = {
     "orjson alone": "orjson",
     "pyarrow": "pyarrow.json",
     "HTA parse": "hta.common.trace_parser",
+    "HTA TraceAnalysis": "hta.trace_analysis",
     "tb-profiler parse": "torch_tb_profiler.profiler.data",
 }
 

@@ -8,6 +8,8 @@ from . import amounts
 
 HEADINGS = ("rank", "median step", "device busy", "computing", "communicating", "exposed", "loader", "host waits", "peak memory")
 
+UNKNOWN = "-"
+
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
     """At most ``limit`` ranks; all in their own order where that is enough, else those with the least communication."""
@@ -27,8 +29,18 @@ def cells(rank: Rank) -> tuple[str, ...]:
         rank.loader_us,
         rank.wait_us,
     )
-    peak = amounts.size(rank.peak_bytes) if rank.peak_bytes is not None else "-"
-    return ("?" if rank.rank is None else str(rank.rank), *(amounts.duration(us) for us in times), peak)
+    shown = [amounts.duration(us) for us in times]
+    if not rank.device:  # recorded without a GPU: nothing is known of what a device did
+        shown[1:5], shown[6] = [UNKNOWN] * 4, UNKNOWN
+    peak = amounts.size(rank.peak_bytes) if rank.peak_bytes is not None else UNKNOWN
+    return ("?" if rank.rank is None else str(rank.rank), *shown, peak)
+
+
+def table(report: Report, limit: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows of at most ``limit`` ranks, without the columns that nothing is known of."""
+    rows = [cells(rank) for rank in ordered(report, limit)]
+    known = [column for column in range(len(HEADINGS)) if any(row[column] != UNKNOWN for row in rows)]
+    return tuple(HEADINGS[column] for column in known), [tuple(row[column] for column in known) for row in rows]
 
 
 def left_out(report: Report, limit: int) -> str:

@@ -109,9 +109,9 @@ def _ranks(report: Report) -> Iterator[Text]:
     if not report.ranks:
         return
     yield Text()
-    rows = [ranks.cells(rank) for rank in ranks.ordered(report, _RANKS)]
-    widths = [max(len(cells[column]) for cells in (ranks.HEADINGS, *rows)) for column in range(len(ranks.HEADINGS))]
-    for number, cells in enumerate((ranks.HEADINGS, *rows)):
+    headings, rows = ranks.table(report, _RANKS)
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    for number, cells in enumerate((headings, *rows)):
         yield Text("  ".join(map(str.rjust, cells, widths)), "" if number else "dim")
     if said := ranks.left_out(report, _RANKS):
         yield Text(f"  {said}", "dim")

@@ -20,7 +20,8 @@ class PeakHeldByFewLines(Rule):
     ## What it finds
     The lines whose tensors were live when most memory was allocated, from the allocation history of a memory snapshot: bytes,
     number of blocks, whether they are freed again, and the stack of the largest. Without a history, those that were live when
-    the snapshot was taken. It is information, not a defect: where to look first if the step shall use less.
+    the snapshot was taken. Where an audit recorded the history it also says what the memory was for: parameters, gradients,
+    optimizer state, made in the step, kept from earlier ones. It is information, not a defect: where to look first if the step shall use less.
 
     ## Why it costs
     The peak decides which batch fits on which card. What is not live at the peak can be optimised without any effect on it.
@@ -76,6 +77,7 @@ class PeakHeldByFewLines(Rule):
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(
+                    *each.purposes,
                     *(holder.row for holder in each.holders[: self.lines]),
                     ("stack of the largest block", " < ".join(first.stack)),
                     *each.cards,

@@ -49,7 +49,7 @@ MAY = {
         "auditor.recording",
     },
     "auditor/bare_snapshot.py": {"auditor.bare"},
-    "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner"},
+    "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner", "auditor.processes"},
     "auditor/verify": {
         "auditor.errors",
         "auditor.evidence.steps",
@@ -59,6 +59,15 @@ MAY = {
         "auditor.recording",
         "auditor.runner",
         "auditor.verify",
+    },
+    "auditor/processes.py": {"auditor.errors", "auditor.plan", "auditor.ranked", "auditor.recording", "auditor.runner"},
+    "auditor/ranked.py": {
+        "auditor.errors",
+        "auditor.model",
+        "auditor.plan",
+        "auditor.recording",
+        "auditor.runner",
+        "auditor.timeline",
     },
     "auditor/allocator": {"auditor.model", "auditor.allocator"},
     "auditor/capture": {

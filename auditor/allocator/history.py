@@ -10,8 +10,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from auditor.allocator.settings import SMALL_BUFFER, SMALL_SIZE, AllocatorSettings
 
@@ -21,19 +20,18 @@ Event = Mapping[str, Any]
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One step of the program. ``flush`` is a cache given back inside an allocation, after the device was found full.
 
     A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else one ``free``.
-    ``index`` is its place in the recorded history.
+    ``at`` is its place in the recorded history.
     """
 
     action: Action
     address: int = 0
     size: int = 0
     stream: int = 0
-    index: int = 0
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,25 +122,37 @@ class _Reader:
     def _read_calls(self) -> list[Call]:
         found: list[Call] = []
         begun: set[int] = set()
-        for lost, group in groupby(enumerate(self._trace), key=lambda item: item[1]["action"] in LOSSES):
-            events = list(group)
-            if lost:
-                found.append(self._flush(events))
+        losses: list[tuple[int, Event]] = []
+        for index, event in enumerate(self._trace):
+            if event["action"] in LOSSES:
+                losses.append((index, event))
                 continue
-            for call in filter(None, (_call(event, index) for index, event in events)):
-                if call.action == "free_begins":
-                    begun.add(call.address)
-                if call.action != "free_ends":
-                    found.append(call)
-                elif call.address in begun and found[-1].address != call.address:
-                    found.append(call)
-                    begun.discard(call.address)
-                else:  # at once, or begun before the recording
-                    if call.address in begun:
-                        found.pop()
-                        begun.discard(call.address)
-                    found.append(replace(call, action="free"))
-        return found
+            if losses:
+                found.append(self._flush(losses))
+                losses = []
+            action = CALLS.get(event["action"])
+            if action is None:
+                continue
+            call = Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
+            if action == "free_ends":
+                self._end_free(call, found, begun)
+                continue
+            if action == "free_begins":
+                begun.add(call.address)
+            found.append(call)
+        return [*found, self._flush(losses)] if losses else found
+
+    @staticmethod
+    def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
+        """A free that ends at once, or began before the recording, is one ``free``; else its end is a call of its own."""
+        if call.address not in begun:
+            found.append(call._replace(action="free"))
+            return
+        begun.discard(call.address)
+        if found[-1].address == call.address:
+            found[-1] = call._replace(action="free")
+        else:
+            found.append(call)
 
     def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
         """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the device had no room."""
@@ -152,11 +162,11 @@ class _Reader:
         frames = first.get("frames") or []
         in_allocation = after["action"] in (*GAINS, "alloc", "oom")
         if any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames) or not in_allocation:
-            return Call("empty_cache", index=index)
+            return Call("empty_cache", at=index)
         if frames and frames == (after.get("frames") or []):
-            return Call("flush", index=index)
+            return Call("flush", at=index)
         self.unknown_flushes += 1
-        return Call("empty_cache", index=index)
+        return Call("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:
         """Segments and live blocks before the first event: the final ones, with each event undone from the last on."""
@@ -180,7 +190,7 @@ class _Reader:
         changes = [_change(event) for event in self._trace]
         start = reserved = peak = final - sum(changes)
         refused: list[int] = []
-        flushes = {call.index for call in self.calls if call.action == "flush"}
+        flushes = {call.at for call in self.calls if call.action == "flush"}
         asking: int | None = None
         for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
             if index in flushes:
@@ -202,17 +212,7 @@ def _change(event: Event) -> int:
     return -int(event["size"]) if event["action"] in LOSSES else 0
 
 
-def _call(event: Event, index: int) -> Call | None:
-    actions: dict[str, Action] = {
-        "alloc": "alloc",
-        "free_requested": "free_begins",
-        "free_completed": "free_ends",
-        "oom": "oom",
-    }
-    action = actions.get(event["action"])
-    if action is None:
-        return None
-    return Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
+CALLS: Mapping[str, Action] = {"alloc": "alloc", "free_requested": "free_begins", "free_completed": "free_ends", "oom": "oom"}
 
 
 def _held_segment(segment: Event) -> HeldSegment:

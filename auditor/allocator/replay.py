@@ -95,28 +95,28 @@ class _Run:
 
     def step(self, call: Call) -> None:
         """One call of the program. Raises :class:`OutOfMemory` where it would have died."""
-        self._at, allocator = call.index, self._allocator
+        self._at, allocator = call.at, self._allocator
         if call.action == "alloc":
-            self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.index)
+            self._places[call.address] = allocator.malloc(call.size, call.stream, now_us=call.at)
         elif call.action == "oom":
             self._fail(call)
         elif call.action == "empty_cache" and self._empty_caches:
-            allocator.empty_cache(call.index)
+            allocator.empty_cache(call.at)
         elif call.action == "flush" and self._total is None:
             self._forced += 1
-            allocator.empty_cache(call.index)
+            allocator.empty_cache(call.at)
         elif call.action == "free_ends":
-            allocator.complete_free(self._places.pop(call.address, 0), call.index)
+            allocator.complete_free(self._places.pop(call.address, 0), call.at)
         elif call.action in ("free", "free_begins") and call.address in self._places:
             place = self._places[call.address] if call.action == "free_begins" else self._places.pop(call.address)
-            allocator.free(place, call.index, pending=call.action == "free_begins")
+            allocator.free(place, call.at, pending=call.action == "free_begins")
 
     def _fail(self, call: Call) -> None:
         """A request that failed when it was recorded, and that the program lived to see fail."""
         if self._total is None:
             return
         try:
-            self._allocator.free(self._allocator.malloc(call.size, call.stream, now_us=call.index), call.index)
+            self._allocator.free(self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at)
             self._recovered += 1
         except OutOfMemory:
             self._survived += 1

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import faulthandler
 import os
-import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -16,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from auditor import target as targets
-from auditor.capture.trial import prepare
+from auditor.capture.process import set_up
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
 from auditor.recording import SCHEMA, RecordingWriter, write_manifest
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
     from auditor.capture.frames import Frames
     from auditor.capture.probe import Context
     from auditor.capture.session import Session
-
-STACKS = "stacks.txt"
-"""Where SIGUSR1 writes the stacks of all threads: the parent asks before it ends a target that hangs."""
 
 
 class Recorder:
@@ -70,6 +64,8 @@ class Recorder:
                 "target_files": self._user_files(),
                 "steps": self.plan.steps,
                 "warmup": self.plan.warmup,
+                "world_size": self.plan.world_size,
+                "rank": self.plan.rank,
                 "device": self.context.device if self.context is not None else "cpu",
                 "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
                 "parts": list(self.plan.parts),
@@ -255,6 +251,7 @@ class Recorder:
         trace = _user_traceback(error.__traceback__)
         lines = traceback.format_exception(type(error), error.with_traceback(trace), trace)
         described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": "".join(lines)}
+        described["time_us"] = time.time_ns() // 1000  # which of several processes failed first
         if self.context is not None and self.session is not None and self.session.passes:
             described.update(step=self.context.step, pass_name=self.context.pass_name)
         frames = [f for f in traceback.extract_tb(trace) if self._frames is not None and self._frames.is_user(f.filename)]
@@ -285,7 +282,7 @@ def main() -> None:
     """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it went."""
     plan = Plan.from_json(sys.argv[2])
     sys.path[0] = os.getcwd()
-    _set_up_process(plan)
+    set_up(plan)
     recorder = Recorder(plan)
     recorder.save()
     try:
@@ -304,24 +301,3 @@ def main() -> None:
         recorder.environment = {}
         recorder.save()
     sys.stdout.flush()
-
-
-def _die_with_parent() -> None:
-    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2), PR_SET_PDEATHSIG)."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
-
-
-def _set_up_process(plan: Plan) -> None:
-    _die_with_parent()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
-    if plan.device in ("cpu", "rehearse"):
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if plan.trial is not None:
-        prepare(plan.trial)
-    if hasattr(signal, "SIGUSR1"):
-        stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
-        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)

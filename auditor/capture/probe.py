@@ -34,6 +34,8 @@ class Context:
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     mark_batch: Callable[[Any, int], None] | None = None
     """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal only)."""
+    address_of: Callable[[Any], int] | None = None
+    """Where a tensor lies in the simulated device memory, 0 if it does not (rehearsal only)."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
 

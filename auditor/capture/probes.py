@@ -12,6 +12,7 @@ from auditor.capture.holders import HoldersProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.modes import ModesProbe
 from auditor.capture.origin import OriginProbe
+from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
 from auditor.capture.results import ResultsProbe
@@ -48,5 +49,6 @@ def select(parts: tuple[str, ...], context: Context) -> list[Probe]:
         from auditor.capture.rehearsal import RehearsalProbe
 
         beside = [probe(context) for probe in ON_SHADOW if probe in ALWAYS or wanted.intersection(probe.parts)]
-        return [RehearsalProbe(context), *beside]
-    return [probe(context) for probe in PROBES if probe in ALWAYS or wanted.intersection(probe.parts)]
+        return [RehearsalProbe(context), *beside, OwnersProbe(context)]
+    chosen = [probe(context) for probe in PROBES if probe in ALWAYS or wanted.intersection(probe.parts)]
+    return [*chosen, OwnersProbe(context)] if context.device == "cuda" else chosen

@@ -70,6 +70,7 @@ class RehearsalProbe(Probe, Listener):
         self._used = 0
         context.mark_batch = _mark_batch
         context.counters = self._held.counters
+        context.address_of = lambda tensor: self._held.address(tensor.untyped_storage()._cdata)
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 

@@ -63,6 +63,11 @@ class RehearsedMemory:
         """A storage is gone."""
         self._freed.append(storage)
 
+    def address(self, storage: int) -> int:
+        """Where a storage lies; 0 where it is not on the device."""
+        self.settle()  # the name of a storage that is gone may belong to another one now
+        return self._addresses.get(storage, 0)
+
     def settle(self) -> None:
         """Do the frees that are due."""
         while self._freed:

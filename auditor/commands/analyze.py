@@ -12,6 +12,7 @@ from auditor.commands import cluster, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
+from auditor.ranked import RankedRecording, is_ranked
 from auditor.recording import MANIFEST, Recording, UnreadableRecording
 from auditor.rule import NotLooked
 
@@ -57,6 +58,12 @@ def _open(path: Path, dask: str | None) -> Recording:
             if recording.manifest.get("outcome") == "not run":
                 raise AuditProblem(f"{folder} recorded no step: its target could not be run")
             return recording
+    for folder in (path, path / "recording"):
+        if is_ranked(folder):
+            try:
+                return RankedRecording(folder)
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
     return _open_ranks(path, dask)
 
 
@@ -100,5 +107,5 @@ def _home(recording: Recording) -> Path:
         return Path("audits") / name
     if isinstance(recording, SnapshotRecording):
         return Path("audits") / str(recording.manifest["target"]).removesuffix(".gz").removesuffix(".pickle")
-    folder = recording.folder
+    folder = recording.home if isinstance(recording, RankedRecording) else recording.folder
     return folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")

@@ -14,6 +14,7 @@ import click
 
 from auditor import assemble, catalogue, engine
 from auditor.config import Settings
+from auditor.evidence.unpickle import no_collections
 from auditor.model import Finding, Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
@@ -22,7 +23,8 @@ from auditor.rule import Rule
 
 def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
     """The report on a recording."""
-    judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
+    with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
+        judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
     return assemble.report(recording, judgement, rules)
 
 

@@ -42,6 +42,7 @@ def run(
     device: Device,
     memory_limit: int | None,
     timeout: float | None,
+    nproc: int,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
@@ -56,12 +57,14 @@ def run(
     address = _parse(target)
     if memory_limit is not None and device == "cpu":
         raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
+    if nproc > 1 and device == "rehearse":
+        raise AuditProblem("a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu")
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
-    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit)
+    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=nproc)
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:

@@ -189,6 +189,7 @@ class Origins:
         self._user_files = Source.build(recording).texts
         self._known: dict[int, Site | None] = {}
         self._files: dict[str, int] = {}
+        self._kinds: dict[int, int] = {}
 
     def site(self, frames: Any) -> Site | None:
         """The innermost frame that looks like the user's: a recorded source, else a file outside any library."""
@@ -208,16 +209,23 @@ class Origins:
         yield from found or self._from(frames, OUTSIDE)
 
     def _from(self, frames: Any, least: int) -> Iterator[tuple[str, int, str]]:
+        kinds = self._kinds
         for frame in frames:
-            file, line, name = frame["filename"], frame["line"], frame["name"]
-            if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
-                raise TypeError("a frame is no file, line and name")
-            kind = self._files.get(file)
-            if kind is None:
-                recorded = self._recording.relative(file) in self._user_files
-                kind = self._files[file] = RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
+            kind = kinds.get(id(frame))
+            if kind is None:  # thousands of stacks share a few hundred frames
+                kind = kinds[id(frame)] = self._kind(frame)
             if kind >= least:
-                yield file, line, name
+                yield frame["filename"], frame["line"], frame["name"]
+
+    def _kind(self, frame: Event) -> int:
+        file, line, name = frame["filename"], frame["line"], frame["name"]
+        if not (isinstance(file, str) and isinstance(line, int) and isinstance(name, str)):
+            raise TypeError("a frame is no file, line and name")
+        kind = self._files.get(file)
+        if kind is None:
+            recorded = self._recording.relative(file) in self._user_files
+            kind = self._files[file] = RECORDED if recorded else OUTSIDE if _outside(file) else LIBRARY
+        return kind
 
 
 def _outside(file: str) -> bool:

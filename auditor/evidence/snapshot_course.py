@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import ClassVar, cast
 
 from auditor.allocator import History
@@ -100,10 +102,11 @@ class Course:
     @property
     def late_churn(self) -> int:
         """Bytes that went back to the device and had to be obtained again, in the second half of the history."""
-        middle, total = len(self.reserved) // 2, 0
-        freed = 0
-        for index in range(max(1, middle), len(self.reserved)):
-            change = self.reserved[index] - self.reserved[index - 1]
+        first, total, freed = max(1, len(self.reserved) // 2), 0, 0
+        for before, after in pairwise(self.reserved[first - 1 :]):
+            if after == before:
+                continue
+            change = after - before
             again = min(freed, max(change, 0))
             freed, total = freed - again + max(-change, 0), total + again
         return total
@@ -174,10 +177,10 @@ Columns = tuple["array[int]", "array[int]", "array[int]"]
 
 def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: History) -> Columns:
     """Reserved, allocated and active before each event and after the last."""
-    round_size = history.settings.round_size
+    round_size = cache(history.settings.round_size)  # a program asks for the same sizes again and again
     active, allocated = live_at_end(segments), live_at_end(segments, pending=False)
     now = [sum(int(segment["total_size"]) for segment in segments), sum(allocated.values()), sum(active.values())]
-    columns = tuple(array("q", [value]) for value in now)
+    columns = reserved_column, allocated_column, active_column = array("q", now[:1]), array("q", now[1:2]), array("q", now[2:])
     for event in reversed(trace):
         action, address, size = event["action"], event.get("addr", 0), int(event["size"])
         if action in GAINS:
@@ -192,11 +195,12 @@ def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: Histo
             now[2] += active.setdefault(address, round_size(size))
         elif action == "free_requested":
             now[1] += allocated.setdefault(address, active.get(address, round_size(size)))
-        for column, value in zip(columns, now, strict=True):
-            column.append(value)
+        reserved_column.append(now[0])
+        allocated_column.append(now[1])
+        active_column.append(now[2])
     for column in columns:
         column.reverse()
-    return columns[0], columns[1], columns[2]
+    return columns
 
 
 def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.owners import Category, Owners, by_category
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
-from auditor.evidence.snapshot_state import Holder, by_line, state_after
+from auditor.evidence.snapshot_state import MIB, Holder, by_line, state_after
 from auditor.evidence.snapshot_whatif import on_cards
 from auditor.evidence.table import Table
 from auditor.recording import Recording
@@ -28,6 +29,13 @@ class Peak:
     holders: tuple[Holder, ...]
     timed: bool
     cards: tuple[tuple[str, str], ...] = ()
+    categories: tuple[Category, ...] = ()
+    """What the memory was for; known of recordings in which an optimizer stepped."""
+
+    @property
+    def purposes(self) -> tuple[tuple[str, str], ...]:
+        """A row of facts for each category."""
+        return tuple((each.name, f"{each.size / MIB:.1f} MiB ({each.size / self.allocated:.0%})") for each in self.categories)
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,8 @@ class PeakHolders(Table):
         except NotLooked:
             courses = {}
         try:
-            peaks = [_peak(data, device, courses.get(device), origins) for device in data.devices]
+            owners = Owners(recording)
+            peaks = [_peak(data, courses.get(device), device, origins, owners) for device in data.devices]
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
         told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
@@ -57,11 +66,19 @@ class PeakHolders(Table):
         return cls(tuple(sorted(told, key=lambda peak: -peak.allocated)))
 
 
-def _peak(data: SnapshotData, device: int, course: Course | None, origins: Origins) -> Peak:
+def _peak(data: SnapshotData, course: Course | None, device: int, origins: Origins, owners: Owners) -> Peak:
     if course is None:
         state = state_after(data, device, -1)
         reserved, allocated = sum(state.segments.values()), sum(block.size for block in state.blocks)
         return Peak(device, allocated, reserved, by_line(state.blocks, origins, timed=False), timed=False)
     at = course.peak if course.allocated[course.peak] >= course.start_allocated else -1
-    holders = by_line(state_after(data, device, at).blocks, origins)
-    return Peak(device, course.peak_allocated, course.reserved_at_peak, holders, timed=True, cards=on_cards(data, course))
+    blocks = state_after(data, device, at).blocks
+    return Peak(
+        device,
+        course.peak_allocated,
+        course.reserved_at_peak,
+        by_line(blocks, origins),
+        timed=True,
+        cards=on_cards(data, course),
+        categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
+    )

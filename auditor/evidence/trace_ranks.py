@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor.evidence.table import Table
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 RANKS = "ranks"
 """Attribute of a recording that holds the facts of all ranks (:class:`auditor.bare_trace.RankedTraces`)."""
+
+
+RECORDED = "rows_of_ranks"
+"""Attribute of the recordings of one run's processes: rows with their own times (:class:`auditor.ranked.RankedRecording`)."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,14 @@ class Ranks(Table):
 
     @classmethod
     def build(cls, recording: Recording) -> Ranks:
-        """From the ranks of the recording; empty where it is one trace."""
+        """From the ranks of the recording; empty where it is one trace, or one process."""
         found = getattr(recording, RANKS, None)
-        return _table(found) if found is not None else cls()
+        table = _table(found) if found is not None else cls()
+        recorded = getattr(recording, RECORDED, None)
+        if recorded is None:
+            return table
+        rows = recorded({row.file: row for row in table.rows})
+        return replace(table, rows=rows, world_size=len(rows))
 
     @property
     def step_us(self) -> float:

@@ -86,8 +86,14 @@ def _unknown(trace: Trace, steps: Steps) -> Intervals:
     operators = np.flatnonzero((~trace.operators.annotation | phase) & ~step)
     own = np.flatnonzero(mask(trace.names, trace.others.category, lambda category: category == OVERHEAD))
     edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
-    start = [trace.operators.start[operators], trace.calls.start, trace.work.start, trace.others.start[own], edges]
-    end = [trace.operators.end[operators], trace.calls.end, trace.work.end, trace.others.end[own], edges]
-    quiet = union(np.concatenate(start), np.concatenate(end)).gaps().within(steps.windows)
+    known = [  # one table after the other: a trace has millions of events, and few stretches
+        union(trace.operators.start[operators], trace.operators.end[operators]),
+        union(trace.calls.start, trace.calls.end),
+        union(trace.work.start, trace.work.end),
+        union(trace.others.start[own], trace.others.end[own]),
+        Intervals(edges, edges),
+    ]
+    all_known = union(np.concatenate([each.start for each in known]), np.concatenate([each.end for each in known]))
+    quiet = all_known.gaps().within(steps.windows)
     long = quiet.end - quiet.start >= STRETCH_NS
     return Intervals(quiet.start[long], quiet.end[long])

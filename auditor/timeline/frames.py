@@ -98,7 +98,7 @@ def _of_stack(text: bytes) -> Place | None:
     """The innermost frame of the user's in a stack text (innermost first, ``file(line): function`` joined by ``;``)."""
     try:
         stack = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     for frame in stack.split(";") if isinstance(stack, str) else ():
         if place := place_of(frame.strip()):

@@ -23,7 +23,7 @@ def types(trace: Trace, row: int) -> list[Any]:
 
 def is_half(name: object) -> bool:
     """Whether this is a 16-bit floating-point type as traces spell it."""
-    return name in HALF_TYPES
+    return isinstance(name, str) and name in HALF_TYPES
 
 
 def _decoded(trace: Trace, code: int) -> list[Any]:
@@ -31,6 +31,6 @@ def _decoded(trace: Trace, code: int) -> list[Any]:
         return []
     try:
         found = msgspec.json.decode(trace.texts[code])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # kept as raw bytes, and never looked into before
         return []
     return found if isinstance(found, list) else []

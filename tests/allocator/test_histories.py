@@ -136,7 +136,7 @@ def test_a_smaller_card_stops_the_program_where_it_would_have_died():
     stopped = replay(history, total_bytes=1024 * MIB)
     assert stopped.ooms == 1 and stopped.recovered == 0
     assert stopped.shortage is not None and stopped.shortage.shortage.requested == 600 * MIB
-    assert history.calls[-1].index == stopped.stopped_at
+    assert history.calls[-1].at == stopped.stopped_at
     assert replay(history, EXPANDABLE, total_bytes=1024 * MIB).stopped_at is None
 
 

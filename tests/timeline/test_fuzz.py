@@ -6,12 +6,14 @@ import gzip
 import os
 import time
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kineto import frame, in_lines, memory, redumped, span, text, training
 
 from auditor.errors import AuditProblem
-from auditor.timeline import Timeline
+from auditor.timeline import Timeline, read
+from auditor.timeline.operands import types
 from auditor.timeline.ranks import Unread, rank_facts
 
 EVENTS = [
@@ -136,3 +138,14 @@ def test_any_values_in_any_field(tmp_path_factory, events):
     path = tmp_path_factory.getbasetemp() / "values.json"
     path.write_text(text(events) if events else "[]")
     survive(path)
+
+
+@pytest.mark.parametrize("damage", [b'"fl\xc8at"', b'"fl\\ud800at"', b"[" * 200 + b"]" * 200, b"7"])
+def test_damaged_types_of_inputs_are_unknown(tmp_path, damage):
+    path = tmp_path / "types.json"
+    path.write_bytes(SEEDS[0].replace(b'"Input type": ["float"', b'"Input type": [' + damage))
+    assert path.read_bytes() != SEEDS[0]
+    survive(path)
+    trace = read(path)
+    for row in range(len(trace.operators.name)):
+        assert isinstance(types(trace, row), list)

@@ -1,0 +1,56 @@
+"""The recording child's process: what is set before torch is imported and the target begins."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from pathlib import Path
+
+from auditor.capture.trial import prepare
+from auditor.plan import Plan
+
+STACKS = "stacks.txt"
+"""File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
+
+
+def _die_with_parent() -> None:
+    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2), PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
+
+
+def set_up(plan: Plan) -> None:
+    """Prepare this process for the plan, before anything imports torch."""
+    _die_with_parent()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
+    if plan.rank is not None:
+        os.environ.update(_ranked(plan, plan.rank))
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: the processes share the processors
+    if plan.device in ("cpu", "rehearse"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if plan.trial is not None:
+        prepare(plan.trial)
+    if hasattr(signal, "SIGUSR1"):
+        stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+
+
+def _ranked(plan: Plan, rank: int) -> dict[str, str]:
+    """What ``torchrun`` tells each process of one machine (docs: Environment Variables of torch.distributed.run)."""
+    number, size = str(rank), str(plan.world_size)
+    return {
+        "RANK": number,
+        "LOCAL_RANK": number,
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(plan.rendezvous),
+    }
