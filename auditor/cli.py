@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from auditor import words
+from auditor import doors, quantities
 from auditor.errors import AuditProblem
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--memory-limit",
-    callback=words.size,
+    callback=quantities.size,
     metavar="SIZE",
     help="Device memory that the step may use, as in 8GiB; more raises the real out-of-memory error.",
 )
@@ -122,6 +122,15 @@ def judging_options(command: Any) -> Any:
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
     help="End the target after S seconds and report on what was recorded.",
+)
+@click.option("--verify", is_flag=True, help="Then run the target again with each patch, and measure it.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that --verify may spend.",
 )
 @click.option(
     "--nproc",
@@ -197,134 +206,53 @@ def fix(**options: Any) -> None:
 
 
 @main.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--config",
-    type=click.Path(),
-    metavar="FILE",
-    help="Settings to compare the learning rates with: .yaml, .toml, .json, or a .py file, which is read and not run.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--out", type=click.Path(), help="Also write report.json and report.html to this folder.")
+@click.argument("report", type=click.Path())
+@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@click.option("--budget", type=click.FloatRange(min=0), default=120.0, show_default=True, metavar="S", help="Seconds to spend.")
+@click.option("--quiet", is_flag=True, help="Print only the path of the report.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
-def checkpoint(**options: Any) -> None:
-    """Scan saved checkpoints without running their code: damage, NaN, stale rates, what resuming would miss.
+def verify(**options: Any) -> None:
+    """Run the target of a REPORT again with each patch, and measure what it buys.
 
-    FILE is what torch.save or safetensors wrote, the .index.json of a sharded one, or a folder of checkpoints.
-
-    Exit code: 0 all good, 1 one is bad (a finding that is an error), 2 one cannot be read at all.
+    Each run is a fresh process in a copy of the project, with and without the patch in turn, from the same seeds. The report
+    then says the ratio of step times with its interval, peak memory, and whether losses and parameters stay the same; a patch
+    that changes them is dropped from fixes.patch. Your files are not touched.
     """
-    from auditor.commands import checkpoint as command
+    from auditor.commands import verify as command
 
-    sys.exit(command.checkpoint(**options))
+    sys.exit(command.run(**options))
 
 
 @main.command()
-@click.argument("target")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
 @click.option(
-    "--inject", "fault", required=True, callback=words.fault, metavar="FAULT@STEP", help="nan, inf, oom or kill, and the step."
+    "--max-regression",
+    callback=quantities.share,
+    metavar="PCT",
+    help="Exit 1 when a step is proven to take more than this longer, as in 5%.",
 )
-@click.option(
-    "--where",
-    type=click.Choice(["batch", "activation", "gradient"]),
-    help="Where in the step. [default: batch for nan and inf, gradient (the backward pass) for oom and kill]",
-)
-@click.option("--steps", type=click.IntRange(min=1), help="Steps of each run. [default: 10 after the fault]")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="End after S seconds, all runs together."
-)
-@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/drill-<target>-<time>/]")
-@click.option(
-    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
-)
-@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def drill(**options: Any) -> None:
-    """Plant a fault in TARGET at a step, and say whether it survives: in its weights, its checkpoints, its retry, its restart.
+def compare(**options: Any) -> None:
+    """Compare two audits: step time with an interval, memory, host syncs, findings that are new or gone.
 
-    Steps count from 0. The target runs in copies of the working directory, so no checkpoint of yours is replaced.
+    BEFORE and AFTER are report.json, the folder of a run or its recording/, or a folder of several runs of the same thing:
+    then the spread between runs is measured instead of assumed.
 
     \b
-      audit drill trainer:step --inject nan@12
-      audit drill trainer:step --inject oom@12 --where activation
-      audit drill train.py --inject kill@30 --steps 60 -- --resume
+      audit compare audits/main audits/branch --max-regression 5%
 
-    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
+    Exit code: 0 done, 1 a regression beyond --max-regression is proven, 2 the two cannot be compared.
     """
-    from auditor.commands import drill as command
+    from auditor.commands import compare as command
 
-    sys.exit(command.drill(**options))
-
-
-@main.command()
-@click.argument("path", type=click.Path())
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port on 127.0.0.1. [default: a free one from 6006]")
-@click.option("--browser/--no-browser", default=True, help="Open a browser, or only print the address. [default: open]")
-@click.option("--trace", is_flag=True, help="The same pages from a small server, without TensorBoard.")
-@click.option("--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log.")
-def view(**options: Any) -> None:
-    """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in its Audit tab.
-
-    Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
-    """
-    from auditor.commands import view as command
-
-    sys.exit(command.view(**options))
+    sys.exit(command.run(**options))
 
 
-@main.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "json", "markdown"]),
-    default="terminal",
-    help="markdown is the whole manual.",
-)
-def rules(as_json: bool, form: str) -> None:
-    """List all rules."""
-    from auditor import catalogue
-
-    known = catalogue.rules()
-    if form == "markdown":
-        from auditor.explain import manual
-
-        click.echo(manual(known), nl=False)
-        return
-    if as_json or form == "json":
-        import json
-
-        click.echo(
-            json.dumps(
-                [
-                    {"code": r.code, "name": r.name(), "title": r.title(), "severity": r.severity.value, "since": r.since}
-                    for r in known
-                ],
-                indent=2,
-            )
-        )
-        return
-    for rule in known:
-        click.echo(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
-    click.echo("\naudit explain CODE shows the manual page of one.")
-
-
-@main.command()
-@click.argument("code")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--debug", is_flag=True, hidden=True)
-def explain(code: str, as_json: bool, debug: bool) -> None:
-    """Show the manual page of the rule CODE."""
-    from auditor import manual
-
-    facts = manual.facts(code)
-    if as_json:
-        import json
-
-        click.echo(json.dumps(facts, indent=2))
-        return
-    click.echo(facts["page"], nl=False)
+for _door in (doors.checkpoint, doors.drill, doors.view, doors.rules, doors.explain):
+    main.add_command(_door)
 
 
 def exit_code(report: Report, fail_on: str) -> int:

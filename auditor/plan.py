@@ -48,6 +48,21 @@ WATCHED_STEPS = 16
 
 Device = Literal["auto", "cuda", "cpu", "rehearse"]
 
+SYNC_STEPS = 3
+"""Loud steps of a trial on a GPU."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run that ``audit verify`` measures: in ``folder``, a copy of ``copy_of``, all random generators seeded.
+
+    What the interpreter would import from ``copy_of`` it imports from the copy.
+    """
+
+    folder: str
+    copy_of: str
+    seed: int
+
 
 What = Literal["", "nan", "inf", "oom", "kill"]
 Where = Literal["batch", "activation", "gradient"]
@@ -71,6 +86,7 @@ class Plan:
     ``memory_limit`` in bytes of device memory, of a real device or the shadow. ``world_size`` processes run the target, of
     which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass,
     watched for what becomes of a planted fault. ``cwd`` is where the target runs, if not where we do.
+    With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
     """
 
     target: str
@@ -93,6 +109,7 @@ class Plan:
     world_size: int = 1
     rank: int | None = None
     rendezvous: int = 0
+    trial: Trial | None = None
 
     @property
     def watched(self) -> range:
@@ -135,5 +152,6 @@ class Plan:
         data = json.loads(text)
         for name in ("args", "parts", "rehearsed"):
             data[name] = tuple(data[name])
-        drill = data.pop("drill")
-        return Plan(**data, drill=Drill(**drill) if drill is not None else None)
+        for name, kind in (("drill", Drill), ("trial", Trial)):
+            data[name] = kind(**data[name]) if data[name] else None
+        return Plan(**data)

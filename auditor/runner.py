@@ -93,8 +93,9 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
+            env={**os.environ, "PYTHONHASHSEED": "0"} if plan.trial is not None else None,
             start_new_session=True,
-            cwd=plan.cwd,
+            cwd=plan.trial.folder if plan.trial is not None else plan.cwd,
         )
         os.close(writing)
         self._threads = [

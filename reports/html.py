@@ -17,7 +17,7 @@ from markupsafe import Markup
 from auditor.model import Report
 from auditor.pictures import Lanes
 
-from . import amounts, charts, lanes, page, pictures, ranks, stacked, summary, text
+from . import amounts, charts, lanes, page, pictures, ranks, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -56,6 +56,8 @@ def _context(report: Report) -> dict[str, Any]:
         "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
         "recoverable": summary.recoverable(report),
         "proven": summary.proven(report),
+        "verified": verified.banner(report),
+        "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "memory": summary.largest_memory(report),
         "ranks": ranks.table(report, _RANKS_LISTED)[1],
         "rank_headings": ranks.table(report, _RANKS_LISTED)[0],

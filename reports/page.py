@@ -9,9 +9,10 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from auditor.model import Edit, Excerpt, Finding, Report, Verified
+from auditor.model import Edit, Excerpt, Finding, Report
 
 from . import amounts, manual, summary, text
+from .verified import Proof, proof
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
@@ -38,12 +39,6 @@ _SEEN_ON = {
     "snapshot": "seen in the memory snapshot",
     "source": "read in the source",
 }
-_VERIFIED = {
-    "better": "Verified: faster with this change",
-    "same": "Verified: no difference with this change",
-    "worse": "Verified: slower with this change",
-    "broken": "Verified: the target no longer runs with this change",
-}
 
 
 @dataclass(frozen=True)
@@ -65,19 +60,6 @@ class Fix:
     refused: str
     promises: tuple[str, ...]
     config: str
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What a re-run with the patch measured; the shares scale two bars against the slower run."""
-
-    words: str
-    status: str
-    before: float
-    after: float
-    before_share: float
-    after_share: float
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -173,7 +155,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         frequency=summary.frequency(finding, report),
         excerpt=tuple(_excerpt(excerpt, finding)),
         fix=_fix(finding),
-        proof=_proof(finding.verified) if finding.verified else None,
+        proof=proof(finding.verified) if finding.verified else None,
         page=page,
         shown_in=shown_in,
     )
@@ -239,23 +221,3 @@ def _diff_kind(line: str) -> Literal["add", "remove", "hunk", "file", "plain"]:
     if line.startswith("@@"):
         return "hunk"
     return "add" if line.startswith("+") else "remove" if line.startswith("-") else "plain"
-
-
-def _proof(verified: Verified) -> Proof:
-    slower = max(verified.step_us_before, verified.step_us_after, 1e-9)
-    detail = f"ratio {verified.ratio:.3f}, between {verified.ratio_low:.3f} and {verified.ratio_high:.3f}"
-    if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
-        detail += (
-            f"; peak memory {amounts.size(verified.peak_bytes_before)} before, {amounts.size(verified.peak_bytes_after)} after"
-        )
-    if verified.same_result is not None:
-        detail += "; the training result is the same" if verified.same_result else "; the training result differs"
-    return Proof(
-        words=_VERIFIED[verified.status],
-        status=verified.status,
-        before=verified.step_us_before,
-        after=verified.step_us_after,
-        before_share=verified.step_us_before / slower,
-        after_share=verified.step_us_after / slower,
-        detail=detail,
-    )

@@ -10,7 +10,7 @@ from typing import get_args
 
 from auditor.model import Finding, Report, Severity, Status, Verdict
 
-from . import amounts, text
+from . import amounts, text, verified
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -143,13 +143,15 @@ def priced(finding: Finding) -> float | None:
 
 def proven(report: Report) -> Finding | None:
     """The finding whose patch saved most time when it was re-run; None where no patch was verified as better."""
-    better = [finding for finding in report.findings if finding.verified and finding.verified.status == "better"]
+    better = [
+        finding for finding in report.findings if finding.verified and finding.verified.status == "better" and _saved(finding)
+    ]
     return max(better, key=_saved, default=None)
 
 
 def _saved(finding: Finding) -> float:
-    verified = finding.verified
-    return verified.step_us_before - verified.step_us_after if verified else 0.0
+    measured = finding.verified
+    return (measured.step_us_before or 0.0) - (measured.step_us_after or 0.0) if measured else 0.0
 
 
 def largest_memory(report: Report) -> Finding | None:
@@ -186,8 +188,10 @@ def headline(report: Report) -> tuple[str, ...]:
 
 def _headline(report: Report) -> Iterator[str]:
     best = proven(report)
-    if best is not None and best.verified is not None:
-        before, after = best.verified.step_us_before, best.verified.step_us_after
+    if said := verified.headline(report):
+        yield said
+    elif best is not None and best.verified is not None:
+        before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
         yield (
             f"verified: {amounts.duration(before - after)} per step came back with the patch for {best.code} "
             f"({amounts.duration(before)} to {amounts.duration(after)})"

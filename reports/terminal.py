@@ -15,7 +15,7 @@ from rich.text import Text
 
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import amounts, ranks, summary, text
+from . import amounts, ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -80,6 +80,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     yield from _looked_at(report, width)
+    for sentence in verified.method(report.verification) if report.verification else ():
+        yield from _wrapped(sentence, width)
     for warning in report.warnings:
         yield from _wrapped(f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow")
     yield from _ending(report, width)
@@ -123,6 +125,8 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         style = _STYLES[summary.severity(finding)]
         yield _row(cells, widths, (style, "bold", "", "", "bold"))
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
+        if said := verified.line(finding):
+            yield from _wrapped(said, width, indent="    ")
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

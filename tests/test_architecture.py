@@ -52,6 +52,16 @@ MAY = {
     },
     "auditor/bare_snapshot.py": {"auditor.bare"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner", "auditor.processes"},
+    "auditor/verify": {
+        "auditor.errors",
+        "auditor.evidence.steps",
+        "auditor.model",
+        "auditor.patch",
+        "auditor.plan",
+        "auditor.recording",
+        "auditor.runner",
+        "auditor.verify",
+    },
     "auditor/processes.py": {"auditor.errors", "auditor.plan", "auditor.ranked", "auditor.recording", "auditor.runner"},
     "auditor/ranked.py": {
         "auditor.errors",
@@ -87,9 +97,10 @@ MAY = {
         "auditor.runner",
         "auditor.target",
     },
-    "auditor/words.py": {"auditor.plan"},
-    "auditor/cli.py": {"auditor.errors", "auditor.words"},
     "auditor/tensorboard_tab": {"auditor.catalogue", "auditor.errors", "auditor.model", "auditor.tensorboard_tab"},
+    "auditor/cli.py": {"auditor.doors", "auditor.errors", "auditor.quantities"},
+    "auditor/doors.py": {"auditor.errors", "auditor.quantities"},
+    "auditor/quantities.py": {"auditor.plan"},
 }
 
 
@@ -152,6 +163,8 @@ def test_a_rule_reads_no_file_and_no_torch_even_inside_a_function(path: Path) ->
         ["checkpoint", "--help"],
         ["drill", "--help"],
         ["view", "--help"],
+        ["compare", "--help"],
+        ["verify", "--help"],
         ["explain", "SYNC001"],
         ["rules"],
         ["rules", "--json"],

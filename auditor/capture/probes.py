@@ -22,6 +22,7 @@ from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.results import ResultsProbe
 from auditor.capture.strays import StraysProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -45,6 +46,7 @@ PROBES: tuple[type[Probe], ...] = (
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
     DrillProbe,
+    ResultsProbe,
 )
 
 ALWAYS = (ModesProbe,)
@@ -62,6 +64,7 @@ ON_SHADOW = (
     HoldersProbe,
     NumericsProbe,
     LeanerProbe,
+    ResultsProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""
 

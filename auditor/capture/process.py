@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from auditor.capture.trial import prepare
 from auditor.plan import Plan
 
 STACKS = "stacks.txt"
@@ -34,6 +35,8 @@ def set_up(plan: Plan) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: the processes share the processors
     if plan.device in ("cpu", "rehearse"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if plan.trial is not None:
+        prepare(plan.trial)
     if hasattr(signal, "SIGUSR1"):
         stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)

@@ -13,7 +13,7 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.snapshot import MemoryHistory
 from auditor.capture.trace import Trace
-from auditor.plan import LEANER_STEPS, MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, Plan
+from auditor.plan import LEANER_STEPS, MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, SYNC_STEPS, Plan
 
 Progress = Callable[[str, int, int], None]
 
@@ -152,7 +152,10 @@ class Session:
     def _extend(self) -> None:
         """Which pass comes after the one that just ended depends on what was seen so far."""
         name, steps = self._pass.name, self._plan.loud_steps or self._plan.steps
-        if name == "quiet":
+        if self._plan.trial is not None:
+            if name == "quiet" and self._context.device == "cuda":
+                self._queue.append(Pass("loud", SYNC_STEPS))
+        elif name == "quiet":
             if self._modes is not None and self._modes.anomaly_seen:
                 self._queue.append(Pass("anomaly_off", self._pass.done))
             if self._may_trace():

@@ -1,16 +1,25 @@
-"""``audit fix``: the patches of a report as one diff, or applied to the user's files."""
+"""``audit fix``: the patches of a report as one diff, or applied to the user's files with a patch to undo them."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from auditor import catalogue, patch
+from auditor import patch
+from auditor.commands import reading
+from auditor.commands.results import is_broken
 from auditor.errors import AuditProblem
-from auditor.model import Edit, Report
+from auditor.model import Edit, Finding, Report
+from auditor.patch import PatchedFile, Plan
+
+UNDO = "fixes.undo.patch"
+
+Read = Callable[[str], bytes | None]
 
 
 def fix(
@@ -22,51 +31,128 @@ def fix(
     debug: bool,
 ) -> int:
     """Print or apply; returns the exit code."""
-    root = Path.cwd()
-    edits = _edits(_load(Path(report)), select, unsafe=unsafe)
-    for edit in edits:
-        if not _writes_plain_values(edit):
-            raise AuditProblem(f"{report}: {edit.site}: `{edit.value}` is not what a rule would write", "the report was changed")
-    planned = patch.plan(edits, lambda file: _read(root, file))
-    for edit, reason in planned.refused:
-        click.echo(f"audit: {edit.site}: {reason}", err=True)
-    if not planned.files:
-        click.echo("audit: nothing to patch" + ("" if unsafe else " (unsafe patches are shown with --unsafe)"), err=True)
+    path, root = Path(report), Path.cwd()
+    judged = reading.report_of(path)
+    edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
+    require_plain_values(report, edits)
+    standing = _standing(judged, edits, _recorded(path), lambda file: _read(root, file))
+    for reason in standing.refused:
+        click.echo(f"audit: {reason}", err=True)
+    if apply and standing.changed:
+        raise AuditProblem(
+            f"{', '.join(standing.changed)} changed since the audit; nothing was patched",
+            "run audit again on the files as they are now",
+        )
+    if not standing.plan.files:
+        click.echo(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
         return 0
     if not apply:
-        sys.stdout.buffer.write(planned.diff)
+        sys.stdout.buffer.write(standing.plan.diff)
         sys.stdout.buffer.flush()
         return 0
-    try:
-        patch.write(planned, root)
-    except patch.Refused as reason:
-        raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
-    for file in planned.files:
-        click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
+    _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
 
 
-def _load(path: Path) -> Report:
-    file = path / "report.json" if path.is_dir() else path
+def _apply(standing: Standing, root: Path, undo: Path) -> None:
     try:
-        loaded: Report = catalogue.reports("as_json").load(file.read_bytes())
-    except OSError as error:
-        raise AuditProblem(
-            f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"
-        ) from None
-    except ValueError as error:
-        raise AuditProblem(f"{file}: {error}") from None
-    return loaded
+        patch.write(standing.plan, root)
+    except patch.Refused as reason:
+        raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
+    undo.write_bytes(b"".join(patch.diff_bytes(after, before, path) for path, before, after in standing.back))
+    for file in standing.plan.files:
+        click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
+    click.echo(f"git apply {undo} takes it back")
 
 
-def _edits(report: Report, select: tuple[str, ...], *, unsafe: bool) -> list[Edit]:
+# -- how the files stand -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is to be done to the files as they are now.
+
+    ``back`` holds (path, bytes to go back to, bytes after) of each file that is to be patched: as it was when audited, where
+    that is known. ``changed`` are files that hold anything but what was audited and the report's own edits.
+    """
+
+    plan: Plan
+    back: tuple[tuple[str, bytes, bytes], ...] = ()
+    applied: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, read: Read) -> Standing:
+    if recorded is None:  # a report alone: its lines are compared with the file's, that is all there is
+        plan = patch.plan(edits, read)
+        back = tuple((file.path, file.before, file.after) for file in plan.files)
+        return Standing(plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused))
+    planned = patch.plan(edits, recorded)
+    every = tuple(_edits(report.findings, unsafe=True))
+    still = {file.path: _still_to_do(file, read(file.path), every, recorded) for file in planned.files}
+    files = tuple(file for file in still.values() if file is not None and file.before != file.after)
+    changed = tuple(path for path, file in still.items() if file is None)
+    refused = [f"{edit.site}: {reason}" for edit, reason in planned.refused]
+    audited = {file.path: file.before for file in planned.files}
+    return Standing(
+        Plan(files, planned.refused),
+        back=tuple((file.path, audited[file.path], file.after) for file in files),
+        applied=tuple(path for path, file in still.items() if file is not None and file.before == file.after),
+        changed=changed,
+        refused=(*refused, *(f"{path} changed since the audit" for path in changed)),
+    )
+
+
+def _still_to_do(file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read) -> PatchedFile | None:
+    """From the file as it is now to what it should be; None if something else changed in it since the audit."""
+    if current is None:
+        return None
+    made = patch.made_already(file.before, current, [edit for edit in every if edit.site.file == file.edits[0].site.file])
+    if made is None:
+        return None
+    after = patch.plan([*made, *file.edits], recorded).files[0].after
+    return PatchedFile(file.path, current, after, tuple(edit for edit in file.edits if edit not in made))
+
+
+def _nothing(standing: Standing, *, unsafe: bool) -> str:
+    if standing.applied:
+        return f"applied already: {', '.join(standing.applied)}"
+    return "nothing to patch" + ("" if unsafe else " (unsafe patches are shown with --unsafe)")
+
+
+def _recorded(path: Path) -> Read | None:
+    recording = reading.recording_of(path)
+    return recording.source_bytes if recording is not None else None
+
+
+def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
+    """The selected findings, without those whose patch was shown to change the result (``audit verify``)."""
     words = set(select)
-    chosen = [f for f in report.findings if not words or f.code in words or f.code.rstrip("0123456789") in words]
-    return [edit for f in chosen if f.remedy is not None for edit in f.remedy.edits if edit.safe or unsafe]
+    for finding in report.findings:
+        if words and finding.code not in words and finding.code.rstrip("0123456789") not in words:
+            continue
+        if is_broken(finding):
+            click.echo(f"audit: {finding.code} {finding.site}: left out: {finding.verified and finding.verified.note}", err=True)
+            continue
+        yield finding
+
+
+def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
+    return (edit for f in findings if f.remedy is not None for edit in f.remedy.edits if edit.safe or unsafe)
+
+
+# -- what a stranger's report may not do -------------------------------------------------------------------------------
+
+
+def require_plain_values(report: str, edits: Iterable[Edit]) -> None:
+    """Raise :class:`AuditProblem` if an edit would write anything but a name, a number or a flag, or a call with such."""
+    for edit in edits:
+        if not _writes_plain_values(edit):
+            raise AuditProblem(f"{report}: {edit.site}: `{edit.value}` is not what a rule would write", "the report was changed")
 
 
 def _writes_plain_values(edit: Edit) -> bool:
-    """True if what comes into the source is a name, a number or a flag, or a call with such: a report may be a stranger's."""
     if edit.action not in ("set_keyword", "rename_call"):
         return True
     try:

@@ -17,7 +17,7 @@ from auditor.bare import BareRecording
 from auditor.config import Settings
 from auditor.errors import AuditProblem
 from auditor.evidence.unpickle import no_collections
-from auditor.model import Report
+from auditor.model import Finding, Report
 from auditor.patch import plan as plan_patches
 from auditor.recording import Recording
 from auditor.rule import Rule
@@ -61,10 +61,16 @@ def _write(path: Path, content: str | bytes) -> None:
 
 def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     path.unlink(missing_ok=True)
-    edits = [edit for f in report.findings if f.remedy is not None and f.remedy.safe for edit in f.remedy.edits]
+    safe = (f.remedy for f in report.findings if f.remedy is not None and f.remedy.safe and not is_broken(f))
+    edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
     if diff:
         path.write_bytes(diff)
+
+
+def is_broken(finding: Finding) -> bool:
+    """True if a re-run showed that the finding's patch changes the training result, or that the target fails with it."""
+    return finding.verified is not None and finding.verified.status == "broken"
 
 
 def _export(report: Report, recording: Recording, folder: Path) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 from auditor import catalogue, config, engine, further, runner, target
 from auditor.cli import exit_code
 from auditor.commands import results
+from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
+from auditor.model import Report
 from auditor.plan import Device, Plan
+from auditor.recording import Recording
 
 LABELS = {
     "warmup": "warming up",
@@ -47,6 +50,8 @@ def run(
     formats: tuple[tuple[str, str], ...],
     quiet: bool,
     debug: bool,
+    verify: bool,
+    budget: float,
     args: tuple[str, ...],
 ) -> int:
     """Audit a target; returns the exit code."""
@@ -71,8 +76,18 @@ def run(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     report = results.judge(recording, rules, settings)
+    if verify and report.run.outcome == "completed":
+        results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
+        report = _verified(report, recording, budget, quiet=quiet)
     results.show(report, results.write(report, recording, folder, formats), formats, quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
+
+
+def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
+    try:
+        return verified(report, recording, budget=budget, quiet=quiet) or report
+    except AuditProblem as problem:
+        return replace(report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}"))
 
 
 def _parse(text: str) -> target.Address:

@@ -11,5 +11,17 @@ from auditor.patch.diff import diff_bytes, unified_diff
 from auditor.patch.edits import apply_edits
 from auditor.patch.plan import PatchedFile, Plan, plan, write
 from auditor.patch.source import Refused, SourceText
+from auditor.patch.standing import made_already
 
-__all__ = ["PatchedFile", "Plan", "Refused", "SourceText", "apply_edits", "diff_bytes", "plan", "unified_diff", "write"]
+__all__ = [
+    "PatchedFile",
+    "Plan",
+    "Refused",
+    "SourceText",
+    "apply_edits",
+    "diff_bytes",
+    "made_already",
+    "plan",
+    "unified_diff",
+    "write",
+]

@@ -1,0 +1,122 @@
+"""What a training step computes: the losses that backward was called on, and the parameters at the end. For ``audit verify``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.probe import Context, Probe
+
+LOSSES = 10_000
+"""Losses that are kept at most: a scalar of a few bytes each."""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class ResultsProbe(Probe):
+    """Writes ``results``: one row for each loss, and at the last pass's end one for each parameter that an optimizer stepped.
+
+    During the pass a loss is only copied where it lives; it is read when the pass is over, so a GPU is never waited for.
+    """
+
+    name = "results"
+    parts = ("results",)
+    passes = frozenset({"warmup", "quiet", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._losses: list[tuple[int, torch.Tensor]] = []
+        self._kept = 0
+        self._optimizers: dict[int, Optimizer] = {}
+        self._handle: Any = None
+
+    def install(self) -> None:
+        """Notice which optimizers step."""
+        self._handle = register_optimizer_step_post_hook(self._after_step)
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._optimizers.setdefault(id(optimizer), optimizer)
+
+    @property
+    def _last(self) -> str:
+        """The pass whose end is the end of what is compared; what comes later only counts syncs."""
+        return "loud" if self.context.device == "rehearse" else "quiet"
+
+    def start(self) -> None:
+        """Watch the door of the autograd engine."""
+        if self.context.pass_name in ("warmup", self._last):
+            self.context.writer.touch("results")
+            DOOR.add(self)
+
+    def stop(self) -> None:
+        """Leave the door and write what was seen."""
+        DOOR.remove(self)
+        losses, self._losses = self._losses, []
+        for step, loss in losses:
+            self.context.add("results", {"step": step, "what": "loss", "value": _hex(loss), "dtype": str(loss.dtype)})
+        if self.context.pass_name == self._last:
+            for row in self._parameters():
+                self.context.add("results", row)
+            self._optimizers.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Copy the losses."""
+        if call.nested or self._kept >= LOSSES or _capturing():
+            return
+        for output in call.tensors:
+            self._kept += 1
+            self._losses.append((self.context.step, _scalar(output.detach())))
+
+    def backward_ends(self, call: Backward) -> None:
+        """Nothing: the losses were there before."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """Say that the rest of the losses was not seen."""
+        self.context.warn(f"losses were not watched to the end ({type(error).__name__}: {error})")
+
+    def _parameters(self) -> Iterator[dict[str, Any]]:
+        for number, optimizer in enumerate(self._optimizers.values()):
+            for g, group in enumerate(optimizer.param_groups):
+                for p, parameter in enumerate(group["params"]):
+                    # of a sharded parameter each process has a part, and an operator on it may talk to the others
+                    if not parameter.is_sparse and not hasattr(parameter, "placements"):
+                        place = f"optimizer {number}, group {g}, parameter {p}"
+                        value = parameter.detach()
+                        yield {"what": "parameter", "place": place, "value": _norm(value), "bits": _bits(value)}
+
+
+def _capturing() -> bool:
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def _scalar(value: torch.Tensor) -> torch.Tensor:
+    return value.clone() if value.numel() == 1 else value.sum(dtype=torch.float64)
+
+
+def _hex(value: torch.Tensor) -> str:
+    return float(value).hex()
+
+
+def _norm(value: torch.Tensor) -> str:
+    return float(torch.linalg.vector_norm(value, dtype=torch.float64)).hex()
+
+
+def _bits(value: torch.Tensor) -> int | None:
+    """Sum of the bit patterns as whole numbers: equal for equal tensors, in whatever order a device adds."""
+    integers = _INTEGERS.get(value.element_size())
+    if integers is None or value.is_complex():
+        return None
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        return int(value.contiguous().view(integers).sum(dtype=torch.int64))
+    return None

@@ -1,0 +1,42 @@
+"""Reading back what a run left: report.json, and the recording beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from auditor import catalogue
+from auditor.errors import AuditProblem
+from auditor.model import Report
+from auditor.recording import MANIFEST, Recording, UnreadableRecording
+
+REPORT = "report.json"
+RECORDING = "recording"
+
+
+def report_of(path: Path) -> Report:
+    """The report at ``path``, which is report.json or the folder that holds it. Raises :class:`AuditProblem`."""
+    file = path / REPORT if path.is_dir() else path
+    try:
+        loaded: Report = catalogue.reports("as_json").load(file.read_bytes())
+    except OSError as error:
+        raise AuditProblem(
+            f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"
+        ) from None
+    except ValueError as error:
+        raise AuditProblem(f"{file}: {error}") from None
+    return loaded
+
+
+def recording_of(path: Path) -> Recording | None:
+    """The recording that a report was made from, beside it or around it; None if it is not there any more.
+
+    Raises :class:`AuditProblem` for one that cannot be read.
+    """
+    home = path if path.is_dir() else path.parent
+    for folder in (home / RECORDING, home):
+        if (folder / MANIFEST).is_file():
+            try:
+                return Recording(folder)
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
+    return None

@@ -1,0 +1,64 @@
+"""``audit verify``: run the target again with each patch and without, in turn, and write what was measured into the report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from auditor.commands import reading, results
+from auditor.commands.fix import require_plain_values
+from auditor.errors import AuditProblem
+from auditor.model import Report
+from auditor.recording import Recording
+from auditor.verify.candidates import candidates, require_unchanged
+from auditor.verify.experiment import Experiment
+from auditor.verify.trials import Laboratory
+
+
+def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool, debug: bool) -> int:
+    """Verify the patches of a report, rewrite its folder, print what came out; returns the exit code."""
+    path = Path(report)
+    judged = reading.report_of(path)
+    recording = reading.recording_of(path)
+    if recording is None:
+        raise AuditProblem(f"{report}: the recording that says how to run the target again is not beside it")
+    folder = path if path.is_dir() else path.parent
+    checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
+    if checked is None:
+        hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
+        click.echo(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        return 0
+    results.show(checked, results.write(checked, recording, folder, ()), quiet=quiet)
+    return 0
+
+
+def verified(
+    report: Report, recording: Recording, *, select: Collection[str] = (), unsafe: bool = False, budget: float, quiet: bool
+) -> Report | None:
+    """The report with what the re-runs measured; None where there is no patch to try.
+
+    Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
+    """
+    require_unchanged(recording)
+    tried = candidates(report, recording, select, unsafe=unsafe)
+    if not tried:
+        return None
+    require_plain_values("the report", (edit for candidate in tried for edit in candidate.edits))
+    with Laboratory(recording) as laboratory:
+        experiment = Experiment(laboratory, recording, budget, _silent if quiet else _say)
+        found, verification = experiment.run(tried)
+    findings = tuple(
+        replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
+    )
+    return replace(report, findings=findings, verification=verification)
+
+
+def _say(text: str) -> None:
+    click.echo(f"verify: {text}", err=True)
+
+
+def _silent(text: str) -> None:
+    """Nothing is shown."""

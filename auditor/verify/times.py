@@ -1,0 +1,23 @@
+"""Step times of a recording's quiet pass as they are compared: what the machine's other work took is left out where it is known."""
+
+from __future__ import annotations
+
+from auditor.evidence.steps import Steps
+from auditor.recording import Recording
+from auditor.verify.intervals import Run
+
+
+def quiet_run(recording: Recording) -> Run:
+    """The quiet steps in order; without any where the recording holds none.
+
+    Where the host's clock timed them, the time that the step's thread was ready and something else had the processor
+    (``queued_us``) is taken off, and its share is how busy the machine was: on a shared machine that wait multiplied the
+    median of single runs of the same program by up to four (docs/compare.md). Device events are not held up by it.
+    """
+    if recording.manifest.get("device") == "rehearse" or not recording.has("steps"):
+        return Run(())
+    steps = Steps.build(recording).quiet
+    if not steps or recording.manifest.get("device") == "cuda":
+        return Run(tuple(step.us for step in steps))
+    us = tuple(max(step.us - step.queued_us, 1e-3) for step in steps)
+    return Run(us, sum(step.queued_us for step in steps) / sum(step.us for step in steps))

@@ -1,0 +1,169 @@
+"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process with fixed seeds."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from auditor import runner
+from auditor.errors import AuditProblem
+from auditor.patch import PatchedFile
+from auditor.plan import REHEARSED_STEPS, Device, Plan, Trial
+from auditor.recording import Recording, Row
+from auditor.verify import tree
+from auditor.verify.results import Results
+from auditor.verify.times import quiet_run
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SEED = 1337
+SECONDS = 1.0
+"""Time that the measured steps of one run should take: what a process needs to start is of the same size."""
+
+USUAL_STEPS, MOST_STEPS = 10, 100
+SLOW_SECONDS = 10.0
+"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this time, but ``FEWEST_STEPS``."""
+
+FEWEST_STEPS = 3
+
+RESULTS, SYNCS = "results", "reads"
+"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow."""
+
+LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
+"""A patched run may take this long, or so many times as long as the unpatched one did, before it counts as hanging."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run gave. Times in us, ``seconds`` is how long all of it took.
+
+    ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed`` says in a sentence why it did
+    not reach its end; empty if it did.
+    """
+
+    results: Results
+    step_us: float | None
+    peak_device: int | None
+    peak_host: int | None
+    syncs: float | None
+    loaded: frozenset[str]
+    seconds: float
+    failed: str = ""
+
+
+class Laboratory:
+    """Makes trials of one recorded target. Use as a context: its folder is removed at the end."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._project = Path(recording.cwd)
+        self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
+        self._plan = _plan(recording)
+        self._patience: float | None = None
+        self.runs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    @property
+    def steps(self) -> int:
+        """Steps that each run measures."""
+        return self._plan.steps
+
+    @property
+    def device(self) -> Device:
+        """Where the trials run."""
+        return self._plan.device
+
+    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
+        """One run. What the target does never raises; a recorder that fails does."""
+        home = self._scratch / str(self.runs)
+        home.mkdir()
+        self.runs += 1
+        began = time.monotonic()
+        try:
+            folder = tree.copy(self._project, _made(home / "tree"), patched)
+            trial = Trial(str(folder), str(self._project), SEED)
+            plan = replace(self._plan, folder=str(home / "recording"), trial=trial)
+            if rehearsed:
+                plan = replace(plan.on_shadow(min(plan.steps, REHEARSED_STEPS)), parts=(RESULTS, SYNCS))
+            measured = self._measured(plan, began)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        if self._patience is None:
+            self._patience = max(LEAST_TIMEOUT_S, PATIENCE * measured.seconds)
+        return measured
+
+    def _measured(self, plan: Plan, began: float) -> Measured:
+        deadline = None if self._patience is None else time.monotonic() + self._patience
+        try:
+            recording = runner.record_once(plan, deadline, lambda name, done, steps: None, lambda text: None)
+        except AuditProblem as problem:
+            return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
+        if recording.manifest["outcome"] == "interrupted":
+            raise KeyboardInterrupt
+        times = quiet_run(recording).us
+        rows = recording.rows("steps")
+        quiet = [row for row in rows if row["pass"] in ("quiet", "loud")]
+        return Measured(
+            Results.read(recording),
+            median(times) if times else None,
+            max((row["peak_allocated"] for row in quiet if "peak_allocated" in row), default=None),
+            max((row["rss"] for row in quiet if row["pass"] == "quiet"), default=None),
+            _syncs(recording, rows),
+            frozenset(recording.relative(file) for file in recording.manifest.get("target_files", ())),
+            time.monotonic() - began,
+            _failure(recording),
+        )
+
+
+def _plan(recording: Recording) -> Plan:
+    """As the audit ran, without its instruments, and no more steps than it had."""
+    manifest = recording.manifest
+    done = {each["name"]: each["steps"] for each in manifest["passes"]}
+    steps, warmup = steps_for(quiet_run(recording).us)
+    steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
+    device, argv = manifest["device"], tuple(manifest.get("argv", ()))
+    parts = (RESULTS,) if device == "cpu" else (RESULTS, SYNCS)
+    return Plan(manifest["target"], argv, steps, min(warmup, done.get("warmup", 0)), device, "", parts, trace_steps=0)
+
+
+def steps_for(us: Sequence[float]) -> tuple[int, int]:
+    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit."""
+    if not us:
+        return USUAL_STEPS, USUAL_STEPS
+    seconds = median(us) / 1e6
+    fitting = round(SLOW_SECONDS / seconds)
+    return max(FEWEST_STEPS, min(MOST_STEPS, max(round(SECONDS / seconds), min(USUAL_STEPS, fitting)))), max(1, fitting)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
+    """Host syncs in each loud step; None where there is no device, real or shadow, to wait for."""
+    loud = len([row for row in rows if row["pass"] == "loud"])
+    if not loud or recording.manifest["device"] == "cpu":
+        return None
+    reads = [int(row["n"]) for row in recording.rows(SYNCS) if row["pass"] == "loud" and not row.get("lib")]
+    return sum(reads) / loud
+
+
+def _failure(recording: Recording) -> str:
+    manifest = recording.manifest
+    if manifest["outcome"] == "completed":
+        return "" if not manifest.get("exhausted") else "it ended before all steps were done"
+    error = manifest.get("error") or {}
+    said = str(error.get("message", "")).split("\n", 1)[0]
+    return f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])

@@ -1,0 +1,118 @@
+"""What re-runs with the patches measured, in words and as two bars: for the page and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.model import Finding, Report, Verification, Verified
+
+from . import amounts, text
+
+NOTE_LIMIT = 600
+
+_WORDS = {
+    "better": "Verified: better with this change",
+    "same": "Verified: no difference in step time proven",
+    "worse": "Verified: slower with this change",
+    "broken": "Not good: left out of fixes.patch",
+}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a re-run with the patch measured; the shares scale two bars against the slower run. Times are 0 where none is."""
+
+    words: str
+    status: str
+    before: float
+    after: float
+    before_share: float
+    after_share: float
+    detail: str
+
+
+def proof(verified: Verified) -> Proof:
+    """One finding's bars."""
+    before, after = verified.step_us_before or 0.0, verified.step_us_after or 0.0
+    slower = max(before, after, 1e-9)
+    return Proof(
+        words=_WORDS[verified.status],
+        status=verified.status,
+        before=before,
+        after=after,
+        before_share=before / slower,
+        after_share=after / slower,
+        detail="; ".join(_parts(verified)),
+    )
+
+
+def banner(report: Report) -> tuple[str, ...]:
+    """What all good patches together bought, as measured, and which they are; empty where that was not measured."""
+    verification = report.verification
+    together = verification.together if verification is not None else None
+    if verification is None or together is None or together.status == "broken" or together.ratio is None:
+        return ()
+    patches = f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
+    return _speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
+
+
+def headline(report: Report) -> str:
+    """The same in one sentence; empty where there is none."""
+    said = banner(report)
+    return f"verified: {', '.join(said)}" if said else ""
+
+
+def line(finding: Finding) -> str:
+    """One line below a finding; empty where its patch was not tried."""
+    verified = finding.verified
+    if verified is None:
+        return ""
+    word = "patch left out" if verified.status == "broken" else f"verified {verified.status}"
+    return f"{word}: {'; '.join(_parts(verified))}"
+
+
+def method(verification: Verification) -> Iterator[str]:
+    """How it was verified: how many runs, the noise floor, what was left out. One sentence each."""
+    yield (
+        f"verified by {amounts.count(verification.runs, 'run')} of {amounts.count(verification.steps, 'step')} in "
+        f"{verification.seconds:.0f} s, with and without the patches in turn, each a fresh process in a copy of the project"
+    )
+    if verification.noise is not None:
+        low, high = verification.noise
+        yield f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to {high:.3f} (99 % interval)"
+    for note in verification.notes:
+        yield text.one_line(note, NOTE_LIMIT)
+
+
+def _gains(verified: Verified) -> Iterator[str]:
+    before, after = verified.peak_bytes_before, verified.peak_bytes_after
+    if before and after is not None and abs(after / before - 1) >= 0.01:
+        yield f"{amounts.percent(abs(1 - after / before))} {'less' if after < before else 'more'} memory"
+    if verified.same_result is not None:
+        yield "same losses" if verified.same_result else "other losses"
+
+
+def _speed(verified: Verified) -> str:
+    """``1.83x faster [1.79-1.88]``, or that no difference was proven."""
+    ratio, low, high = verified.ratio, verified.ratio_low, verified.ratio_high
+    if ratio is None or low is None or high is None or min(ratio, low) <= 0:
+        return "step time not compared"
+    if low <= 1.0 <= high:
+        return f"no difference in step time proven [{1 / high:.2f}-{1 / low:.2f}x]"
+    if ratio < 1.0:
+        return f"{1 / ratio:.2f}x faster [{1 / high:.2f}-{1 / low:.2f}]"
+    return f"{ratio:.2f}x slower [{low:.2f}-{high:.2f}]"
+
+
+def _parts(verified: Verified) -> Iterator[str]:
+    if verified.ratio is not None:
+        yield _speed(verified) + (f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else "")
+    if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
+        yield f"peak memory {amounts.size(verified.peak_bytes_before)} before, {amounts.size(verified.peak_bytes_after)} after"
+    if verified.syncs_before is not None and verified.syncs_after is not None:
+        yield f"host syncs {amounts.digits(verified.syncs_before)} before, {amounts.digits(verified.syncs_after)} after, per step"
+    if verified.same_result is not None:
+        yield "the training result is the same" if verified.same_result else "the training result differs"
+    if verified.note:
+        yield text.one_line(verified.note, NOTE_LIMIT)

@@ -1,0 +1,130 @@
+"""``audit fix --apply``: changes the files once, leaves a patch that takes it back, refuses files that changed since."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.reports import as_json
+from click.testing import CliRunner, Result
+
+from auditor.cli import main
+from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site, Verified
+from auditor.patch import apply_edits, made_already
+from auditor.recording import SCHEMA, store_sources, write_manifest
+
+SOURCE = b"""\
+import torch  # caf\xc3\xa9
+torch.autograd.set_detect_anomaly(True)
+total = 0
+def step(loss):
+    global total
+    loss.backward(retain_graph=True)
+    total += loss
+"""
+
+
+def _finding(code: str, line: int, *edits: Edit, verified: Verified | None = None) -> Finding:
+    site = Site("train.py", line, "step", SOURCE.decode().splitlines()[line - 1].strip())
+    made = tuple(Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits)
+    return Finding(site, code, code=code, key=code, severity=Severity.WARNING, remedy=Remedy(code, made), verified=verified)
+
+
+HERE = Site("", 0)
+ANOMALY = _finding("NUM009", 2, Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)"))
+RETAIN = _finding("GRAPH002", 6, Edit(HERE, "drop_keyword", "backward", "retain_graph"))
+DETACH = _finding("GRAPH001", 7, Edit(HERE, "detach"))
+ALL = (
+    SOURCE.replace(b"(True)", b"(False)", 1)
+    .replace(b"retain_graph=True", b"")
+    .replace(b"total += loss", b"total += loss.detach()")
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in a git repository, and the folder of its audit."""
+    (tmp_path / "train.py").write_bytes(SOURCE)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.chdir(tmp_path)
+    _write_report(ANOMALY, RETAIN, DETACH)
+    recording = tmp_path / "audit" / "recording"
+    recording.mkdir()
+    stored = store_sources(recording, str(tmp_path), iter([str(tmp_path / "train.py")]))
+    write_manifest(recording, {"schema": SCHEMA, "cwd": str(tmp_path), "sources": stored, "outcome": "completed"})
+    return tmp_path
+
+
+def _write_report(*findings: Finding) -> None:
+    run = Run("t", 1, 0, 1, "cpu", "completed", None, None, PeakBytes(), "", "", "")
+    Path("audit").mkdir(exist_ok=True)
+    Path("audit/report.json").write_bytes(as_json.Json().render(Report(run, (), findings)))
+
+
+def _fix(*arguments: Any) -> Result:
+    return CliRunner().invoke(main, ["fix", "audit", *arguments])
+
+
+def test_applying_twice_changes_nothing_and_says_so(project: Path) -> None:
+    assert _fix("--apply").exit_code == 0
+    assert (project / "train.py").read_bytes() == ALL
+    again = _fix("--apply")
+    assert again.exit_code == 0
+    assert "applied already: train.py" in again.stderr
+    assert (project / "train.py").read_bytes() == ALL
+    assert "applied already" in _fix().stderr
+    assert _fix().stdout == ""
+
+
+def test_the_undo_patch_restores_every_byte(project: Path) -> None:
+    _fix("--apply")
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    assert (project / "train.py").read_bytes() == SOURCE
+    assert _fix("--apply").exit_code == 0
+    assert (project / "train.py").read_bytes() == ALL
+
+
+def test_one_after_the_other_comes_to_the_same_and_one_patch_undoes_all(project: Path) -> None:
+    for codes in ("NUM009", "GRAPH002", "GRAPH"):
+        assert _fix("--apply", "--select", codes).exit_code == 0
+    assert (project / "train.py").read_bytes() == ALL
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    assert (project / "train.py").read_bytes() == SOURCE
+
+
+@pytest.mark.parametrize("before", [SOURCE, ALL])
+def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before: bytes) -> None:
+    changed = before + b"print('new')\n"
+    (project / "train.py").write_bytes(changed)
+    refused = _fix("--apply")
+    assert refused.exit_code == 2
+    assert "train.py changed since the audit" in refused.stderr
+    assert (project / "train.py").read_bytes() == changed
+    assert not (project / "audit" / "fixes.undo.patch").exists()
+    assert _fix().stdout == ""
+
+
+def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
+    broken = Verified("broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1")
+    _write_report(ANOMALY, _finding("GRAPH001", 7, Edit(HERE, "detach"), verified=broken))
+    done = _fix("--apply")
+    assert "GRAPH001 train.py:7: left out: loss 1 is 2 instead of 1" in done.stderr
+    assert (project / "train.py").read_bytes() == SOURCE.replace(b"(True)", b"(False)", 1)
+
+
+def test_a_report_without_its_recording_still_patches_by_its_lines(project: Path) -> None:
+    (project / "audit" / "recording" / "manifest.json").unlink()
+    assert _fix("--apply").exit_code == 0
+    assert (project / "train.py").read_bytes() == ALL
+    assert (project / "audit" / "fixes.undo.patch").is_file()
+
+
+@pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
+    edits = [edit for finding in (ANOMALY, RETAIN, DETACH) if finding.remedy for edit in finding.remedy.edits]
+    made = tuple(edits[number] for number in chosen)
+    current = apply_edits(SOURCE, made) if made else SOURCE
+    assert made_already(SOURCE, current, edits) == made
+    assert made_already(SOURCE, current + b"# mine\n", edits) is None

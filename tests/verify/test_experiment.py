@@ -1,0 +1,198 @@
+"""The experiment's own logic, with runs that are made up: what is decided when, what breaks a patch, what is only noise."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from auditor import patch
+from auditor.errors import AuditProblem
+from auditor.model import Edit, Site
+from auditor.patch import PatchedFile
+from auditor.verify.arms import Arm
+from auditor.verify.candidates import Candidate
+from auditor.verify.experiment import Experiment
+from auditor.verify.intervals import Interval
+from auditor.verify.results import Results
+from auditor.verify.trials import Measured
+
+SOURCE = b"first(flag=True)\nsecond(flag=True)\nthird(flag=True)\n"
+RECORDING: Any = SimpleNamespace(source_bytes=lambda file: SOURCE)
+STEADY = Results((1.0, 0.5), (("parameter 0", 2.0, 7),))
+OTHER = Results((1.0, 0.6), (("parameter 0", 2.1, 8),))
+
+
+def candidate(number: int, *, rehearsed: bool = False) -> Candidate:
+    call = ("first", "second", "third")[number]
+    edit = Edit(Site("train.py", number + 1, "", f"{call}(flag=True)"), "drop_keyword", call, "flag", safe=True)
+    files = patch.plan([edit], lambda file: SOURCE).files
+    return Candidate((number,), (f"CODE00{number}",), call, (edit,), files, rehearsed)
+
+
+Behaviour = Callable[[set[str], int], dict[str, Any]]
+
+
+class Laboratory:
+    """Runs that take no time: ``behaviour`` says from the applied patches and the run's number what comes out."""
+
+    def __init__(self, behaviour: Behaviour, device: str = "cpu") -> None:
+        self._behaviour = behaviour
+        self._draw = random.Random(1)
+        self.device = device
+        self.steps = 10
+        self.runs = 0
+        self.asked: list[tuple[set[str], bool]] = []
+
+    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
+        applied = {call for file in patched for call in ("first", "second", "third") if f"{call}()".encode() in file.after}
+        self.runs += 1
+        self.asked.append((applied, rehearsed))
+        facts = {"results": STEADY, "step_us": 1000.0, "failed": "", "loaded": frozenset({"train.py"}), "peak_device": None}
+        facts |= self._behaviour(applied, self.runs)
+        times = None if rehearsed else facts["step_us"] * (1 + self._draw.gauss(0, 0.001))
+        return Measured(facts["results"], times, facts["peak_device"], 100, None, facts["loaded"], 0.0, facts["failed"])
+
+
+def verify(behaviour: Behaviour, *candidates: Candidate, budget: float = 0.3, device: str = "cpu") -> Any:
+    laboratory: Any = Laboratory(behaviour, device)
+    said: list[str] = []
+    found, summary = Experiment(laboratory, RECORDING, budget, said.append).run(candidates)
+    return SimpleNamespace(found=found, summary=summary, said=said, asked=laboratory.asked)
+
+
+def faster(applied: set[str], run: int) -> dict[str, Any]:
+    """``first`` halves the step; the others change nothing."""
+    return {"step_us": 500.0 if "first" in applied else 1000.0}
+
+
+def test_what_is_faster_is_better_with_an_interval_around_the_truth() -> None:
+    done = verify(faster, candidate(0))
+    first = done.found[0]
+    assert first.status == "better"
+    assert first.ratio_low <= 0.5 <= first.ratio_high
+    assert first.same_result is True
+    assert first.pairs == 3  # no more runs than it takes
+    assert done.summary.together == first
+    assert done.summary.noise[0] < 1.0 < done.summary.noise[1]
+
+
+def test_what_changes_nothing_stays_the_same_until_the_budget_is_spent() -> None:
+    done = verify(faster, candidate(1), budget=0.5)
+    assert done.found[1].status == "same"
+    assert done.found[1].pairs > 3
+
+
+def test_what_is_slower_is_worse_and_not_among_those_together() -> None:
+    done = verify(
+        lambda applied, run: {"step_us": 1000.0 + 300.0 * ("second" in applied) - 400.0 * ("first" in applied)},
+        candidate(0),
+        candidate(1),
+    )
+    assert (done.found[0].status, done.found[1].status) == ("better", "worse")
+    assert done.summary.codes == ("CODE000",)
+
+
+def test_all_good_patches_are_measured_together() -> None:
+    done = verify(lambda applied, run: {"step_us": 1000.0 * 0.8 ** len(applied)}, candidate(0), candidate(1), candidate(2))
+    assert done.summary.codes == ("CODE000", "CODE001", "CODE002")
+    assert done.summary.together.status == "better"
+    assert done.summary.together.ratio == pytest.approx(0.512, rel=0.02)
+
+
+def test_without_budget_one_round_still_checks_the_result() -> None:
+    done = verify(faster, candidate(0), candidate(1), budget=0.0)
+    assert [each.status for each in done.found.values()] == ["same", "same"]
+    assert done.found[0].ratio is None
+    assert done.found[0].same_result is True
+    assert "the budget was spent after 1 pair of runs" in done.found[0].note
+    assert done.summary.runs == 4
+    assert done.summary.together is None
+
+
+def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
+    done = verify(lambda applied, run: {"results": OTHER if "second" in applied else STEADY}, candidate(0), candidate(1))
+    broken = done.found[1]
+    assert broken.status == "broken"
+    assert broken.same_result is False
+    assert "loss 2 is 0.6 instead of 0.5" in broken.note
+    assert done.summary.codes == ("CODE000",)
+    assert any("second: the patch is left out" in note for note in done.summary.notes)
+    assert sum("second" in applied for applied, _ in done.asked) == 2  # once, and once more to be sure
+
+
+def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch() -> None:
+    done = verify(lambda applied, run: {"results": OTHER if run == 2 else STEADY}, candidate(0), budget=0.0)
+    assert done.found[0].status == "same"
+    assert done.found[0].same_result is None
+    assert not done.summary.repeatable
+
+
+def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared() -> None:
+    done = verify(lambda applied, run: {"results": Results((1.0 + run,), ())}, candidate(0), budget=0.0)
+    assert done.found[0].same_result is None
+    assert done.found[0].status == "same"
+    assert not done.summary.repeatable
+    assert any("with the same seeds computed different losses" in note for note in done.summary.notes)
+
+
+def test_a_patch_with_which_the_target_fails_is_broken() -> None:
+    done = verify(lambda applied, run: {"failed": "TypeError: no flag" if "first" in applied else ""}, candidate(0))
+    assert done.found[0].status == "broken"
+    assert "TypeError: no flag" in done.found[0].note
+
+
+def test_patches_that_only_break_together_are_said() -> None:
+    done = verify(lambda applied, run: {"results": OTHER if len(applied) > 1 else STEADY}, candidate(0), candidate(1))
+    assert done.summary.together.status == "broken"
+    assert any("not so together" in note for note in done.summary.notes)
+
+
+def test_an_unpatched_target_that_fails_is_a_problem_not_a_verdict() -> None:
+    with pytest.raises(AuditProblem, match="does not run to its end any more: killed"):
+        verify(lambda applied, run: {"failed": "killed"}, candidate(0))
+
+
+def test_a_patched_file_that_the_target_does_not_use_proves_nothing() -> None:
+    done = verify(lambda applied, run: {"loaded": frozenset({"other.py"})}, candidate(0))
+    assert done.found == {}
+    assert any("does not import train.py" in note for note in done.summary.notes)
+
+
+def test_what_only_a_gpu_runs_is_checked_in_the_rehearsal_and_not_priced() -> None:
+    done = verify(faster, candidate(0), candidate(2, rehearsed=True))
+    unpriced = done.found[2]
+    assert unpriced.status == "same"
+    assert unpriced.ratio is None
+    assert unpriced.step_us_before is None
+    assert unpriced.same_result is True
+    assert "rehearsal" in unpriced.note
+    assert ({"third"}, True) in done.asked
+    assert ({"first", "third"}, False) in done.asked  # and it is among those together
+
+
+def test_a_target_that_was_only_rehearsed_is_not_timed() -> None:
+    done = verify(faster, candidate(0), device="rehearse")
+    assert done.found[0].ratio is None
+    assert all(rehearsed for _, rehearsed in done.asked)
+    assert done.summary.noise is None
+
+
+def test_less_device_memory_in_the_same_time_is_better() -> None:
+    done = verify(lambda applied, run: {"peak_device": 900 if "first" in applied else 1000}, candidate(0), device="cuda")
+    assert done.found[0].status == "better"
+    assert (done.found[0].peak_bytes_before, done.found[0].peak_bytes_after) == (1000, 900)
+
+
+def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
+    laboratory: Any = Laboratory(lambda applied, run: {"step_us": 1100.0 if applied else 1000.0})
+    arm = Arm(candidate(0))
+    for _ in range(3):
+        arm.add(laboratory.run(), laboratory.run(arm.candidate.files))
+    unsteady = Interval(1.2, 1.1, 1.3)
+    assert arm.decided(None)
+    assert not arm.decided(unsteady)
+    assert [done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))] == ["worse", "same"]

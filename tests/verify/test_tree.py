@@ -1,0 +1,80 @@
+"""The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from auditor.patch import PatchedFile
+from auditor.verify import tree
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    home = tmp_path / "home" / "repo" / "project"
+    for folder in ("package/deep", ".git", "venv", "__pycache__", "audits/old", "env"):
+        (home / folder).mkdir(parents=True)
+    (home / "train.py").write_text("original")
+    (home / "package" / "deep" / "model.py").write_text("original")
+    (home / "package" / "deep" / "weights.bin").write_bytes(b"x" * (tree.FILE_LIMIT + 1))
+    (home / ".git" / "HEAD").write_text("ref")
+    (home / "env" / "pyvenv.cfg").write_text("")
+    (home / "link.py").symlink_to("train.py")
+    (home.parent / "data").mkdir()
+    (home.parent / "data" / "train.txt").write_text("data")
+    return home
+
+
+def _copy(project: Path, tmp_path: Path, *patched: PatchedFile) -> Path:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return tree.copy(project, scratch, patched)
+
+
+def test_small_files_are_copies_and_everything_else_is_linked(project: Path, tmp_path: Path) -> None:
+    copied = _copy(project, tmp_path)
+    assert not (copied / "train.py").is_symlink()
+    assert not (copied / "package" / "deep").is_symlink()
+    for linked in (".git", "venv", "env", "package/deep/weights.bin"):
+        assert (copied / linked).is_symlink(), linked
+    for left_out in ("__pycache__", "audits"):
+        assert not os.path.lexists(copied / left_out)
+    assert (copied / ".." / "data" / "train.txt").read_text() == "data"
+
+
+def test_what_the_program_writes_stays_in_the_copy(project: Path, tmp_path: Path) -> None:
+    copied = _copy(project, tmp_path)
+    (copied / "train.py").write_text("overwritten")
+    (copied / "package" / "deep" / "model.py").unlink()
+    (copied / "new").mkdir()
+    assert (project / "train.py").read_text() == "original"
+    assert (project / "package" / "deep" / "model.py").exists()
+    assert not (project / "new").exists()
+
+
+def test_a_patched_file_is_never_written_through_a_link(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "FILE_LIMIT", 2)  # so that all of them would be linked
+    copied = _copy(project, tmp_path, PatchedFile("package/deep/model.py", b"original", b"patched", ()))
+    assert (copied / "package" / "deep" / "model.py").read_text() == "patched"
+    assert (project / "package" / "deep" / "model.py").read_text() == "original"
+    assert (copied / "train.py").is_symlink()
+
+
+def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(project: Path, tmp_path: Path) -> None:
+    (project / "venv" / "mine.py").write_text("original")
+    copied = _copy(project, tmp_path, PatchedFile("venv/mine.py", b"original", b"patched", ()))
+    assert (copied / "venv" / "mine.py").read_text() == "patched"
+    assert (project / "venv" / "mine.py").read_text() == "original"
+
+
+def test_the_copy_is_bounded(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = project / "many"
+    many.mkdir()
+    for number in range(30):
+        (many / f"{number}.txt").write_text("x")
+    monkeypatch.setattr(tree, "ENTRY_LIMIT", 20)
+    copied = _copy(project, tmp_path)
+    assert (copied / "many").is_symlink()
+    assert sum(not path.is_symlink() for path in copied.rglob("*") if path.is_file()) <= 20

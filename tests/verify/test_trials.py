@@ -1,0 +1,68 @@
+"""How long one run is, whatever a step takes; what cannot be run again is refused before anything is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor.errors import AuditProblem
+from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.verify.candidates import require_unchanged
+from auditor.verify.trials import steps_for
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "warmup"),
+    [(0.001, 100, 10_000), (0.02, 50, 500), (0.1, 10, 100), (0.5, 10, 20), (2.0, 5, 5), (60.0, 3, 1)],
+)
+def test_a_run_is_long_enough_to_measure_and_no_longer(seconds: float, steps: int, warmup: int) -> None:
+    assert steps_for([seconds * 1e6] * 3) == (steps, warmup)
+
+
+def test_without_times_there_is_a_usual_number() -> None:
+    assert steps_for([]) == (10, 10)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("step = print")
+    return tmp_path
+
+
+def _recording(project: Path, **facts: Any) -> Recording:
+    folder = project / "recording"
+    sources = store_sources(folder, str(project), iter([str(project / "train.py")]))
+    manifest = {"schema": SCHEMA, "cwd": str(project), "device": "cpu", "outcome": "completed", "sources": sources}
+    write_manifest(folder, {**manifest, "passes": [{"name": "quiet", "steps": 9}], **facts})
+    return Recording(folder)
+
+
+def test_an_unchanged_project_may_be_run_again(project: Path) -> None:
+    require_unchanged(_recording(project))
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"device": "trace"}, "only what audit run recorded"),
+        ({"passes": []}, "only what audit run recorded"),
+        ({"outcome": "oom"}, "did not complete"),
+        ({"world_size": 4}, "several processes"),
+        ({"cwd": "/not/there"}, "is not there any more"),
+    ],
+)
+def test_what_cannot_be_run_again_is_refused(project: Path, facts: dict[str, Any], why: str) -> None:
+    with pytest.raises(AuditProblem, match=why):
+        require_unchanged(_recording(project, **facts))
+
+
+def test_a_file_that_changed_or_went_is_named(project: Path) -> None:
+    recording = _recording(project)
+    (project / "train.py").write_text("step = 1")
+    with pytest.raises(AuditProblem, match=r"train\.py has changed"):
+        require_unchanged(recording)
+    (project / "train.py").unlink()
+    with pytest.raises(AuditProblem, match=r"train\.py has changed"):
+        require_unchanged(recording)
