@@ -13,7 +13,7 @@ Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
-Action = Literal["set_keyword", "drop_keyword", "drop_statement", "detach", "rename_call"]
+Action = Literal["set_keyword", "drop_keyword", "drop_statement", "detach", "rename_call", "throttle"]
 
 
 class Severity(str, enum.Enum):
@@ -57,6 +57,7 @@ class Edit:
     ``detach``                append ``.detach()`` to the value that the site stores or accumulates (``value`` may name
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
+    ``throttle``              run the statement on the site's line, which must only log, every ``value`` steps
     ========================  ==========================================================================
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.
