@@ -15,6 +15,25 @@ from auditor.recording import Recording, decode_source
 DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
 """How the names of torch's dtypes begin: ``torch.float32``."""
 
+LOGS = frozenset(
+    [
+        "print",
+        "write",
+        "set_postfix",
+        "set_postfix_str",
+        "set_description",
+        "set_description_str",
+        "add_scalar",
+        "add_scalars",
+        "info",
+        "debug",
+        "log",
+        "log_metric",
+        "log_metrics",
+    ]
+)
+"""Last names of calls that log: print, tqdm, logging, TensorBoard's writer, wandb and mlflow."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -52,14 +71,14 @@ class Source(Table):
 
     def node_at(self, file: str, span: Span) -> ast.expr | None:
         """The expression that spans exactly these bytes."""
-        for node in self._walk(file):
-            if isinstance(node, ast.expr) and _span(node) == span:
+        for node in self.nodes(file):
+            if isinstance(node, ast.expr) and span_of(node) == span:
                 return node
         return None
 
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
-        for node in self._walk(site.file):
+        for node in self.nodes(site.file):
             if isinstance(node, ast.Call) and node.lineno <= site.line <= (node.end_lineno or node.lineno):
                 yield node
 
@@ -79,19 +98,24 @@ class Source(Table):
         for file, text in self.texts.items():
             if name not in text:
                 continue
-            lines = [node.lineno for node in self._walk(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
+            lines = [node.lineno for node in self.nodes(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
             if lines:
                 return Site(file, min(lines), "", text.splitlines()[min(lines) - 1].strip())
         return None
 
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
-        statements = (node for node in self._walk(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
+        statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
         return any(isinstance(node.value, ast.Call) and name_of(node.value.func) == name for node in statements)
+
+    def logs_at(self, site: Site) -> bool:
+        """True if the site's line belongs to a statement that does nothing but call what is named like a log."""
+        statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and _covers(node, site.line))
+        return any(isinstance(node.value, ast.Call) and name_of(node.value.func) in LOGS for node in statements)
 
     def test_at(self, site: Site) -> bool:
         """True if the line's ``if``, ``while``, ``assert``, ternary, ``and``, ``or`` or ``not`` may ask a value for its truth."""
-        return any(_asks_truth(node) for node in self._walk(site.file) if _begins_at(node, site.line))
+        return any(_asks_truth(node) for node in self.nodes(site.file) if _begins_at(node, site.line))
 
     def move_in_function(self, file: str, line: int) -> int | None:
         """Line of the first ``.to(...)``, ``.cuda()`` or ``device=...`` in the function that begins at ``line``.
@@ -105,7 +129,7 @@ class Source(Table):
         return None
 
     def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
-        for node in self._walk(file):
+        for node in self.nodes(file):
             if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:
                 methods = {item.name: item for item in node.body if isinstance(item, Function)}
                 return [methods[name] for name in ("__call__", "__getitem__", "__init__") if name in methods]
@@ -115,7 +139,8 @@ class Source(Table):
                 return [node]
         return []
 
-    def _walk(self, file: str) -> Iterator[ast.AST]:
+    def nodes(self, file: str) -> Iterator[ast.AST]:
+        """All syntax nodes of a file; none if it was not kept or does not parse."""
         tree = _parse(self.texts.get(file, ""))
         return ast.walk(tree) if tree is not None else iter(())
 
@@ -135,12 +160,17 @@ def name_of(callee: ast.expr) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
-def _span(node: ast.expr) -> Span:
+def span_of(node: ast.expr) -> Span:
+    """Where an expression stands."""
     return Span(node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset)
 
 
 def _first_line(node: Function | ast.ClassDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _covers(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _begins_at(node: ast.AST, line: int) -> bool:
