@@ -13,7 +13,17 @@ Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
-Action = Literal["set_keyword", "drop_keyword", "drop_statement", "detach", "rename_call", "throttle"]
+Action = Literal[
+    "set_keyword",
+    "drop_keyword",
+    "drop_statement",
+    "detach",
+    "rename_call",
+    "throttle",
+    "insert_before",
+    "insert_after_imports",
+    "modernize_amp",
+]
 
 
 class Severity(str, enum.Enum):
@@ -58,6 +68,9 @@ class Edit:
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
     ``throttle``              run the statement on the site's line, which must only log, every ``value`` steps
+    ``insert_before``         put the call ``value`` (one that ``auditor.patch`` knows) before the statement on the line
+    ``insert_after_imports``  put the call ``value`` (likewise) behind the imports at the top of the file
+    ``modernize_amp``         call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
     ========================  ==========================================================================
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.

@@ -103,6 +103,21 @@ class Source(Table):
                 return Site(file, min(lines), "", text.splitlines()[min(lines) - 1].strip())
         return None
 
+    def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
+        """Where ``name`` is called, if that is on one line of all recorded files, with the one keyword and without the other."""
+        found: dict[tuple[str, int], ast.Call] = {}
+        for file, text in self.texts.items():
+            for node in self.nodes(file) if name in text else ():
+                if isinstance(node, ast.Call) and name_of(node.func) == name:
+                    found[file, node.lineno] = node
+        if len(found) != 1:
+            return None
+        (((file, line), call),) = found.items()
+        keywords = {item.arg for item in call.keywords}
+        if (given and given not in keywords) or lacking in keywords:
+            return None
+        return Site(file, line, "", self.texts[file].split("\n")[line - 1].strip())
+
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from auditor.model import Edit
+from auditor.patch.amp_api import modernize_amp
 from auditor.patch.detach import detach, values_to_detach
+from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, same
 from auditor.patch.rename import rename_call
@@ -49,6 +51,7 @@ class _Wanted:
     detached: dict[ast.expr, None] = field(default_factory=dict)
     renamed: dict[ast.Call, Edit] = field(default_factory=dict)
     throttled: dict[ast.Expr, int] = field(default_factory=dict)
+    inserted: list[Edit] = field(default_factory=list)
 
     def add(self, module: Module, edit: Edit) -> None:
         """Place one more edit. Raises :class:`Refused`."""
@@ -63,6 +66,8 @@ class _Wanted:
         elif edit.action == "throttle":
             if self.throttled.setdefault(logging_statement(module, edit), every_of(edit)) != every_of(edit):
                 raise Refused("an earlier edit wants another distance between the logs")
+        elif edit.action in ("insert_before", "insert_after_imports"):
+            self.inserted.append(edit)
         else:
             for call in module.calls(edit):
                 if self.renamed.setdefault(call, edit) is not edit:
@@ -77,7 +82,10 @@ def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
     yield from (change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items())
     yield from (drop_statements(module, block, statements) for block, statements in wanted.doomed.items())
     yield from (detach(module, value) for value in wanted.detached)
-    yield from (rename_call(module, call, edit) for call, edit in wanted.renamed.items())
+    for call, edit in wanted.renamed.items():
+        yield modernize_amp(module, call, edit) if edit.action == "modernize_amp" else rename_call(module, call, edit)
+    for edit in wanted.inserted:
+        yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for them.
     yield from (throttle(module, statement, every) for statement, every in wanted.throttled.items())
 

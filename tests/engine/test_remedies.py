@@ -1,0 +1,105 @@
+"""Remedies that need the source: the patch that a rule proposes, made on a file as users write it, or no patch."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor import catalogue
+from auditor.evidence import Amp, Machine, Source
+from auditor.evidence.amp import AmpEvent
+from auditor.evidence.scaler import unscale_call
+from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.model import Finding, Site
+from auditor.patch import plan
+
+RULES = {rule.code: rule for rule in catalogue.rules()}
+
+TRAINER = """\
+import torch
+from torch.cuda.amp import GradScaler
+
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+scaler = GradScaler()
+
+
+def step(x):
+    scaler.scale(model(x)).backward()
+    clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+"""
+CLIP = Site("t.py", 10, "", "clip_grad_norm_(model.parameters(), 1.0)")
+FOREACH = OptimizerCalls(names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=12, foreach=9, host_share=0.3)
+ONE_BY_ONE = OptimizerCalls(names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=500, host_share=0.3)
+
+
+def patched(code: str, finding: Finding, text: str) -> str | None:
+    """The text as the rule's patch leaves it; None where there is no patch."""
+    remedy = RULES[code]().remedy(finding)
+    if not remedy.edits:
+        return None
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert not planned.refused
+    assert not remedy.safe or code == "AMP005"
+    return planned.files[0].after.decode()
+
+
+def test_the_fused_optimizer():
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": TRAINER}))
+    assert patched("OPT003", finding, TRAINER) == TRAINER.replace("lr=1e-3)", "lr=1e-3, fused=True)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("lr=1e-3", "foreach=True"),  # torch refuses both
+        TRAINER + "other = torch.optim.AdamW(p)\n",  # which one it is cannot be told
+        TRAINER.replace("AdamW", "Mine"),
+    ],
+)
+def test_no_fused_optimizer_where_the_source_is_not_clear(text):
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}))
+    assert patched("OPT003", finding, text) is None
+
+
+def test_foreach_where_it_was_switched_off():
+    off, on = TRAINER.replace("lr=1e-3", "foreach=False"), TRAINER.replace("lr=1e-3", "foreach=True")
+    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": off}))
+    assert patched("OPT001", finding, off) == on
+    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": TRAINER}))
+    assert patched("OPT001", finding, TRAINER) is None
+
+
+def test_tf32_behind_the_imports():
+    found = Finding(None, "x", hints={"trains_at": Source({"t.py": TRAINER}).only_call("backward")})
+    wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
+    assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
+
+
+def test_gradients_are_unscaled_before_they_are_clipped():
+    amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
+    (finding,) = RULES["AMP006"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
+    assert patched("AMP006", finding, TRAINER) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("scaler.update()", "scaler.unscale_(optimizer)"),
+        TRAINER.replace("scaler.update()", "scaler.step(other)"),
+        TRAINER.replace("scaler.scale(", "other.scale("),
+        TRAINER.replace("scaler.step(optimizer)", "scaler.step(make())"),
+        TRAINER.replace("scaler.step(optimizer)", "finish()"),
+        "not python (",
+    ],
+)
+def test_no_unscale_where_the_scaler_is_not_clear(text):
+    assert unscale_call(Source({"t.py": text}), CLIP) == ""
+
+
+def test_the_deprecated_classes():
+    amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
+    (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    assert finding.site.line == 5
+    assert patched("AMP005", finding, TRAINER) == TRAINER.replace("= GradScaler()", '= torch.amp.GradScaler("cuda")')
