@@ -23,6 +23,7 @@ Action = Literal[
     "insert_before",
     "insert_after_imports",
     "modernize_amp",
+    "set_value",
 ]
 
 
@@ -71,6 +72,8 @@ class Edit:
     ``insert_before``         put the call ``value`` (one that ``auditor.patch`` knows) before the statement on the line
     ``insert_after_imports``  put the call ``value`` (likewise) behind the imports at the top of the file
     ``modernize_amp``         call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
+    ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of keys and positions), or
+                              in a shell script or ``.env`` the variable ``keyword``, to ``value``
     ========================  ==========================================================================
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
+from auditor.evidence import Configs, Copies
 from auditor.evidence.copies import CopySite
 from auditor.evidence.source import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import knob
 
 from .copying import CopyRule
+from .given import edit_at, place_of
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
 
@@ -71,7 +72,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 
-    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for number, place in self._by_loader(copies).items():
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
@@ -90,7 +91,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at or place.site,
                 message,
                 severity=Severity.NOTE if small else None,
-                hints={"made_at": made_at, "moves": () if place.library else place.moves},
+                hints={
+                    "made_at": made_at,
+                    "pinned_at": place_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
+                    "moves": () if place.library else place.moves,
+                },
             )
 
     def _by_loader(self, copies: Copies) -> dict[int, CopySite]:
@@ -107,4 +112,5 @@ class LoaderWithoutPinnedMemory(CopyRule):
         if made_at is None:
             return Remedy(text)
         pin = Edit(made_at, "set_keyword", call="DataLoader", keyword="pin_memory", value="True", safe=True, reason=PINNED)
-        return Remedy(text, (pin, *self.without_waiting(finding)))
+        pins = edit_at(finding.hints["pinned_at"], pin)
+        return Remedy(text, (*pins, *self.without_waiting(finding)) if pins else ())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Batches, Machine
+from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.batches import Loader
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
+
+from .given import edit_at, place_of
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class StepWaitsForInput(Rule):
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
 
-    def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
+    def detect(self, batches: Batches, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
@@ -102,7 +104,10 @@ class StepWaitsForInput(Rule):
             seen_on=machine.device,
             severity=Severity.ERROR if waiting.share >= self.severe else None,
             facts=waiting.facts,
-            hints={"workers": _workers(loader, machine.cpus)},
+            hints={
+                "workers": _workers(loader, machine.cpus),
+                "set_at": place_of(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
+            },
         )
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -141,11 +146,12 @@ class StepWaitsForInput(Rule):
         if not workers or finding.site is None:
             return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
         reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
-        values = {"num_workers": str(workers), "persistent_workers": "True"}
-        edits = (
-            Edit(finding.site, "set_keyword", "DataLoader", keyword, value, reason=reason) for keyword, value in values.items()
-        )
-        return Remedy(f"Load beside the step with {workers} worker processes that stay alive between epochs.", tuple(edits))
+        text = f"Load beside the step with {workers} worker processes that stay alive between epochs."
+        place = finding.hints["set_at"]
+        more = edit_at(place, Edit(finding.site, "set_keyword", "DataLoader", "num_workers", str(workers), reason=reason))
+        # Where a file says how many, it may say 0 again, with which persistent workers are an error.
+        alive = Edit(finding.site, "set_keyword", "DataLoader", "persistent_workers", "True", reason=reason)
+        return Remedy(text, (*more, alive) if place is True else more)
 
 
 def _workers(loader: Loader, cpus: int) -> int:

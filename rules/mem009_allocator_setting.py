@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, WhatIf
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence import Configs, Machine, WhatIf
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 MIB = 2**20
@@ -73,7 +73,7 @@ class AllocatorSettingWouldHelp(Rule):
     share: float = knob(0.1, "Share of the reserved memory that a setting must save to be named where nothing failed.")
     least_mib: float = knob(256.0, "MiB that it must save besides.")
 
-    def detect(self, what_if: WhatIf, machine: Machine) -> Iterator[Finding]:
+    def detect(self, what_if: WhatIf, machine: Machine, configs: Configs) -> Iterator[Finding]:
         before = what_if.recorded
         best = min(what_if.others, key=lambda each: (each.ooms, each.retries, each.peak_reserved), default=None)
         if best is None:
@@ -91,7 +91,7 @@ class AllocatorSettingWouldHelp(Rule):
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
             facts=(before.row, *(each.row for each in what_if.others)),
-            hints={"setting": best.setting},
+            hints={"setting": best.setting, "set_at": configs.allocator},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -99,8 +99,17 @@ class AllocatorSettingWouldHelp(Rule):
         return Remedy(
             f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the replay knows the order of the "
             "allocations that was recorded, not what else changes.",
+            tuple(_edits(finding, setting)),
             config={"PYTORCH_CUDA_ALLOC_CONF": setting},
         )
+
+
+def _edits(finding: Finding, setting: str) -> Iterator[Edit]:
+    """Where exactly one line of the scripts sets the variable, that line."""
+    lines = finding.hints["set_at"]
+    if len(lines) == 1:
+        reason = "only where blocks lie in memory changes: not what is computed"
+        yield Edit(lines[0].site, "set_value", keyword=str(lines[0].where[0]), value=setting, safe=True, reason=reason)
 
 
 def _avoided(ooms: int, retries: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
+from auditor.config_files import suffix_of
 from auditor.evidence.table import Table
 from auditor.model import Site
 from auditor.recording import Recording, decode_source
@@ -59,7 +60,7 @@ class Source(Table):
     def build(cls, recording: Recording) -> Source:
         """From the recorded copies; a file whose copy is missing is left out."""
         stored = recording.manifest.get("sources") or {}
-        raw = {name: recording.source_bytes(name) for name in stored}
+        raw = {name: recording.source_bytes(name) for name in stored if not suffix_of(name)}
         return cls({name: decode_source(content) for name, content in raw.items() if content is not None})
 
     def excerpt(self, file: str, span: Span) -> str:
@@ -88,6 +89,12 @@ class Source(Table):
             if any(given.arg == keyword for given in call.keywords):
                 return name_of(call.func)
         return ""
+
+    def argument(self, site: Site, call: str, keyword: str) -> ast.expr | None:
+        """What the one call of ``call`` on the site's line is given as ``keyword``; None if it is not given it."""
+        found = [node for node in self.calls_at(site) if name_of(node.func) == call]
+        given = [item.value for item in found[0].keywords if item.arg == keyword] if len(found) == 1 else []
+        return given[0] if given else None
 
     def called(self, site: Site, *names: str) -> str:
         """Which of ``names`` is called on the site's line; empty if none is."""

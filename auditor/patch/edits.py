@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from auditor.model import Edit
 from auditor.patch.amp_api import modernize_amp
+from auditor.patch.config_values import set_values
 from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
@@ -30,6 +31,10 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     Raises :class:`Refused` if the file is not what was recorded, an edit cannot be placed, is made already, or
     conflicts with another, or if the syntax of the result is not exactly that of the file with the edits made.
     """
+    if any(edit.action == "set_value" for edit in edits):
+        if not all(edit.action == "set_value" for edit in edits):
+            raise Refused("a configuration file takes no edits of Python")
+        return set_values(raw, edits)
     source = SourceText.from_bytes(raw)
     module = Module(source)
     changes = list(_changes(module, list({edit_key(edit): edit for edit in edits}.values())))

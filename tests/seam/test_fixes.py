@@ -51,3 +51,48 @@ def test_a_log_is_throttled_and_a_sum_stays_on_the_device(audit, tmp_path):
     assert audit("fix", "out", "--apply", "--unsafe", cwd=tmp_path).returncode == 0
     assert script.read_text() == LOGS_LESS.replace("running += loss.item()", "running += loss.detach()")
     assert subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True).stdout.startswith("step 0: ")
+
+
+CONFIGURED = """
+import time
+import torch
+import yaml
+from torch.utils.data import DataLoader, Dataset
+
+with open("conf/train.yaml") as file:
+    cfg = yaml.safe_load(file)
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4000
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.full((8,), float(index))
+
+
+model = torch.nn.Linear(8, 1)
+batches = iter(DataLoader(Slow(), batch_size=cfg["data"]["batch_size"], num_workers=cfg["data"]["num_workers"]))
+
+
+def step():
+    model(next(batches)).mean().backward()
+"""
+
+SETTINGS = "# what to train\ndata:\n  batch_size: 4  # small\n  num_workers: 0  # in the step\n"
+
+
+def test_a_number_from_a_configuration_file_is_changed_there(audit, tmp_path):
+    (tmp_path / "trainer.py").write_text(CONFIGURED)
+    (tmp_path / "conf").mkdir()
+    settings = tmp_path / "conf" / "train.yaml"
+    settings.write_text(SETTINGS)
+    done = audit("run", "trainer:step", "--steps", "6", "--device", "cpu", "--select", "DATA007", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert audit("fix", "out", "--apply", "--unsafe", cwd=tmp_path).returncode == 0
+    changed = settings.read_text()
+    workers = changed.partition("num_workers: ")[2].partition(" ")[0]
+    assert int(workers) > 1
+    assert changed == SETTINGS.replace("num_workers: 0", f"num_workers: {workers}")
+    assert (tmp_path / "trainer.py").read_text() == CONFIGURED
