@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
 from auditor.evidence.copies import CopySite
+from auditor.evidence.homes import home_of
 from auditor.evidence.source import Source
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 
 from .copying import CopyRule
-from .given import edit_at, place_of
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
 
@@ -93,7 +93,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 severity=Severity.NOTE if small else None,
                 hints={
                     "made_at": made_at,
-                    "pinned_at": place_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
+                    "pinned_at": home_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
                     "moves": () if place.library else place.moves,
                 },
             )
@@ -111,6 +111,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
         text = "Give the loader pin_memory=True, and move its batches with .to(device, non_blocking=True)."
         if made_at is None:
             return Remedy(text)
-        pin = Edit(made_at, "set_keyword", call="DataLoader", keyword="pin_memory", value="True", safe=True, reason=PINNED)
-        pins = edit_at(finding.hints["pinned_at"], pin)
-        return Remedy(text, (*pins, *self.without_waiting(finding)) if pins else ())
+        home = finding.hints["pinned_at"]
+        edits = (home.edit("True", safe=True, reason=PINNED), *self.without_waiting(finding)) if home is not None else ()
+        return Remedy(text, edits)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.batches import Loader
+from auditor.evidence.homes import home_of
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
-
-from .given import edit_at, place_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class StepWaitsForInput(Rule):
             facts=waiting.facts,
             hints={
                 "workers": _workers(loader, machine.cpus),
-                "set_at": place_of(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
+                "set_at": home_of(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
             },
         )
 
@@ -147,11 +146,13 @@ class StepWaitsForInput(Rule):
             return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
         reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
         text = f"Load beside the step with {workers} worker processes that stay alive between epochs."
-        place = finding.hints["set_at"]
-        more = edit_at(place, Edit(finding.site, "set_keyword", "DataLoader", "num_workers", str(workers), reason=reason))
-        # Where a file says how many, it may say 0 again, with which persistent workers are an error.
-        alive = Edit(finding.site, "set_keyword", "DataLoader", "persistent_workers", "True", reason=reason)
-        return Remedy(text, (*more, alive) if place is True else more)
+        home = finding.hints["set_at"]
+        if home is None:
+            return Remedy(text)
+        edits = [home.edit(str(workers), reason=reason)]
+        if home.own:  # elsewhere it may become 0 again, with which persistent workers are an error
+            edits.append(Edit(finding.site, "set_keyword", "DataLoader", "persistent_workers", "True", reason=reason))
+        return Remedy(text, tuple(edits))
 
 
 def _workers(loader: Loader, cpus: int) -> int:

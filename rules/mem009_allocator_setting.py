@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Configs, Machine, WhatIf
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.evidence.homes import PLACES, allocator_home
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 MIB = 2**20
@@ -91,25 +92,17 @@ class AllocatorSettingWouldHelp(Rule):
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
             facts=(before.row, *(each.row for each in what_if.others)),
-            hints={"setting": best.setting, "set_at": configs.allocator},
+            hints={"setting": best.setting, "set_at": allocator_home(configs)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        setting = str(finding.hints["setting"])
+        setting, home = str(finding.hints["setting"]), finding.hints["set_at"]
         return Remedy(
             f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the replay knows the order of the "
             "allocations that was recorded, not what else changes.",
-            tuple(_edits(finding, setting)),
+            (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
             config={"PYTORCH_CUDA_ALLOC_CONF": setting},
         )
-
-
-def _edits(finding: Finding, setting: str) -> Iterator[Edit]:
-    """Where exactly one line of the scripts sets the variable, that line."""
-    lines = finding.hints["set_at"]
-    if len(lines) == 1:
-        reason = "only where blocks lie in memory changes: not what is computed"
-        yield Edit(lines[0].site, "set_value", keyword=str(lines[0].where[0]), value=setting, safe=True, reason=reason)
 
 
 def _avoided(ooms: int, retries: int) -> str:

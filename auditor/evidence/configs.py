@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.config_files import DOCUMENTS, SCRIPTS, UnreadableConfig, Where, read_document, suffix_of, values_in
-from auditor.evidence.source import name_of
 from auditor.evidence.table import Table
 from auditor.model import Site
 from auditor.recording import Recording
@@ -56,16 +54,6 @@ class Configs(Table):
                 allocator += _variables(file, text)
         return cls(tuple(settings), tuple(allocator))
 
-    def behind(self, written: ast.expr, ran: object) -> Setting | None:
-        """The value that an argument like ``cfg.data.num_workers`` comes from: the only one of that name in all files, and equal
-        to what ran. None where there is none, or several.
-        """
-        name = _last_key(written)
-        named = [setting for setting in self.settings if name and setting.where[-1:] == (name,)]
-        if len(named) != 1 or type(named[0].value) is not type(ran) or named[0].value != ran:
-            return None
-        return named[0]
-
 
 def _settings(file: str, text: str) -> Iterator[Setting]:
     try:
@@ -84,19 +72,3 @@ def _variables(file: str, text: str) -> Iterator[Setting]:
     for number, row in enumerate(text.split("\n"), 1):
         if found := ALLOCATOR.search(row):
             yield Setting(Site(file, number, "", row.strip()), (found[1],), row)
-
-
-def _last_key(written: ast.expr) -> str:
-    """``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``, ``int(cfg.get("num_workers", 0))`` and ``num_workers``."""
-    if isinstance(written, ast.Call):
-        name = name_of(written.func)
-        if name in ("int", "bool") and len(written.args) == 1:
-            return _last_key(written.args[0])
-        return _text(written.args[0]) if name == "get" and written.args else ""
-    if isinstance(written, ast.Subscript):
-        return _text(written.slice)
-    return name_of(written)
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

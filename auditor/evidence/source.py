@@ -119,11 +119,15 @@ class Source(Table):
                     found[file, node.lineno] = node
         if len(found) != 1:
             return None
-        (((file, line), call),) = found.items()
+        (((file, _), call),) = found.items()
         keywords = {item.arg for item in call.keywords}
         if (given and given not in keywords) or lacking in keywords:
             return None
-        return Site(file, line, "", self.texts[file].split("\n")[line - 1].strip())
+        return self.site_of(file, call)
+
+    def site_of(self, file: str, node: ast.expr | ast.stmt) -> Site:
+        """The line that a node begins on."""
+        return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
 
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from auditor.model import Edit
 from auditor.patch.amp_api import modernize_amp
 from auditor.patch.config_values import set_values
+from auditor.patch.constants import constant_on_line, set_constant
 from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
@@ -56,6 +57,7 @@ class _Wanted:
     detached: dict[ast.expr, None] = field(default_factory=dict)
     renamed: dict[ast.Call, Edit] = field(default_factory=dict)
     throttled: dict[ast.Expr, int] = field(default_factory=dict)
+    constants: dict[ast.Constant, str] = field(default_factory=dict)
     inserted: list[Edit] = field(default_factory=list)
 
     def add(self, module: Module, edit: Edit) -> None:
@@ -71,6 +73,10 @@ class _Wanted:
         elif edit.action == "throttle":
             if self.throttled.setdefault(logging_statement(module, edit), every_of(edit)) != every_of(edit):
                 raise Refused("an earlier edit wants another distance between the logs")
+        elif edit.action == "set_constant":
+            value = constant_on_line(module, edit)
+            if self.constants.setdefault(value, edit.value) != edit.value:
+                raise Refused(f"an earlier edit wants another `{edit.keyword}`")
         elif edit.action in ("insert_before", "insert_after_imports"):
             self.inserted.append(edit)
         else:
@@ -89,6 +95,7 @@ def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
         yield modernize_amp(module, call, edit) if edit.action == "modernize_amp" else rename_call(module, call, edit)
+    yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
     for edit in wanted.inserted:
         yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 
 import pytest
@@ -22,35 +21,6 @@ def recording_of(folder, files: dict[str, str]) -> Recording:
     sources = store_sources(folder, str(cwd), iter(kept))
     write_manifest(folder, {"schema": SCHEMA, "cwd": str(cwd), "sources": sources, "configs": kept})
     return Recording(folder)
-
-
-@pytest.mark.parametrize(
-    ("written", "ran", "found"),
-    [
-        ("cfg.data.num_workers", 0, True),
-        ('cfg["num_workers"]', 0, True),
-        ('int(cfg.get("num_workers", 2))', 0, True),
-        ("num_workers", 0, True),
-        ("num_workers", 2, False),
-        ("num_workers", False, False),
-        ("workers", 0, False),
-        ("num_workers()", 0, False),
-        ("num_workers + 1", 0, False),
-        ("size", 3, False),
-    ],
-)
-def test_the_value_that_reached_a_call(tmp_path, written, ran, found):
-    recording = recording_of(
-        tmp_path, {"a.yaml": "data:\n  num_workers: 0\nsize: 3\n", "b.json": '{"size": 3}', "c.toml": "broken"}
-    )
-    setting = Configs.build(recording).behind(ast.parse(written, mode="eval").body, ran)
-    assert (setting is not None) == found
-    if setting is not None:
-        assert (str(setting.site), setting.site.text, setting.keyword) == (
-            "a.yaml:2",
-            "num_workers: 0",
-            '["data", "num_workers"]',
-        )
 
 
 def test_lines_that_set_the_allocator(tmp_path):

@@ -68,7 +68,18 @@ MADE = {
     ),
 }
 
+FLAG = {"action": "set_constant", "keyword": "pin", "value": "True"}
+MADE |= {
+    "a constant": ("pin = (False)  # no\n", 1, FLAG, "pin = (True)  # no\n"),
+    "a field": ("class C:\n\tpin: bool = False\n", 2, FLAG, "class C:\n\tpin: bool = True\n"),
+    "one of two on a line": ("a = 0; c.pin = False\n", 1, FLAG, "a = 0; c.pin = True\n"),
+}
+
 REFUSED = {
+    "not a number": ("pin = f()\n", 1, FLAG, "a number or flag"),
+    "text": ("pin = '0'\n", 1, FLAG, "a number or flag"),
+    "two names": ("pin, b = 0, 1\n", 1, FLAG, "a number or flag"),
+    "code as the value": ("pin = 0\n", 1, FLAG | {"value": "f()"}, "not a whole number"),
     "unscaled already": ("self.scaler.unscale_(opt)\nclip(m)\n", 2, UNSCALE, "already called"),
     "no line of its own": ("a(); clip(m)\n", 1, UNSCALE, "not one plain statement"),
     "shares the line of its if": ("if a: clip(m)\n", 1, UNSCALE, "does not begin its line"),

@@ -10,13 +10,14 @@ import re
 import sysconfig
 import warnings
 from pathlib import Path
+from typing import get_args
 
 import yaml
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from auditor.config_files import read_document
-from auditor.model import Edit, Site
+from auditor.model import Action, Edit, Site
 from auditor.patch import Refused, apply_edits, plan
 
 EXAMPLES = int(os.environ.get("AUDIT_PATCH_EXAMPLES", "25"))
@@ -29,6 +30,9 @@ MOST_BYTES = 12_000
 TRAINER = """
 import torch
 from torch.cuda.amp import autocast
+
+
+audited_workers = 0
 
 
 def audited_training(loader, model, optimizer, scaler):
@@ -55,6 +59,7 @@ WISHES = {
     "throttle": ("flush=True", {"value": "50"}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
     "insert_after_imports": ("clip_grad_norm_(", {"value": 'torch.set_float32_matmul_precision("high")'}),
+    "set_constant": ("audited_workers = ", {"keyword": "audited_workers", "value": "4"}),
     "modernize_amp": ("with autocast(", {"call": "autocast"}),
 }
 
@@ -107,6 +112,10 @@ def trainers(draw) -> bytes:
     assume(parses(raw))
     event(clothes)
     return raw
+
+
+def test_every_action_has_a_wish():
+    assert {*WISHES, "set_value"} == set(get_args(Action))
 
 
 def wish(raw: bytes, action: str) -> Edit:
