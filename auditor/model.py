@@ -25,6 +25,7 @@ Action = Literal[
     "modernize_amp",
     "set_value",
     "set_constant",
+    "make_on_device",
 ]
 
 
@@ -73,6 +74,7 @@ class Edit:
     ``insert_before``         put the call ``value`` (one that ``auditor.patch`` knows) before the statement on the line
     ``insert_after_imports``  put the call ``value`` (likewise) behind the imports at the top of the file
     ``modernize_amp``         call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
+    ``make_on_device``        ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``; ``call`` is the move
     ``set_constant``          on the line that sets the name ``keyword`` to a number or flag, write ``value`` instead
     ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of keys and positions), or
                               in a shell script or ``.env`` the variable ``keyword``, to ``value``

@@ -129,6 +129,14 @@ class Source(Table):
         """The line that a node begins on."""
         return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
 
+    def makes_at(self, site: Site) -> str:
+        """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``; empty where it moves something else."""
+        moves = [call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")]
+        moved = moves[0].value if len(moves) == 1 and isinstance(moves[0], ast.Attribute) else None
+        if not isinstance(moved, ast.Call) or not isinstance(moved.func, ast.Attribute):
+            return ""
+        return moved.func.attr if name_of(moved.func.value) == "torch" else ""
+
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)

@@ -15,6 +15,7 @@ from auditor.patch.detach import detach, values_to_detach
 from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, same
+from auditor.patch.on_device import make_on_device
 from auditor.patch.rename import rename_call
 from auditor.patch.source import Refused, SourceText, Splice, parse
 from auditor.patch.statements import Block, block_of, called_statements, drop_statements
@@ -94,12 +95,18 @@ def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
     yield from (drop_statements(module, block, statements) for block, statements in wanted.doomed.items())
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
-        yield modernize_amp(module, call, edit) if edit.action == "modernize_amp" else rename_call(module, call, edit)
+        yield _replaced(module, call, edit)
     yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
     for edit in wanted.inserted:
         yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for them.
     yield from (throttle(module, statement, every) for statement, every in wanted.throttled.items())
+
+
+def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:
+    if edit.action == "modernize_amp":
+        return modernize_amp(module, call, edit)
+    return make_on_device(module, call) if edit.action == "make_on_device" else rename_call(module, call, edit)
 
 
 def _expect_disjoint(splices: Sequence[Splice]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from auditor import catalogue
-from auditor.evidence import Amp, Machine, Source
+from auditor.evidence import Amp, Copies, Machine, Source
 from auditor.evidence.amp import AmpEvent
+from auditor.evidence.copies import Copy
 from auditor.evidence.scaler import unscale_call
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.model import Finding, Site
@@ -40,7 +41,7 @@ def patched(code: str, finding: Finding, text: str) -> str | None:
         return None
     planned = plan(remedy.edits, lambda file: text.encode())
     assert not planned.refused
-    assert not remedy.safe or code == "AMP005"
+    assert not remedy.safe or code in ("AMP005", "SYNC010")
     return planned.files[0].after.decode()
 
 
@@ -103,3 +104,19 @@ def test_the_deprecated_classes():
     (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
     assert finding.site.line == 5
     assert patched("AMP005", finding, TRAINER) == TRAINER.replace("= GradScaler()", '= torch.amp.GradScaler("cuda")')
+
+
+@pytest.mark.parametrize(("makes", "safe"), [("zeros", True), ("randn", False)])
+def test_a_tensor_is_made_on_the_device(makes, safe):
+    text = f"noise = torch.{makes}(8).to(device)\n"
+    site = Site("t.py", 1, "", text.strip())
+    copies = tuple(Copy(site, "made on the host", step, bytes=32, call="to") for step in range(12))
+    seen = Copies(device="rehearsal", copies=copies, steps=12)
+    (finding,) = RULES["SYNC010"]().detect(seen, Source({"t.py": text}))
+    assert patched("SYNC010", finding, text) == f"noise = torch.{makes}(8, device=device)\n"
+    assert RULES["SYNC010"]().remedy(finding).safe is safe
+
+
+def test_nothing_is_made_on_the_device_where_something_else_moves():
+    source = Source({"t.py": "a = make(8).to(device)\nb = x.to(device)\nc = torch.ones(2).to(device).to(half)\n"})
+    assert [source.makes_at(Site("t.py", line)) for line in (1, 2, 3, 4)] == ["", "", "", ""]

@@ -68,6 +68,18 @@ MADE = {
     ),
 }
 
+TO, CUDA = {"action": "make_on_device", "call": "to"}, {"action": "make_on_device", "call": "cuda"}
+MADE |= {
+    "made on the device": ("m = torch.zeros(2, 3).to(self.device)[0]\n", 1, TO, "m = torch.zeros(2, 3, device=self.device)[0]\n"),
+    "made on the GPU": ("f(torch.empty().cuda(non_blocking=True))\n", 1, CUDA, 'f(torch.empty(device="cuda"))\n'),
+    "made over several lines": (
+        "m = torch.full(\n    (2,),  # two\n    1.0,\n).to(\n    device=device\n)\n",
+        1,
+        TO,
+        "m = torch.full(\n    (2,),  # two\n    1.0,\n    device=device,\n)\n",
+    ),
+}
+
 FLAG = {"action": "set_constant", "keyword": "pin", "value": "True"}
 MADE |= {
     "a constant": ("pin = (False)  # no\n", 1, FLAG, "pin = (True)  # no\n"),
@@ -76,6 +88,16 @@ MADE |= {
 }
 
 REFUSED = {
+    "moved to another tensor": ("m = torch.zeros(2).to(x)\n", 1, TO, "something else than a device"),
+    "moved to a dtype": ("m = torch.zeros(2).to(torch.half)\n", 1, TO, "something else than a device"),
+    "moved and cast": ("m = torch.zeros(2).to(device, torch.half)\n", 1, TO, "more than name a device"),
+    "numpy's": ("m = np.zeros(2).to(device)\n", 1, TO, "not made by a function of torch"),
+    "another tensor": ("m = x.to(device)\n", 1, TO, "not made by a function of torch"),
+    "pinned on purpose": ("m = torch.zeros(2, pin_memory=True).to(device)\n", 1, TO, "another device could keep"),
+    "a leaf of the graph": ("m = torch.zeros(2, requires_grad=True).to(device)\n", 1, TO, "another device could keep"),
+    "keywords that are not seen": ("m = torch.zeros(2, **how).to(device)\n", 1, TO, "keywords"),
+    "in parentheses": ("m = (torch.zeros(2)).to(device)\n", 1, TO, "more than a dot"),
+    "a comment between": ("m = (torch.zeros(2)\n     # now\n     .to(device))\n", 3, TO, "more than a dot"),
     "not a number": ("pin = f()\n", 1, FLAG, "a number or flag"),
     "text": ("pin = '0'\n", 1, FLAG, "a number or flag"),
     "two names": ("pin, b = 0, 1\n", 1, FLAG, "a number or flag"),

@@ -47,6 +47,7 @@ def audited_training(loader, model, optimizer, scaler):
         print(f"step {number}: {loss.item():.4f}",
               flush=True)  # every step
         mean = loss.item() / 2; other()
+        mask = torch.ones(mean, dtype=bool).to(loss.device)
         scaler.step(optimizer)
 """
 
@@ -59,6 +60,7 @@ WISHES = {
     "throttle": ("flush=True", {"value": "50"}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
     "insert_after_imports": ("clip_grad_norm_(", {"value": 'torch.set_float32_matmul_precision("high")'}),
+    "make_on_device": ("mask = ", {"call": "to"}),
     "set_constant": ("audited_workers = ", {"keyword": "audited_workers", "value": "4"}),
     "modernize_amp": ("with autocast(", {"call": "autocast"}),
 }
