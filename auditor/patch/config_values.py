@@ -15,7 +15,8 @@ from auditor.patch.source import Refused, Splice, unify_line_ends
 _LITERAL = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,\[\]{}#"'&*!|>][^\s,\]}#]*)"""
 _PLAIN = re.compile(r"-?\d{1,18}|True|False")
 _VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"})
-_SETTING = re.compile(r"[A-Za-z0-9_:.,\[\]>-]+")
+_SETTING = re.compile(r"[A-Za-z0-9_:.,\[\]-]+")
+"""Nothing that a shell reads as more than text."""
 _BEFORE_VARIABLE = re.compile(r"[ \t]*((export|env)[ \t]+)?([A-Za-z_]\w*=[^\s;&|#`$]*[ \t]+)*")
 _MOST_PLACES = 50
 

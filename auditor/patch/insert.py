@@ -48,7 +48,7 @@ def insert_after_imports(module: Module, edit: Edit) -> Change:
 
 def _wanted_call(edit: Edit) -> ast.Call:
     call = parse_expression(edit.value)
-    if not isinstance(call, ast.Call) or call.keywords or not all(map(_is_plain, call.args)):
+    if not isinstance(call, ast.Call) or call.keywords or not all(map(_is_plain, [call.func, *call.args])):
         raise Refused(f"`{edit.value}` is not a plain call")
     return call
 
