@@ -43,14 +43,17 @@ class ReadingRule(Rule):
                 seen_on=reads.device,
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
+                hints={"once": all(read.n == 1 for read in place.reads)},
             )
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
         """The findings, each with what its patch needs to know: whether its line only logs, or adds to a running sum."""
         for finding in findings:
             site = finding.site
-            hints = {} if site is None else {"logs": source.logs_at(site), "summed": summed_read(source, site)}
-            yield replace(finding, hints=hints)
+            # A line that runs several times in a step stands in a loop of its own, which no counter of the steps is for.
+            logs = finding.hints["once"] and site is not None and source.logs_at(site)
+            summed = None if site is None else summed_read(source, site)
+            yield replace(finding, hints={"logs": logs, "summed": summed})
 
     def patch_of(self, finding: Finding) -> tuple[Edit, ...]:
         """Log every so many steps, or sum on the device; nothing where the line does something else with the value."""

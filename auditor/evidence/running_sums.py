@@ -91,7 +91,7 @@ class _Scopes:
 
     def _is_read(self, top: ast.AST, parent: ast.AST) -> bool:
         if isinstance(parent, ast.Call):
-            return top is not parent.func and name_of(parent.func) in SINKS
+            return top is not parent.func and (name_of(parent.func) in SINKS or _is_math(parent.func))
         if isinstance(parent, ast.Tuple):
             parent = self.parents[parent]
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mod):
@@ -106,6 +106,11 @@ class _Scopes:
             if isinstance(up, ast.If):
                 return False
         return False
+
+
+def _is_math(callee: ast.expr) -> bool:
+    """True for ``math.exp``: it takes what has ``__float__`` and gives a number."""
+    return isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name) and callee.value.id == "math"
 
 
 def _shared(scope: ast.AST) -> set[str]:

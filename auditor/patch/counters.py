@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from auditor.patch.module import Module, last_name, same
+from auditor.patch.numbering import free_name
 from auditor.patch.source import Refused
 
 _LOOPS = (ast.For, ast.While)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _BARS = frozenset({"tqdm", "track", "progress_bar"})
-_UNSEEN = "no counter of the steps is in sight: number them with enumerate()"
+_UNSEEN = "no counter of the steps is in sight"
 
 
-def counter_of(module: Module, statement: ast.stmt) -> ast.expr:
-    """An expression that is 0, 1, 2 ... (or starts later) on the steps on which the statement runs. Raises :class:`Refused`."""
+@dataclass(frozen=True)
+class Counter:
+    """An expression that is 0, 1, 2 ... (or starts later) on the steps; ``loop`` is one that must be numbered by that name first."""
+
+    expression: ast.expr
+    loop: ast.For | None = None
+
+
+def counter_of(module: Module, statement: ast.stmt) -> Counter:
+    """What counts the steps on which the statement runs. Raises :class:`Refused`."""
     scope = _step_scope(module, statement)
     found = _loop_variable(scope) if isinstance(scope, ast.For) else None
     if found is not None:
         if any(same(_loaded(node), found) for node in _stores(scope.body)):
             raise Refused(f"`{found.id}` is set again inside its loop")
-        return found
+        return Counter(found)
     for counted in _counted_up(scope):
         if _starts_as_integer(module, counted) and _set_once(scope, counted):
-            return counted
-    raise Refused(_UNSEEN)
+            return Counter(counted)
+    if not isinstance(scope, ast.For):
+        raise Refused(_UNSEEN)
+    return Counter(ast.Name(id=free_name(module), ctx=ast.Load()), scope)
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:

@@ -100,7 +100,7 @@ def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
     for edit in wanted.inserted:
         yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
     # Last, because it puts statements a level deeper, where the changes above would not look for them.
-    yield from (throttle(module, statement, every) for statement, every in wanted.throttled.items())
+    yield from throttle(module, wanted.throttled)
 
 
 def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:

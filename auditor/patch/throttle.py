@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.counters import counter_of
 from auditor.patch.logging_calls import expect_only_logs
 from auditor.patch.module import Change, Module, covers
+from auditor.patch.numbering import number_loop
 from auditor.patch.source import Refused, SourceText, Splice
 from auditor.patch.statements import Block, block_of
 
@@ -29,15 +30,24 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     return found[0]
 
 
-def throttle(module: Module, statement: ast.Expr, every: int) -> Change:
-    """The change that lets a statement run on every ``every``-th step. Raises :class:`Refused` if no counter is in sight."""
+def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Change]:
+    """The changes that let each statement run on every so many steps. Raises :class:`Refused` if nothing can count them."""
+    numbered: dict[ast.For, str] = {}
+    for statement, every in statements.items():
+        counter = counter_of(module, statement)
+        if counter.loop is not None:
+            numbered[counter.loop] = ast.unparse(counter.expression)
+        yield _throttled(module, statement, counter.expression, every)
+    yield from (number_loop(module, loop, name) for loop, name in numbered.items())
+
+
+def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: int) -> Change:
     source = module.source
     start, end = source.span(statement)
     if source.before(start).strip() or not source.rest_is_idle(end):
         raise Refused("the statement shares its line with another")
     if source.text[: source.line_start(start)].endswith("\\\n"):
         raise Refused("the statement is joined to the line above by a backslash")
-    counter = counter_of(module, statement)
     block, unit = block_of(module, statement), _indent_unit(module, statement)
     head = f"if {ast.unparse(counter)} % {every} == 0:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]

@@ -17,6 +17,8 @@ TAKEN = {
     "counts hits": LOOP.format("(pred == y).sum().item()") + "    print(total)\n",
     "its mean has a name": LOOP.format("loss.item()") + "    mean = total / 5\n    writer.add_scalar('loss', mean, 1)\n",
     "read once": LOOP.format("loss.item()") + "    return float(total)\n",
+    "its exponential is printed": LOOP.format("loss.item()")
+    + "        if i % 9 == 0:\n            mean = total / 9\n            print('{:.2f} {:.2f}'.format(mean, math.exp(mean)))\n",
     "at the top of a script": "n = 0\nfor x in l:\n    n += 0\n    n += loss.item()\nprint(n)\n",
 }
 

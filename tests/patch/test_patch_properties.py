@@ -49,6 +49,9 @@ def audited_training(loader, model, optimizer, scaler):
         mean = loss.item() / 2; other()
         mask = torch.ones(mean, dtype=bool).to(loss.device)
         scaler.step(optimizer)
+    for batch, other in loader:
+        optimizer.step()
+        logger.info("loss %s", loss.item())
 """
 
 WISHES = {
@@ -58,6 +61,7 @@ WISHES = {
     "detach": ("total += ", {}),
     "rename_call": ("mean = ", {"call": "item", "value": "detach()"}),
     "throttle": ("flush=True", {"value": "50"}),
+    "throttle, numbered": ("logger.info(", {"value": "50"}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
     "insert_after_imports": ("clip_grad_norm_(", {"value": 'torch.set_float32_matmul_precision("high")'}),
     "make_on_device": ("mask = ", {"call": "to"}),
@@ -117,7 +121,7 @@ def trainers(draw) -> bytes:
 
 
 def test_every_action_has_a_wish():
-    assert {*WISHES, "set_value"} == set(get_args(Action))
+    assert {action.partition(",")[0] for action in WISHES} | {"set_value"} == set(get_args(Action))
 
 
 def wish(raw: bytes, action: str) -> Edit:
@@ -125,7 +129,7 @@ def wish(raw: bytes, action: str) -> Edit:
     lines = re.split(rb"\r\n|\r|\n", raw.removeprefix(b"\xef\xbb\xbf"))
     mark, how = WISHES[action]
     number = max(number for number, line in enumerate(lines, 1) if mark.encode() in line)
-    return Edit(Site("real.py", number, text=lines[number - 1].decode().strip()), action, **how)
+    return Edit(Site("real.py", number, text=lines[number - 1].decode().strip()), action.partition(",")[0], **how)
 
 
 def expect_exact(repository, before: bytes, edits: list[Edit], name: str) -> bytes:
@@ -171,8 +175,9 @@ def test_any_edit_of_any_line_is_made_whole_or_refused(repository, before, data)
     call = data.draw(st.sampled_from(calls))
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "x")
     action = data.draw(st.sampled_from(sorted(WISHES)))
-    line = call.lineno if action != "throttle" else data.draw(st.integers(1, call.end_lineno))
-    edit = Edit(Site("real.py", line), action, **{**WISHES[action][1], **({"call": name} if "call" in WISHES[action][1] else {})})
+    how = {**WISHES[action][1], **({"call": name} if "call" in WISHES[action][1] else {})}
+    line = call.lineno if "throttle" not in action else data.draw(st.integers(1, call.end_lineno))
+    edit = Edit(Site("real.py", line), action.partition(",")[0], **how)
     try:
         after = apply_edits(before, [edit])
     except Refused:

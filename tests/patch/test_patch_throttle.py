@@ -63,9 +63,37 @@ MADE = {
         3,
         'for i in range(9):\n    opt.step()\n    if i % 50 == 0:\n        print(f"""a {x.item()}\n  b {y}\n""", 1,\n          2)\n',
     ),
+    "a loop that counts nothing": (
+        "for batch in pbar:\n    opt.step()\n    pbar.set_postfix(loss=loss.item())\n",
+        3,
+        "for step, batch in enumerate(pbar):\n    opt.step()\n    if step % 50 == 0:\n        pbar.set_postfix(loss=loss.item())\n",
+    ),
+    "the steps of epochs, two values, a name that is taken": (
+        "for step in range(9):\n    for x, y in tqdm(loader):  # train\n        opt.step()\n        print(loss.item())\n",
+        4,
+        (
+            "for step in range(9):\n    for batch_number, (x, y) in enumerate(tqdm(loader)):  # train\n        opt.step()\n"
+            "        if batch_number % 50 == 0:\n            print(loss.item())\n"
+        ),
+    ),
+    "values in parentheses": (
+        "for (x, y) in (zip(a,\n    b)):\n    print(loss.item())\n",
+        3,
+        "for step, (x, y) in (enumerate(zip(a,\n    b))):\n    if step % 50 == 0:\n        print(loss.item())\n",
+    ),
 }
 
 LEFT_ALONE = {
+    "a while loop that counts a tensor": ("n = torch.zeros(())\nwhile a:\n    n += 1\n    print(loss.item())\n", "no counter"),
+    "a while loop that counts in a branch": (
+        "n = 0\nwhile a:\n    if b:\n        n += 1\n    print(loss.item())\n",
+        "no counter",
+    ),
+    "a while loop that counts twice": ("n = 0\nwhile a:\n    n += 1\n    print(loss.item())\n    n += 1\n", "no counter"),
+    "a while loop that counts floats": ("n = 0.0\nwhile a:\n    n += 1\n    print(loss.item())\n", "no counter"),
+    "no name is free": ("for b in l:\n    print(loss.item(), step, batch_number, steps_done)\n", "names for one are taken"),
+    "another enumerate": ("from x import enumerate\nfor b in l:\n    print(loss.item())\n", "something else in this file"),
+    "a tuple that is looped over": ("for b in 1, 2:\n    print(loss.item())\n", "intended change"),
     "assigns": ("for i in range(9):\n    x = loss.item()\n", "not one statement"),
     "calls something else": ("for i in range(9):\n    history.append(loss.item())\n", "not a call that only logs"),
     "a file, whose content may be needed": ("for i in range(9):\n    f.write(str(loss.item()))\n", "not a call that only logs"),
@@ -76,23 +104,13 @@ LEFT_ALONE = {
     "draws random numbers": ("for i in range(9):\n    print(torch.rand(1).item())\n", "may do more than read"),
     "runs the model": ("for i in range(9):\n    print(model(x).item())\n", "may do more than read"),
     "assigns inside": ("for i in range(9):\n    print(last := loss.item())\n", "more than read"),
-    "no counter": ("for batch in loader:\n    print(loss.item())\n", "no counter"),
     "no loop": ("print(loss.item())\n", "no counter"),
     "no loop in its function": ("for i in range(9):\n    def f():\n        print(loss.item())\n", "no counter"),
-    "the epochs are not the steps": (
-        "for epoch in range(9):\n    for b in loader:\n        opt.step()\n        print(loss.item())\n",
-        "no counter",
-    ),
     "conditional": ("for i in range(9):\n    if i % 10 == 0:\n        print(loss.item())\n", "under a condition"),
     "one line with the loop": ("for i in range(9): print(loss.item())\n", "shares its line"),
     "one line with another": ("for i in range(9):\n    a(); print(loss.item())\n", "not one statement"),
     "after the loop": ("for i in range(9):\n    opt.step()\nelse:\n    print(loss.item())\n", "no counter"),
     "the counter is set again": ("for i in range(9):\n    print(loss.item())\n    i = f(i)\n", "set again"),
-    "counts a tensor": ("n = torch.zeros(())\nfor b in l:\n    n += 1\n    print(loss.item())\n", "no counter"),
-    "counts in a branch": ("n = 0\nfor b in l:\n    if b:\n        n += 1\n    print(loss.item())\n", "no counter"),
-    "counted twice": ("n = 0\nfor b in l:\n    n += 1\n    print(loss.item())\n    n += 1\n", "no counter"),
-    "counts floats": ("n = 0.0\nfor b in l:\n    n += 1\n    print(loss.item())\n", "no counter"),
-    "comes to an iterator that is asked for more": ("for i, b in zip(n, l):\n    print(loss.item())\n", "no counter"),
     "asynchronous": ("async def f():\n    async for i in l:\n        print(loss.item())\n", "asynchronous"),
 }
 
@@ -151,3 +169,9 @@ def test_windows_line_ends_stay(edit):
 def test_two_distances_conflict(edit):
     with pytest.raises(Refused, match="another distance"):
         apply_edits(ENUMERATED.format(LOGS[0]).encode(), [edit("throttle", 3, value="50"), edit("throttle", 3, value="20")])
+
+
+def test_two_logs_of_a_loop_number_it_once(edit):
+    before = "for b in l:\n    print(x.item())\n    opt.step()\n    print(y.item())\n"
+    after = "for step, b in enumerate(l):\n    if step % 50 == 0:\n        print(x.item())\n    opt.step()\n    if step % 50 == 0:\n        print(y.item())\n"
+    assert apply_edits(before.encode(), [edit("throttle", line, value="50") for line in (2, 4)]).decode() == after
