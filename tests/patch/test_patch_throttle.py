@@ -11,7 +11,7 @@ WANTED = "for i, batch in enumerate(loader):\n    optimizer.step()\n    if i % 5
 
 LOGS = [
     "print(loss.item())",
-    'print(f"step {i}: {loss.item():.4f}, lr {sched.get_last_lr()[0]}", flush=True)  # every step',
+    'print(f"step {i}: {loss.item():.4f}, lr {sched.get_last_lr()[0]}", flush=True, file=sys.stderr)  # every step',
     "pbar.set_postfix(loss=loss.item(), mean=sum(losses) / len(losses))",
     'pbar.set_description("loss %.3f" % float(loss))',
     "self.logger.info('loss %s', loss.mean().item())",
@@ -97,6 +97,9 @@ LEFT_ALONE = {
     "assigns": ("for i in range(9):\n    x = loss.item()\n", "not one statement"),
     "calls something else": ("for i in range(9):\n    history.append(loss.item())\n", "not a call that only logs"),
     "a file, whose content may be needed": ("for i in range(9):\n    f.write(str(loss.item()))\n", "not a call that only logs"),
+    "print into a file": ("for i in range(9):\n    print(loss.item(), file=f)\n", "into a file"),
+    "takes from a queue": ("for i in range(9):\n    print(queue.get(), loss.item())\n", "may do more than read"),
+    "uses an iterator up": ("for i in range(9):\n    print(list(it), loss.item())\n", "may do more than read"),
     "lightning's log feeds callbacks": ("for i in range(9):\n    self.log('loss', loss.item())\n", "not a call that only logs"),
     "a math function called on a number": ("for i in range(9):\n    math.info(loss.item())\n", "not a call that only logs"),
     "wandb counts its calls": ("for i in range(9):\n    wandb.log({'loss': loss.item()})\n", "counts its own calls"),

@@ -96,3 +96,37 @@ def test_a_number_from_a_configuration_file_is_changed_there(audit, tmp_path):
     assert int(workers) > 1
     assert changed == SETTINGS.replace("num_workers: 0", f"num_workers: {workers}")
     assert (tmp_path / "trainer.py").read_text() == CONFIGURED
+
+
+ON_A_GPU = """
+import json
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+with open("conf.json") as file:
+    cfg = json.load(file)["loader"]
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(512, 1).to(device)
+loader = DataLoader(TensorDataset(torch.ones(40000, 512)), batch_size=cfg["batch"], pin_memory=cfg["pin_memory"])
+batches = iter(loader)
+
+
+def step():
+    (x,) = next(batches)
+    noise = torch.zeros(64, 512).to(device)
+    model(x.to(device) + noise).mean().backward()
+"""
+
+LOADER = '{"loader": {"batch": 64,\n\t"pin_memory":  false}}'
+
+
+def test_what_a_rehearsal_finds_is_patched_in_the_program_and_in_its_configuration(audit, tmp_path):
+    (tmp_path / "trainer.py").write_text(ON_A_GPU)
+    (tmp_path / "conf.json").write_text(LOADER)
+    chosen = ("--select", "DATA003,SYNC010", "--device", "rehearse")
+    done = audit("run", "trainer:step", "--steps", "6", *chosen, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["git", "apply", "out/fixes.patch"], cwd=tmp_path, check=True)
+    assert (tmp_path / "conf.json").read_text() == LOADER.replace("false", "true")
+    moved = ON_A_GPU.replace("x.to(device)", "x.to(device, non_blocking=True)")
+    assert (tmp_path / "trainer.py").read_text() == moved.replace("(64, 512).to(device)", "(64, 512, device=device)")
