@@ -8,10 +8,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-DOCUMENTS = frozenset({".yaml", ".yml", ".toml", ".json"})
+if TYPE_CHECKING:
+    import configparser
+
+DOCUMENTS = frozenset({".yaml", ".yml", ".toml", ".json", ".ini", ".cfg"})
 """Suffixes of files that hold keys and values."""
+
+INI = frozenset({".ini", ".cfg"})
+"""Of those, the ones that hold text only: whole numbers and true, false, yes, no, on, off are taken for what they mean."""
 
 SCRIPTS = frozenset({".sh", ".env"})
 """Suffixes of files that set environment variables line by line."""
@@ -22,6 +28,8 @@ MOST_BYTES = 256 * 1024
 """Larger files are data, not settings."""
 
 MOST_FILES = 32
+
+_FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _SECRETS = re.compile(
     r"(?i:api[_-]?key|access[_-]?key|secret|passw|credential|auth[_-]?token|private[_-]?key)|[A-Z]_TOKEN|^\s*token\s*[:=]",
@@ -50,6 +58,8 @@ def read_document(text: str, suffix: str) -> Any:
     try:
         if suffix == ".json":
             return json.loads(text, object_pairs_hook=_unique)
+        if suffix in INI:
+            return _ini(text)
         return _toml(text) if suffix == ".toml" else _yaml(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableConfig(f"does not parse ({str(error).splitlines()[0] if str(error) else 'too deep'})") from None
@@ -90,6 +100,34 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key stands twice")
     return found
+
+
+def _ini(text: str) -> dict[str, dict[str, Any]]:
+    import configparser
+
+    parser = configparser.RawConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys as they are written
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise UnreadableConfig(f"does not parse ({str(error).splitlines()[0]})") from None
+    sections = [*parser.sections(), *([parser.default_section] if parser.defaults() else [])]
+    return {name: {key: _meant(value) for key, value in _own(parser, name).items()} for name in sections}
+
+
+def _own(parser: configparser.RawConfigParser, section: str) -> dict[str, str]:
+    """A section's keys, without those that it has from the defaults."""
+    defaults = parser.defaults()
+    if section == parser.default_section:
+        return dict(defaults)
+    return {key: value for key, value in parser.items(section) if key not in defaults or defaults[key] != value}
+
+
+def _meant(value: str | None) -> object:
+    text = (value or "").lower()
+    if re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    return _FLAGS.get(text, value)
 
 
 def _toml(text: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from auditor.config_files import DOCUMENTS, SCRIPTS, UnreadableConfig, read_document, suffix_of
+from auditor.config_files import DOCUMENTS, INI, SCRIPTS, UnreadableConfig, read_document, suffix_of
 from auditor.model import Edit
 from auditor.patch.source import Refused, Splice, unify_line_ends
 
@@ -83,7 +83,7 @@ def _value(text: str, suffix: str, data: Any, edit: Edit) -> Splice:
 
 def _places(text: str, suffix: str, key: str, value: object) -> Iterator[Splice]:
     """Everything that looks like the key with a value of its own."""
-    separator = "=" if suffix == ".toml" else ":"
+    separator = "=" if suffix == ".toml" else "[:=]" if suffix in INI else ":"
     pattern = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?[ \t]*{separator}[ \t]*{_LITERAL}""")
     for number, match in enumerate(pattern.finditer(text)):
         if number == _MOST_PLACES:

@@ -50,8 +50,8 @@ def test_what_else_is_not_kept(tmp_path):
 
 
 def test_kinds_of_files():
-    names = [".env", ".env.local", "a.YAML", "b.yml", "c.toml", "d.json", "e.sh", "f.py", "env", "json"]
-    assert [suffix_of(name) for name in names] == [".env", ".env", ".yaml", ".yml", ".toml", ".json", ".sh", "", "", ""]
+    names = [".env", ".env.local", "a.YAML", "b.yml", "c.toml", "d.json", "e.sh", "f.ini", "f.py", "env", "json"]
+    assert [suffix_of(name) for name in names] == [".env", ".env", ".yaml", ".yml", ".toml", ".json", ".sh", ".ini", "", "", ""]
 
 
 def test_files_opened_for_reading_are_noted(tmp_path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from auditor import catalogue
-from auditor.evidence import Amp, Copies, Machine, Source
+from auditor.evidence import Amp, Copies, Machine, Reads, Source
 from auditor.evidence.amp import AmpEvent
 from auditor.evidence.copies import Copy
+from auditor.evidence.reads import Read
 from auditor.evidence.scaler import unscale_call
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.evidence.trace_structure import Structure
@@ -148,3 +149,12 @@ def test_biases_that_a_norm_takes_away():
     (finding,) = RULES["CFG002"]().detect(structure, Source({"t.py": NET}))
     wanted = NET.replace("3, padding=1)", "3, padding=1, bias=False)").replace("bias=True", "bias=False")
     assert patched("CFG002", finding, NET) == wanted.replace("nn.Conv3d(1, 1, 1)", "nn.Conv3d(1, 1, 1, bias=False)")
+
+
+@pytest.mark.parametrize(("times", "patch"), [(1, True), (3, False)])
+def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
+    text = "for part in parts:\n    print(part.item())\n"
+    site = Site("t.py", 2, "", "print(part.item())")
+    rows = tuple(Read(site, "item", "scalar", step, n=times, grad=times) for step in range(12))
+    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": text}))
+    assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
