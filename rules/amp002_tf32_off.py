@@ -83,13 +83,15 @@ class Tf32Off(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
-            hints={"trains_at": source.only_call("backward")},
+            hints={"off_at": source.only_flag("matmul.allow_tf32", value=False), "trains_at": source.only_call("backward")},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = 'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 autocast.'
-        site = finding.hints["trains_at"]
+        off, site = finding.hints["off_at"], finding.hints["trains_at"]
+        reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
+        if off is not None:
+            return Remedy(text, (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),))
         if site is None:
             return Remedy(text)
-        reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
         return Remedy(text, (Edit(site, "insert_after_imports", value=HIGH, reason=reason),))

@@ -125,6 +125,15 @@ class Source(Table):
             return None
         return self.site_of(file, call)
 
+    def only_flag(self, path: str, *, value: bool) -> Site | None:
+        """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the recorded files sets it; else None."""
+        found = [(file, node) for file in self.texts for node in self.nodes(file) if _sets_attribute(node, path)]
+        if len(found) != 1:
+            return None
+        ((file, node),) = found
+        given = node.value if isinstance(node, ast.Assign) else None
+        return self.site_of(file, node) if isinstance(given, ast.Constant) and given.value is value else None  # type: ignore[arg-type]
+
     def site_of(self, file: str, node: ast.expr | ast.stmt) -> Site:
         """The line that a node begins on."""
         return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
@@ -201,6 +210,12 @@ def span_of(node: ast.expr) -> Span:
 
 def _first_line(node: Function | ast.ClassDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _sets_attribute(node: ast.AST, path: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
+    return any(text == path or text.endswith(f".{path}") for text in written)
 
 
 def _covers(node: ast.stmt, line: int) -> bool:

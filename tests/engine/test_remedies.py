@@ -74,7 +74,7 @@ def test_foreach_where_it_was_switched_off():
 
 
 def test_tf32_behind_the_imports():
-    found = Finding(None, "x", hints={"trains_at": Source({"t.py": TRAINER}).only_call("backward")})
+    found = Finding(None, "x", hints={"off_at": None, "trains_at": Source({"t.py": TRAINER}).only_call("backward")})
     wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
     assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
 
@@ -158,3 +158,27 @@ def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
     rows = tuple(Read(site, "item", "scalar", step, n=times, grad=times) for step in range(12))
     (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": text}))
     assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
+
+
+def test_a_flag_that_one_line_sets():
+    off = "torch.backends.cuda.matmul.allow_tf32 = False  # exact\n"
+    found = Finding(None, "x", hints={"off_at": Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False)})
+    found.hints["trains_at"] = None
+    assert patched("AMP002", found, off) == off.replace("False", "True")
+    on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
+    found = Finding(None, "x", hints={"set_at": Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)})
+    assert patched("CFG001", found, on) == on.replace("True", "False")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cudnn.benchmark = False\n",
+        "cudnn.benchmark = args.fast\n",
+        "cudnn.benchmark = True\ncudnn.benchmark = False\n",
+        "benchmark = True\n",
+        "other.my_cudnn.benchmark = True\n",
+    ],
+)
+def test_no_flag_that_one_line_sets(text):
+    assert Source({"t.py": text}).only_flag("cudnn.benchmark", value=True) is None
