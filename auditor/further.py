@@ -206,6 +206,7 @@ def limit_of(rehearsed: Recording) -> str:
 def _keep_sources(recording: Recording, further: Recording) -> None:
     """A line found by a further run may lie in a file that no site of the main recording names."""
     manifest = recording.manifest
-    sources = store_sources(recording.folder, manifest["cwd"], iter(files_of(further.folder, further.manifest)))
+    files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
+    sources = store_sources(recording.folder, manifest["cwd"], iter(files))
     manifest["sources"] = {**sources, **manifest["sources"]}
     write_manifest(recording.folder, manifest)

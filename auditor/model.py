@@ -15,7 +15,20 @@ Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
-Action = Literal["set_keyword", "drop_keyword", "drop_statement", "detach", "rename_call"]
+Action = Literal[
+    "set_keyword",
+    "drop_keyword",
+    "drop_statement",
+    "detach",
+    "rename_call",
+    "throttle",
+    "insert_before",
+    "insert_after_imports",
+    "modernize_amp",
+    "set_value",
+    "set_constant",
+    "make_on_device",
+]
 
 
 class Severity(str, enum.Enum):
@@ -59,6 +72,14 @@ class Edit:
     ``detach``                append ``.detach()`` to the value that the site stores or accumulates (``value`` may name
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
+    ``throttle``              run the statement on the site's line, which must only log, every ``value`` steps
+    ``insert_before``         put the call ``value`` (one that ``auditor.patch`` knows) before the statement on the line
+    ``insert_after_imports``  put the call ``value`` (likewise) behind the imports at the top of the file
+    ``modernize_amp``         call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
+    ``make_on_device``        ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``; ``call`` is the move
+    ``set_constant``          on the line that sets the name ``keyword`` to a number or flag, write ``value`` instead
+    ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of keys and positions), or
+                              in a shell script or ``.env`` the variable ``keyword``, to ``value``
     ========================  ==========================================================================
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.

@@ -56,6 +56,7 @@ class _Manifest(TypedDict, total=False):
     cwd: str
     kind: str
     target_files: list[str]
+    configs: list[str]
     steps: int
     warmup: int
     world_size: int

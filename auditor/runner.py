@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
 from auditor.recording import SITES, SOURCES, Recording, Row, read_manifest, store_sources, write_manifest
@@ -194,7 +195,9 @@ def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
     _settle_outcome(manifest, ended, folder)
     (folder / "output.txt").write_bytes(child.output)
-    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files_of(folder, manifest)))
+    manifest["configs"] = worth_keeping(manifest.get("configs") or (), manifest["cwd"])
+    files = [*files_of(folder, manifest), *manifest["configs"]]
+    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files))
     (folder / STACKS_FILE).unlink(missing_ok=True)
     write_manifest(folder, manifest)
     return Recording(folder)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor.evidence import Source
 from auditor.evidence.trace_precision import FP32, TF32, Precision
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 AMPERE = 8
 """Compute capability from which NVIDIA's devices have TF32."""
+
+HIGH = 'torch.set_float32_matmul_precision("high")'
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Tf32Off(Rule):
     share: float = knob(0.1, "Share of kernel time in fp32 matrix products from which it is reported.")
     of_step: float = knob(0.05, "Share of the steps' time in fp32 products below which it is a note.")
 
-    def detect(self, precision: Precision) -> Iterator[Finding]:
+    def detect(self, precision: Precision, source: Source) -> Iterator[Finding]:
         slow = precision.matmul_share(FP32)
         if precision.amd or precision.capability < AMPERE or slow < self.share or precision.matmul_share(TF32) > 0:
             return
@@ -80,7 +83,15 @@ class Tf32Off(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
+            hints={"off_at": source.only_flag("matmul.allow_tf32", value=False), "trains_at": source.only_call("backward")},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy('Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 autocast.')
+        text = 'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 autocast.'
+        off, site = finding.hints["off_at"], finding.hints["trains_at"]
+        reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
+        if off is not None:
+            return Remedy(text, (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),))
+        if site is None:
+            return Remedy(text)
+        return Remedy(text, (Edit(site, "insert_after_imports", value=HIGH, reason=reason),))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Amp, Machine, Source
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule
 
 NEW = {
@@ -71,7 +71,13 @@ class OldMixedPrecisionApi(Rule):
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:
                 said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
-                yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints={"new": new})
+                hints = {"new": new, "call": source.called(site, name)}
+                yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(f"Write {finding.hints['new']}, with the same arguments behind the device, and import it from torch.amp.")
+        text = f"Write {finding.hints['new']}, with the same arguments behind the device, and import it from torch.amp."
+        call = str(finding.hints["call"])
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "the old class is the new one with its device set to cuda"
+        return Remedy(text, (Edit(finding.site, "modernize_amp", call, safe=True, reason=reason),))

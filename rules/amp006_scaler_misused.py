@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from auditor.evidence import Amp, Machine
+from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.amp import AmpPlace
 from auditor.evidence.rhythm import rhythm
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence.scaler import unscale_call
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 REMEDIES = {
@@ -85,9 +86,10 @@ class GradScalerMisused(Rule):
     skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")
     fewest: int = knob(8, "Updates of the scaler below which nothing is said about a share.")
 
-    def detect(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
-            yield _finding(place, machine, "clip", f"gradients are clipped while they are still scaled, on {place.rhythm}")
+            finding = _finding(place, machine, "clip", f"gradients are clipped while they are still scaled, on {place.rhythm}")
+            yield replace(finding, hints={**finding.hints, "unscale": unscale_call(source, place.site)})
         for place in self._usual(amp.places("scale")):
             if amp.only_bfloat16:
                 yield _finding(
@@ -112,7 +114,11 @@ class GradScalerMisused(Rule):
         yield _finding(place, machine, "skipped", said, facts=facts)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints["kind"])])
+        text, call = REMEDIES[str(finding.hints["kind"])], str(finding.hints.get("unscale", ""))
+        if finding.site is None or not call:
+            return Remedy(text)
+        reason = "gradients are clipped by their true norm then: training changes, as it was meant to"
+        return Remedy(text, (Edit(finding.site, "insert_before", value=call, reason=reason),))
 
 
 def _finding(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor.evidence import Source
 from auditor.evidence.trace_structure import Structure
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 
@@ -65,7 +66,7 @@ class AutotuningEveryStep(Rule):
 
     share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
 
-    def detect(self, structure: Structure) -> Iterator[Finding]:
+    def detect(self, structure: Structure, source: Source) -> Iterator[Finding]:
         tuning, often = structure.tuning, structure.tuned
         if tuning is None or not structure.marked or not often.usual(self.share) or max(often.seen) < structure.steps // 2:
             return
@@ -78,7 +79,13 @@ class AutotuningEveryStep(Rule):
             lost_us_per_step=tuning.us / structure.steps,
             basis="estimated",
             seen_on="trace",
+            hints={"set_at": source.only_flag("cudnn.benchmark", value=True)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False.")
+        text = "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+        site = finding.hints["set_at"]
+        if site is None:
+            return Remedy(text)
+        reason = "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that repeat, and round otherwise"
+        return Remedy(text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),))

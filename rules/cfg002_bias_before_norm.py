@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor.evidence import Source
+from auditor.evidence.layers import biased_before_norm
 from auditor.evidence.trace_structure import Structure
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 
@@ -60,7 +62,7 @@ class BiasBeforeBatchNorm(Rule):
 
     share: float = knob(0.01, "Share of kernel time for adding such biases from which it is a warning.")
 
-    def detect(self, structure: Structure) -> Iterator[Finding]:
+    def detect(self, structure: Structure, source: Source) -> Iterator[Finding]:
         if not structure.convolutions:
             return
         if not structure.shapes:
@@ -80,9 +82,13 @@ class BiasBeforeBatchNorm(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(("convolutions in the trace", f"{structure.convolutions}"),),
+            hints={"made_at": biased_before_norm(source)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False)."
+        reason = "a parameter less: other random numbers at the start, and checkpoints without it"
+        made = finding.hints["made_at"]
         return Remedy(
-            "Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False)."
+            text, tuple(Edit(site, "set_keyword", call, "bias", "False", reason=reason, span=span) for site, call, span in made)
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
+from auditor.evidence import Configs, Copies
 from auditor.evidence.copies import CopySite
+from auditor.evidence.homes import home_of
 from auditor.evidence.source import Source
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 
 from .copying import CopyRule
@@ -71,7 +72,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 
-    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for number, place in self._by_loader(copies).items():
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
@@ -90,7 +91,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at or place.site,
                 message,
                 severity=Severity.NOTE if small else None,
-                hints={"made_at": made_at, "moves": () if place.library else place.moves},
+                hints={
+                    "made_at": made_at,
+                    "pinned_at": home_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
+                    "moves": () if place.library else place.moves,
+                },
             )
 
     def _by_loader(self, copies: Copies) -> dict[int, CopySite]:
@@ -106,5 +111,6 @@ class LoaderWithoutPinnedMemory(CopyRule):
         text = "Give the loader pin_memory=True, and move its batches with .to(device, non_blocking=True)."
         if made_at is None:
             return Remedy(text)
-        pin = Edit(made_at, "set_keyword", call="DataLoader", keyword="pin_memory", value="True", safe=True, reason=PINNED)
-        return Remedy(text, (pin, *self.without_waiting(finding)))
+        home = finding.hints["pinned_at"]
+        edits = (home.edit("True", safe=True, reason=PINNED), *self.without_waiting(finding)) if home is not None else ()
+        return Remedy(text, edits)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Batches, Machine
+from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.batches import Loader
+from auditor.evidence.homes import home_of
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -82,7 +83,7 @@ class StepWaitsForInput(Rule):
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
 
-    def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
+    def detect(self, batches: Batches, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
@@ -102,7 +103,10 @@ class StepWaitsForInput(Rule):
             seen_on=machine.device,
             severity=Severity.ERROR if waiting.share >= self.severe else None,
             facts=waiting.facts,
-            hints={"workers": _workers(loader, machine.cpus)},
+            hints={
+                "workers": _workers(loader, machine.cpus),
+                "set_at": home_of(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
+            },
         )
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -141,11 +145,14 @@ class StepWaitsForInput(Rule):
         if not workers or finding.site is None:
             return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
         reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
-        values = {"num_workers": str(workers), "persistent_workers": "True"}
-        edits = (
-            Edit(finding.site, "set_keyword", "DataLoader", keyword, value, reason=reason) for keyword, value in values.items()
-        )
-        return Remedy(f"Load beside the step with {workers} worker processes that stay alive between epochs.", tuple(edits))
+        text = f"Load beside the step with {workers} worker processes that stay alive between epochs."
+        home = finding.hints["set_at"]
+        if home is None:
+            return Remedy(text)
+        edits = [home.edit(str(workers), reason=reason)]
+        if home.own:  # elsewhere it may become 0 again, with which persistent workers are an error
+            edits.append(Edit(finding.site, "set_keyword", "DataLoader", "persistent_workers", "True", reason=reason))
+        return Remedy(text, tuple(edits))
 
 
 def _workers(loader: Loader, cpus: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, WhatIf
+from auditor.evidence import Configs, Machine, WhatIf
+from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -73,7 +74,7 @@ class AllocatorSettingWouldHelp(Rule):
     share: float = knob(0.1, "Share of the reserved memory that a setting must save to be named where nothing failed.")
     least_mib: float = knob(256.0, "MiB that it must save besides.")
 
-    def detect(self, what_if: WhatIf, machine: Machine) -> Iterator[Finding]:
+    def detect(self, what_if: WhatIf, machine: Machine, configs: Configs) -> Iterator[Finding]:
         before = what_if.recorded
         best = min(what_if.others, key=lambda each: (each.ooms, each.retries, each.peak_reserved), default=None)
         if best is None:
@@ -91,14 +92,15 @@ class AllocatorSettingWouldHelp(Rule):
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
             facts=(before.row, *(each.row for each in what_if.others)),
-            hints={"setting": best.setting},
+            hints={"setting": best.setting, "set_at": allocator_home(configs)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        setting = str(finding.hints["setting"])
+        setting, home = str(finding.hints["setting"]), finding.hints["set_at"]
         return Remedy(
             f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the replay knows the order of the "
             "allocations that was recorded, not what else changes.",
+            (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
             config={"PYTORCH_CUDA_ALLOC_CONF": setting},
         )
 

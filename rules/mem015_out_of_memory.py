@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, OutOfMemory
+from auditor.evidence import Configs, Machine, OutOfMemory
+from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -68,7 +69,7 @@ class RanOutOfMemory(Rule):
 
     lines: int = knob(10, "Lines shown, those that hold most.")
 
-    def detect(self, oom: OutOfMemory, machine: Machine) -> Iterator[Finding]:
+    def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
         if not oom.happened:
             return
         asked = f"{oom.requested / MIB:.1f} MiB were requested" if oom.requested is not None else "a request failed"
@@ -83,7 +84,7 @@ class RanOutOfMemory(Rule):
             basis=machine.bytes_basis,
             seen_on="snapshot",
             facts=(*self._figures(oom), *(holder.row for holder in oom.holders[: self.lines]), *self._replays(oom)),
-            hints={"kind": oom.kind, "setting": fitting[0] if fitting else ""},
+            hints={"kind": oom.kind, "setting": fitting[0] if fitting else "", "set_at": allocator_home(configs)},
         )
 
     def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
@@ -100,11 +101,12 @@ class RanOutOfMemory(Rule):
             yield "other settings", oom.why_no_what_if
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        setting = str(finding.hints.get("setting", ""))
+        setting, home = str(finding.hints.get("setting", "")), finding.hints.get("set_at")
         if setting:
             return Remedy(
                 f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; what comes after the error is "
                 "not known to it.",
+                (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
                 config={"PYTORCH_CUDA_ALLOC_CONF": setting},
             )
         return Remedy(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from auditor.evidence import Source
 from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 
@@ -68,7 +70,7 @@ class OptimizerStepsOneByOne(Rule):
 
     launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
 
-    def detect(self, optimizer: OptimizerCalls) -> Iterator[Finding]:
+    def detect(self, optimizer: OptimizerCalls, source: Source) -> Iterator[Finding]:
         if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
             return
         loud = optimizer.marked
@@ -87,7 +89,20 @@ class OptimizerStepsOneByOne(Rule):
                 ("share of the steps on the host", f"{optimizer.host_share:.1%}"),
                 ("device idle between its launches", f"{optimizer.idle_us_per_step:.0f} us per step"),
             ),
+            hints=_made_at(optimizer, source),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and Adagrad of torch).")
+        text = "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and Adagrad of torch)."
+        site = finding.hints.get("made_at")
+        if site is None:
+            return Remedy(text)
+        reason = "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
+        return Remedy(text, (Edit(site, "set_keyword", finding.hints["name"], "foreach", "True", reason=reason),))
+
+
+def _made_at(optimizer: OptimizerCalls, source: Source) -> dict[str, Any]:
+    """The one line that makes the optimizer, where it switches foreach off: elsewhere something else forbids it."""
+    if len(optimizer.names) != 1:
+        return {}
+    return {"made_at": source.only_call(optimizer.names[0], given="foreach", lacking="fused"), "name": optimizer.names[0]}

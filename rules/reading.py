@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from auditor.evidence import Reads
+from auditor.evidence import Reads, Source
 from auditor.evidence.reads import Place
-from auditor.model import Finding, Severity
+from auditor.evidence.running_sums import summed_read
+from auditor.model import Edit, Finding, Severity
 from auditor.rule import Rule, knob
+
+LOG_EVERY = 50
+"""Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to follow a curve."""
+
+THROTTLED = f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
+SUMMED = "the sum is a tensor on the device then, in the value's own precision (float32 for most losses) instead of float64"
 
 
 @dataclass(frozen=True)
@@ -36,4 +43,26 @@ class ReadingRule(Rule):
                 seen_on=reads.device,
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
+                hints={"once": all(read.n == 1 for read in place.reads)},
             )
+
+    def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
+        """The findings, each with what its patch needs to know: whether its line only logs, or adds to a running sum."""
+        for finding in findings:
+            site = finding.site
+            # A line that runs several times in a step stands in a loop of its own, which no counter of the steps is for.
+            logs = finding.hints["once"] and site is not None and source.logs_at(site)
+            summed = None if site is None else summed_read(source, site)
+            yield replace(finding, hints={"logs": logs, "summed": summed})
+
+    def patch_of(self, finding: Finding) -> tuple[Edit, ...]:
+        """Log every so many steps, or sum on the device; nothing where the line does something else with the value."""
+        site, summed = finding.site, finding.hints.get("summed")
+        if site is None:
+            return ()
+        if finding.hints.get("logs"):
+            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=True, reason=THROTTLED),)
+        if summed is None:
+            return ()
+        span = (summed.line, summed.end_line, summed.col, summed.end_col)
+        return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=span),)

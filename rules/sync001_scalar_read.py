@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Reads
+from auditor.evidence import Reads, Source
 from auditor.evidence.reads import Place
 from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
@@ -70,8 +70,8 @@ class ScalarReadEveryStep(ReadingRule):
     since = "0.1"
     rehearsed = True
 
-    def detect(self, reads: Reads) -> Iterator[Finding]:
-        return self.report(reads, reads.places("scalar"), self._sentence)
+    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+        return self.less_often(self.report(reads, reads.places("scalar"), self._sentence), source)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("scalar"), lambda place: f"`{place.operator}` turns a tensor into a Python number")
@@ -82,5 +82,6 @@ class ScalarReadEveryStep(ReadingRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Keep the value on the device: add loss.detach() to a running tensor, or collect several and read them with one "
-            "torch.stack(...).tolist(), and read only every so many steps."
+            "torch.stack(...).tolist(), and read only every so many steps.",
+            self.patch_of(finding),
         )

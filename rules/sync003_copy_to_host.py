@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Reads
+from auditor.evidence import Reads, Source
 from auditor.evidence.reads import Place
 from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
@@ -73,8 +73,8 @@ class CopyToHostEveryStep(ReadingRule):
     since = "0.1"
     rehearsed = True
 
-    def detect(self, reads: Reads) -> Iterator[Finding]:
-        return self.report(reads, reads.places("transfer"), self._sentence)
+    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+        return self.less_often(self.report(reads, reads.places("transfer"), self._sentence), source)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("copy to host"), lambda place: f"`{place.operator}` copies a tensor to the host")
@@ -85,5 +85,6 @@ class CopyToHostEveryStep(ReadingRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
             "Collect on the device and copy once every so many steps; or copy into pinned memory with non_blocking=True "
-            "and read it a step later."
+            "and read it a step later.",
+            self.patch_of(finding),
         )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence import Copies, Source
+from auditor.model import Edit, Finding, Remedy, Severity
 
 from .copying import CopyRule
+
+SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
+"""Functions whose result no device rounds or draws."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,23 @@ class TensorMadeOnHostThenMoved(CopyRule):
     severity = Severity.WARNING
     since = "0.2"
 
-    def detect(self, copies: Copies) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for place in self.usual(copies.sites("made on the host", blocking=True)):
             message = f"a tensor of {place.amount} is made on the host and moved to the device on {place.rhythm}: the host waits"
-            yield self.report(copies, place, place.site, message)
+            hints = {"moves": place.moves, "makes": source.makes_at(place.site)}
+            yield self.report(copies, place, place.site, message, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
+        text = (
             "Make it where it is used: pass device= to the function that makes it. Random numbers then come from the "
             "device's generator and differ."
         )
+        moves, makes = finding.hints["moves"], finding.hints["makes"]
+        same = makes in SAME_ANYWHERE
+        reason = (
+            f"torch.{makes} makes the same values on any device"
+            if same
+            else "the device makes other values, or rounds them otherwise"
+        )
+        edits = (Edit(site, "make_on_device", call, safe=same, reason=reason, span=span) for site, call, span in moves if makes)
+        return Remedy(text, tuple(edits))

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from auditor import target as targets
+from auditor.capture.opened import OpenedConfigs
 from auditor.capture.process import set_up
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
@@ -41,6 +42,7 @@ class Recorder:
         self.environment: dict[str, str] = {}
         self.session: Session | None = None
         self.context: Context | None = None
+        self.opened = OpenedConfigs()
         self._frames: Frames | None = None
         self._disarm_oom: Callable[[], None] = lambda: None
 
@@ -62,6 +64,7 @@ class Recorder:
                 "cwd": os.getcwd(),
                 "kind": self.kind,
                 "target_files": self._user_files(),
+                "configs": list(self.opened.files),
                 "steps": self.plan.steps,
                 "warmup": self.plan.warmup,
                 "world_size": self.plan.world_size,
@@ -91,6 +94,7 @@ class Recorder:
 
     def run(self) -> None:
         """Record. Raises :class:`TargetProblem` when the target cannot be run at all."""
+        self.opened.start()
         try:
             if self.address.kind == "script":
                 self._run_script()
@@ -264,6 +268,7 @@ class Recorder:
         if self.session is not None:
             self.session.uninstall()
         self._disarm_oom()
+        self.opened.stop()
         self.finished = True
         self.writer.close()
         self.save()

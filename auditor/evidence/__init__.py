@@ -7,6 +7,7 @@ from auditor.evidence.backward import Backward
 from auditor.evidence.batches import Batches
 from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
+from auditor.evidence.configs import Configs
 from auditor.evidence.copies import Copies
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
@@ -42,6 +43,7 @@ __all__ = [
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",
+    "Configs",
     "Copies",
     "Cycles",
     "DeviceCalls",

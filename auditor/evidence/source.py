@@ -8,12 +8,32 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
+from auditor.config_files import suffix_of
 from auditor.evidence.table import Table
 from auditor.model import Site
 from auditor.recording import Recording, decode_source
 
 DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
 """How the names of torch's dtypes begin: ``torch.float32``."""
+
+LOGS = frozenset(
+    [
+        "print",
+        "write",
+        "set_postfix",
+        "set_postfix_str",
+        "set_description",
+        "set_description_str",
+        "add_scalar",
+        "add_scalars",
+        "info",
+        "debug",
+        "log",
+        "log_metric",
+        "log_metrics",
+    ]
+)
+"""Last names of calls that log: print, tqdm, logging, TensorBoard's writer, wandb and mlflow."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -40,7 +60,7 @@ class Source(Table):
     def build(cls, recording: Recording) -> Source:
         """From the recorded copies; a file whose copy is missing is left out."""
         stored = recording.manifest.get("sources") or {}
-        raw = {name: recording.source_bytes(name) for name in stored}
+        raw = {name: recording.source_bytes(name) for name in stored if not suffix_of(name)}
         return cls({name: decode_source(content) for name, content in raw.items() if content is not None})
 
     def excerpt(self, file: str, span: Span) -> str:
@@ -52,14 +72,14 @@ class Source(Table):
 
     def node_at(self, file: str, span: Span) -> ast.expr | None:
         """The expression that spans exactly these bytes."""
-        for node in self._walk(file):
-            if isinstance(node, ast.expr) and _span(node) == span:
+        for node in self.nodes(file):
+            if isinstance(node, ast.expr) and span_of(node) == span:
                 return node
         return None
 
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
-        for node in self._walk(site.file):
+        for node in self.nodes(site.file):
             if isinstance(node, ast.Call) and node.lineno <= site.line <= (node.end_lineno or node.lineno):
                 yield node
 
@@ -70,6 +90,12 @@ class Source(Table):
                 return name_of(call.func)
         return ""
 
+    def argument(self, site: Site, call: str, keyword: str) -> ast.expr | None:
+        """What the one call of ``call`` on the site's line is given as ``keyword``; None if it is not given it."""
+        found = [node for node in self.calls_at(site) if name_of(node.func) == call]
+        given = [item.value for item in found[0].keywords if item.arg == keyword] if len(found) == 1 else []
+        return given[0] if given else None
+
     def called(self, site: Site, *names: str) -> str:
         """Which of ``names`` is called on the site's line; empty if none is."""
         return next((name for call in self.calls_at(site) if (name := name_of(call.func)) in names), "")
@@ -79,19 +105,60 @@ class Source(Table):
         for file, text in self.texts.items():
             if name not in text:
                 continue
-            lines = [node.lineno for node in self._walk(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
+            lines = [node.lineno for node in self.nodes(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
             if lines:
                 return Site(file, min(lines), "", text.splitlines()[min(lines) - 1].strip())
         return None
 
+    def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
+        """Where ``name`` is called, if that is on one line of all recorded files, with the one keyword and without the other."""
+        found: dict[tuple[str, int], ast.Call] = {}
+        for file, text in self.texts.items():
+            for node in self.nodes(file) if name in text else ():
+                if isinstance(node, ast.Call) and name_of(node.func) == name:
+                    found[file, node.lineno] = node
+        if len(found) != 1:
+            return None
+        (((file, _), call),) = found.items()
+        keywords = {item.arg for item in call.keywords}
+        if (given and given not in keywords) or lacking in keywords:
+            return None
+        return self.site_of(file, call)
+
+    def only_flag(self, path: str, *, value: bool) -> Site | None:
+        """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the recorded files sets it; else None."""
+        found = [(file, node) for file in self.texts for node in self.nodes(file) if _sets_attribute(node, path)]
+        if len(found) != 1:
+            return None
+        ((file, node),) = found
+        given = node.value if isinstance(node, ast.Assign) else None
+        return self.site_of(file, node) if isinstance(given, ast.Constant) and given.value is value else None  # type: ignore[arg-type]
+
+    def site_of(self, file: str, node: ast.expr | ast.stmt) -> Site:
+        """The line that a node begins on."""
+        return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
+
+    def makes_at(self, site: Site) -> str:
+        """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``; empty where it moves something else."""
+        moves = [call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")]
+        moved = moves[0].value if len(moves) == 1 and isinstance(moves[0], ast.Attribute) else None
+        if not isinstance(moved, ast.Call) or not isinstance(moved.func, ast.Attribute):
+            return ""
+        return moved.func.attr if name_of(moved.func.value) == "torch" else ""
+
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
-        statements = (node for node in self._walk(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
+        statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
         return any(isinstance(node.value, ast.Call) and name_of(node.value.func) == name for node in statements)
+
+    def logs_at(self, site: Site) -> bool:
+        """True if the site's line belongs to a statement that does nothing but call what is named like a log."""
+        statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and _covers(node, site.line))
+        return any(isinstance(node.value, ast.Call) and name_of(node.value.func) in LOGS for node in statements)
 
     def test_at(self, site: Site) -> bool:
         """True if the line's ``if``, ``while``, ``assert``, ternary, ``and``, ``or`` or ``not`` may ask a value for its truth."""
-        return any(_asks_truth(node) for node in self._walk(site.file) if _begins_at(node, site.line))
+        return any(_asks_truth(node) for node in self.nodes(site.file) if _begins_at(node, site.line))
 
     def move_in_function(self, file: str, line: int) -> int | None:
         """Line of the first ``.to(...)``, ``.cuda()`` or ``device=...`` in the function that begins at ``line``.
@@ -105,7 +172,7 @@ class Source(Table):
         return None
 
     def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
-        for node in self._walk(file):
+        for node in self.nodes(file):
             if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:
                 methods = {item.name: item for item in node.body if isinstance(item, Function)}
                 return [methods[name] for name in ("__call__", "__getitem__", "__init__") if name in methods]
@@ -115,7 +182,8 @@ class Source(Table):
                 return [node]
         return []
 
-    def _walk(self, file: str) -> Iterator[ast.AST]:
+    def nodes(self, file: str) -> Iterator[ast.AST]:
+        """All syntax nodes of a file; none if it was not kept or does not parse."""
         tree = parsed(self.texts.get(file, ""))
         return ast.walk(tree) if tree is not None else iter(())
 
@@ -136,12 +204,23 @@ def name_of(callee: ast.expr) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
-def _span(node: ast.expr) -> Span:
+def span_of(node: ast.expr) -> Span:
+    """Where an expression stands."""
     return Span(node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset)
 
 
 def _first_line(node: Function | ast.ClassDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _sets_attribute(node: ast.AST, path: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
+    return any(text == path or text.endswith(f".{path}") for text in written)
+
+
+def _covers(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _begins_at(node: ast.AST, line: int) -> bool:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from auditor.model import Edit
+from auditor.patch.amp_api import modernize_amp
+from auditor.patch.config_values import set_values
+from auditor.patch.constants import constant_on_line, set_constant
 from auditor.patch.detach import detach, values_to_detach
+from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, same
+from auditor.patch.on_device import make_on_device
 from auditor.patch.rename import rename_call
 from auditor.patch.source import Refused, SourceText, Splice, parse
 from auditor.patch.statements import Block, block_of, called_statements, drop_statements
+from auditor.patch.throttle import every_of, logging_statement, throttle
 
 
 def edit_key(edit: Edit) -> tuple[str, ...]:
@@ -26,6 +33,10 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     Raises :class:`Refused` if the file is not what was recorded, an edit cannot be placed, is made already, or
     conflicts with another, or if the syntax of the result is not exactly that of the file with the edits made.
     """
+    if any(edit.action == "set_value" for edit in edits):
+        if not all(edit.action == "set_value" for edit in edits):
+            raise Refused("a configuration file takes no edits of Python")
+        return set_values(raw, edits)
     source = SourceText.from_bytes(raw)
     module = Module(source)
     changes = list(_changes(module, list({edit_key(edit): edit for edit in edits}.values())))
@@ -38,29 +49,64 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     return result
 
 
-def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
-    keywords: dict[ast.Call, KeywordEdits] = {}
-    doomed: dict[Block, set[ast.stmt]] = {}
-    detached: dict[ast.expr, None] = {}
-    renamed: dict[ast.Call, Edit] = {}
-    for edit in edits:
-        module.expect_line(edit)
+@dataclass
+class _Wanted:
+    """What all edits together want, by the node that they change. A later edit that contradicts an earlier one is refused."""
+
+    keywords: dict[ast.Call, KeywordEdits] = field(default_factory=dict)
+    doomed: dict[Block, set[ast.stmt]] = field(default_factory=dict)
+    detached: dict[ast.expr, None] = field(default_factory=dict)
+    renamed: dict[ast.Call, Edit] = field(default_factory=dict)
+    throttled: dict[ast.Expr, int] = field(default_factory=dict)
+    constants: dict[ast.Constant, str] = field(default_factory=dict)
+    inserted: list[Edit] = field(default_factory=list)
+
+    def add(self, module: Module, edit: Edit) -> None:
+        """Place one more edit. Raises :class:`Refused`."""
         if edit.action in ("set_keyword", "drop_keyword"):
             for call in module.calls(edit):
-                keywords.setdefault(call, KeywordEdits()).add(edit)
+                self.keywords.setdefault(call, KeywordEdits()).add(edit)
         elif edit.action == "drop_statement":
             for statement in called_statements(module, edit):
-                doomed.setdefault(block_of(module, statement), set()).add(statement)
+                self.doomed.setdefault(block_of(module, statement), set()).add(statement)
         elif edit.action == "detach":
-            detached.update(dict.fromkeys(values_to_detach(module, edit)))
+            self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
+        elif edit.action == "throttle":
+            if self.throttled.setdefault(logging_statement(module, edit), every_of(edit)) != every_of(edit):
+                raise Refused("an earlier edit wants another distance between the logs")
+        elif edit.action == "set_constant":
+            value = constant_on_line(module, edit)
+            if self.constants.setdefault(value, edit.value) != edit.value:
+                raise Refused(f"an earlier edit wants another `{edit.keyword}`")
+        elif edit.action in ("insert_before", "insert_after_imports"):
+            self.inserted.append(edit)
         else:
             for call in module.calls(edit):
-                if renamed.setdefault(call, edit) is not edit:
+                if self.renamed.setdefault(call, edit) is not edit:
                     raise Refused("an earlier edit replaces the same call")
-    yield from (change_keywords(module, call, wanted) for call, wanted in keywords.items())
-    yield from (drop_statements(module, block, statements) for block, statements in doomed.items())
-    yield from (detach(module, value) for value in detached)
-    yield from (rename_call(module, call, edit) for call, edit in renamed.items())
+
+
+def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
+    wanted = _Wanted()
+    for edit in edits:
+        module.expect_line(edit)
+        wanted.add(module, edit)
+    yield from (change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items())
+    yield from (drop_statements(module, block, statements) for block, statements in wanted.doomed.items())
+    yield from (detach(module, value) for value in wanted.detached)
+    for call, edit in wanted.renamed.items():
+        yield _replaced(module, call, edit)
+    yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
+    for edit in wanted.inserted:
+        yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
+    # Last, because it puts statements a level deeper, where the changes above would not look for them.
+    yield from throttle(module, wanted.throttled)
+
+
+def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:
+    if edit.action == "modernize_amp":
+        return modernize_amp(module, call, edit)
+    return make_on_device(module, call) if edit.action == "make_on_device" else rename_call(module, call, edit)
 
 
 def _expect_disjoint(splices: Sequence[Splice]) -> None:

@@ -194,6 +194,46 @@ def test_code_that_no_rule_would_write_is_not_written(project, edit):
 
 
 @pytest.mark.parametrize(
+    "edit",
+    [
+        {"action": "throttle", "value": "2 or evil()"},
+        {"action": "insert_before", "value": "os.system('true')"},
+        {"action": "insert_before", "value": "evil().unscale_(x)"},
+        {"action": "insert_before", "value": "s.unscale_(x); evil()"},
+        {"action": "insert_after_imports", "value": "torch.load('x')"},
+        {"action": "insert_after_imports", "value": "torch.set_float32_matmul_precision(evil())"},
+        {"action": "modernize_amp", "call": "reset_peak_memory_stats", "value": "evil"},
+        {"action": "make_on_device", "call": "reset_peak_memory_stats", "value": "evil"},
+        {"action": "set_constant", "keyword": "x", "value": "evil()"},
+        {"action": "set_value", "keyword": '["x"]', "value": "1"},
+    ],
+)
+def test_what_a_patch_inserts_is_never_what_a_stranger_wrote(project, edit):
+    assert fix(project, report_with(**edit)).exit_code == 0
+    assert (project / "a.py").read_text() == SOURCE
+
+
+@pytest.mark.parametrize(
+    "value", ["x; rm -rf ~", "$(evil)", "`evil`", "a:1>b", "a:1\nevil", 'a:1" evil "', "a:1|evil", "a:1 evil"]
+)
+def test_a_shell_script_takes_settings_only(project, value):
+    assert script_with(project, value) == script_with(project, "a:1")
+
+
+def script_with(project, value):
+    """A script that sets the allocator's variable to ``a:1``, after a report that wants it to be ``value``."""
+    script = project / "run.sh"
+    script.write_text("#\n#\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\n")
+    report = report_with(file="run.sh", action="set_value", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value)
+    assert fix(project, report.replace(json.dumps(CALL).encode(), b'""')).exit_code == 0
+    return script.read_text()
+
+
+def test_an_honest_setting_is_written(project):
+    assert script_with(project, "b:2").endswith("=a:1,b:2\n")
+
+
+@pytest.mark.parametrize(
     "content", [b"", b"[]", DEEP, b'{"schema": "\xff"}', report_with().replace(b'"edits": [', b'"edits": [5,')]
 )
 def test_what_is_no_report_is_one_sentence(project, content):

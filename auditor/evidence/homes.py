@@ -1,0 +1,126 @@
+"""Where the value of an argument is written: in the call, as the default of an option, as a constant, or in a configuration file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.configs import Configs
+from auditor.evidence.source import Source, name_of
+from auditor.model import Action, Edit, Site
+
+OPTIONS = frozenset({"add_argument", "option"})
+"""Functions of argparse and click that declare an option with its ``default``."""
+
+PLACES = "only where blocks lie in memory changes, not what is computed"
+"""Why a setting of the allocator is safe."""
+
+CASTS = frozenset({"int", "bool"})
+
+
+@dataclass(frozen=True)
+class Home:
+    """The one place to change a value at. ``own``: it is the call itself."""
+
+    site: Site
+    action: Action
+    call: str = ""
+    keyword: str = ""
+    own: bool = False
+
+    def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
+        """The edit that sets the value here."""
+        return Edit(self.site, self.action, self.call, self.keyword, value, safe=safe, reason=reason)
+
+
+def home_of(source: Source, configs: Configs, site: Site | None, call: str, keyword: str, *, ran: object) -> Home | None:
+    """Where ``keyword`` of the call on the site's line gets its value, which was ``ran``; None if that is not one certain place."""
+    if site is None:
+        return None
+    written = source.argument(site, call, keyword)
+    if written is None or isinstance(written, ast.Constant):
+        return Home(site, "set_keyword", call, keyword, own=True)
+    key = _last_key(written)
+    if not key:
+        return None
+    found = [*_options(source, key, ran), *_constants(source, key, ran, call), *_configured(configs, key, ran)]
+    return found[0] if len(found) == 1 else None
+
+
+def allocator_home(configs: Configs) -> Home | None:
+    """The one line of a shell script or ``.env`` that sets the allocator's variable; None if there is none, or several."""
+    if len(configs.allocator) != 1:
+        return None
+    line = configs.allocator[0]
+    return Home(line.site, "set_value", keyword=str(line.where[0]))
+
+
+def _last_key(written: ast.expr) -> str:
+    """``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``, ``int(cfg.get("num_workers", 0))`` and ``num_workers``."""
+    if isinstance(written, ast.Call):
+        name = name_of(written.func)
+        if name in CASTS and len(written.args) == 1:
+            return _last_key(written.args[0])
+        return _text(written.args[0]) if name == "get" and written.args else ""
+    if isinstance(written, ast.Subscript):
+        return _text(written.slice)
+    return name_of(written)
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is(node: ast.AST | None, ran: object) -> bool:
+    """True for the literal that ran: 0 is not False."""
+    return isinstance(node, ast.Constant) and type(node.value) is type(ran) and node.value == ran
+
+
+def _configured(configs: Configs, key: str, ran: object) -> Iterator[Home]:
+    named = [setting for setting in configs.settings if setting.where[-1:] == (key,)]
+    if len(named) == 1 and type(named[0].value) is type(ran) and named[0].value == ran:
+        yield Home(named[0].site, "set_value", keyword=named[0].keyword)
+
+
+def _options(source: Source, key: str, ran: object) -> Iterator[Home]:
+    """Options that are kept under this name; the default must be what ran. Two of one name count as two."""
+    for file in source.texts:
+        for node in source.nodes(file):
+            if isinstance(node, ast.Call) and name_of(node.func) in OPTIONS and _kept_as(node) == key:
+                default = next((item.value for item in node.keywords if item.arg == "default"), None)
+                if _is(default, ran):
+                    yield Home(source.site_of(file, node), "set_keyword", name_of(node.func), "default")
+
+
+def _kept_as(option: ast.Call) -> str:
+    """Under which name an option's value is kept: ``dest``, else its first long name."""
+    given = next((_text(item.value) for item in option.keywords if item.arg == "dest"), "")
+    names = [_text(each) for each in option.args]
+    long = [name[2:].partition("/")[0].replace("-", "_") for name in names if name.startswith("--")]
+    return given or next(iter(long), "")
+
+
+def _constants(source: Source, key: str, ran: object, call: str) -> Iterator[Home]:
+    """``num_workers = 0``, as a variable or a class's field, where nothing else in any file sets that name."""
+    found = [(file, node) for file in source.texts for node in source.nodes(file) if _sets(node, key, call)]
+    if len(found) != 1:
+        return
+    ((file, node),) = found
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is(node.value, ran):
+        yield Home(source.site_of(file, node), "set_constant", keyword=key)
+
+
+def _sets(node: ast.AST, key: str, call: str) -> bool:
+    """True if the node gives the name a value: an assignment, a parameter, a loop, a keyword of another call."""
+    if isinstance(node, ast.Assign):
+        return any(_names(target, key) for target in node.targets)
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.NamedExpr)):
+        return _names(node.target, key)
+    if isinstance(node, ast.Call):
+        return name_of(node.func) != call and any(item.arg == key for item in node.keywords)
+    return isinstance(node, (ast.arg, ast.alias)) and key in (getattr(node, "arg", ""), getattr(node, "asname", ""))
+
+
+def _names(target: ast.expr, key: str) -> bool:
+    return any(name_of(node) == key for node in ast.walk(target) if isinstance(node, (ast.Name, ast.Attribute)))

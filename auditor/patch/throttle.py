@@ -1,0 +1,119 @@
+"""Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it shows a counter."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from auditor.model import Edit
+from auditor.patch.counters import counter_of
+from auditor.patch.logging_calls import expect_only_logs
+from auditor.patch.module import Change, Module, covers
+from auditor.patch.numbering import number_loop
+from auditor.patch.source import Refused, SourceText, Splice
+from auditor.patch.statements import Block, block_of
+
+_STRING_STARTS = frozenset({"FSTRING_START", "TSTRING_START"})
+_STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
+
+
+def logging_statement(module: Module, edit: Edit) -> ast.Expr:
+    """The statement on the edit's line, once it is known to be nothing but a log. Raises :class:`Refused`."""
+    found = [node for node in module.parents if isinstance(node, ast.Expr) and covers(node, edit.site.line)]
+    if len(found) != 1:
+        raise Refused(f"line {edit.site.line} is not one statement that only logs")
+    expect_only_logs(found[0])
+    _expect_unconditional(module, found[0])
+    return found[0]
+
+
+def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Change]:
+    """The changes that let each statement run on every so many steps. Raises :class:`Refused` if nothing can count them."""
+    numbered: dict[ast.For, str] = {}
+    for statement, every in statements.items():
+        counter = counter_of(module, statement)
+        if counter.loop is not None:
+            numbered[counter.loop] = ast.unparse(counter.expression)
+        yield _throttled(module, statement, counter.expression, every)
+    yield from (number_loop(module, loop, name) for loop, name in numbered.items())
+
+
+def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: int) -> Change:
+    source = module.source
+    start, end = source.span(statement)
+    if source.before(start).strip() or not source.rest_is_idle(end):
+        raise Refused("the statement shares its line with another")
+    if source.text[: source.line_start(start)].endswith("\\\n"):
+        raise Refused("the statement is joined to the line above by a backslash")
+    block, unit = block_of(module, statement), _indent_unit(module, statement)
+    head = f"if {ast.unparse(counter)} % {every} == 0:\n{source.before(start)}{unit}"
+    rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
+    return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, counter, every))
+
+
+def every_of(edit: Edit) -> int:
+    """The edit's ``value``, a number of steps from 2 on. Raises :class:`Refused`."""
+    value = edit.value.strip()
+    if not (value.isascii() and value.isdigit() and 2 <= int(value) <= 1_000_000):
+        raise Refused(f"`{edit.value}` is not a number of steps")
+    return int(value)
+
+
+def _expect_unconditional(module: Module, statement: ast.stmt) -> None:
+    for up in module.ancestors(statement):
+        if isinstance(up, (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)):
+            return
+        if isinstance(up, (ast.AsyncFor, ast.AsyncFunctionDef)):
+            raise Refused("the statement stands in asynchronous code")
+        if isinstance(up, (ast.If, ast.ExceptHandler)) or type(up).__name__ in {"match_case", "TryStar"}:
+            raise Refused("the statement is under a condition already")
+
+
+def _indent_unit(module: Module, statement: ast.stmt) -> str:
+    """By how much the statement is indented in the block that it stands in; four spaces if that cannot be told."""
+    own = module.source.before(module.source.span(statement)[0])
+    owner = module.parents[statement]
+    if isinstance(owner, ast.stmt):
+        line = module.source.lines[owner.lineno - 1]
+        outer = line[: len(line) - len(line.lstrip())]
+        if own.startswith(outer) and len(own) > len(outer):
+            return own[len(outer) :]
+    return "    "
+
+
+def _movable_rows(source: SourceText, statement: ast.stmt) -> Iterator[int]:
+    """Offsets of the statement's further lines, those left out that begin inside a string or are empty."""
+    first, last = statement.lineno, statement.end_lineno or statement.lineno
+    inside = set(_rows_inside_strings(source, statement))
+    for line in range(first + 1, last + 1):
+        if line not in inside and source.lines[line - 1].strip():
+            yield source.offset(line, 0)
+
+
+def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[int]:
+    """Lines (from 1) whose first character belongs to a string that began on a line before."""
+    # In parentheses, line ends and indentation mean nothing; they stand on the first line, so rows keep their numbers.
+    start, end = source.span(statement)
+    depth, opened = 0, 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(f"({source.text[start:end]})").readline):
+            name, row = tokenize.tok_name[token.type], token.start[0]
+            if name in _STRING_STARTS:
+                depth, opened = depth + 1, opened if depth else row
+            elif name in _STRING_ENDS:
+                depth -= 1
+            if not depth and (name == "STRING" or name in _STRING_ENDS):
+                begun = row if name == "STRING" else opened
+                yield from range(statement.lineno + begun, statement.lineno + token.end[0])
+    except (tokenize.TokenError, SyntaxError):
+        raise Refused("the statement cannot be read") from None
+
+
+def _rewrite(block: Block, statement: ast.stmt, counter: ast.expr, every: int) -> None:
+    remainder = ast.BinOp(left=counter, op=ast.Mod(), right=ast.Constant(value=every))
+    test = ast.Compare(left=remainder, ops=[ast.Eq()], comparators=[ast.Constant(value=0)])
+    wrapped = ast.If(test=test, body=[statement], orelse=[])
+    setattr(block.owner, block.field, [wrapped if item is statement else item for item in block.statements])

@@ -1,0 +1,72 @@
+"""Configuration files of a target: which are kept, and which value reached a call."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from auditor.capture.opened import OpenedConfigs
+from auditor.config_files import MOST_BYTES, suffix_of, worth_keeping
+from auditor.evidence import Configs, Source
+from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+
+
+def recording_of(folder, files: dict[str, str]) -> Recording:
+    cwd = folder / "project"
+    cwd.mkdir()
+    for name, text in files.items():
+        (cwd / name).write_text(text)
+    kept = worth_keeping([str(cwd / name) for name in files], str(cwd))
+    sources = store_sources(folder, str(cwd), iter(kept))
+    write_manifest(folder, {"schema": SCHEMA, "cwd": str(cwd), "sources": sources, "configs": kept})
+    return Recording(folder)
+
+
+def test_lines_that_set_the_allocator(tmp_path):
+    recording = recording_of(tmp_path, {"run.sh": "cd x\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\n", "c.yaml": "a: 1\n"})
+    (line,) = Configs.build(recording).allocator
+    assert str(line.site) == "run.sh:2"
+    assert Source.build(recording).texts == {}
+
+
+@pytest.mark.parametrize("secret", ["WANDB_API_KEY=1", "HF_TOKEN=x", "password: x", "aws:\n  secret: 1", "token: x"])
+def test_no_file_with_a_secret_is_kept(tmp_path, secret):
+    for name in ("c.yaml", ".env"):
+        (tmp_path / name).write_text(f"num_workers: 0\n{secret}\n")
+    assert worth_keeping([str(tmp_path / "c.yaml"), str(tmp_path / ".env")], str(tmp_path)) == []
+
+
+def test_what_else_is_not_kept(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside.yaml"
+    inside.mkdir()
+    outside.write_text("a: 1")
+    (inside / "link.yaml").symlink_to(outside)
+    (inside / "large.json").write_text("1" * (MOST_BYTES + 1))
+    (inside / "binary.yaml").write_bytes(b"\xff\xfe")
+    (inside / "words.yaml").write_text("eos_token: '</s>'\ntokenizer: gpt2\nmax_tokens: 3\n")
+    files = [str(path) for path in [*sorted(inside.iterdir()), outside, inside / "gone.yaml"]]
+    assert [os.path.basename(file) for file in worth_keeping(files, str(inside))] == ["words.yaml"]
+
+
+def test_kinds_of_files():
+    names = [".env", ".env.local", "a.YAML", "b.yml", "c.toml", "d.json", "e.sh", "f.ini", "f.py", "env", "json"]
+    assert [suffix_of(name) for name in names] == [".env", ".env", ".yaml", ".yml", ".toml", ".json", ".sh", ".ini", "", "", ""]
+
+
+def test_files_opened_for_reading_are_noted(tmp_path):
+    config, other, later = tmp_path / "c.yaml", tmp_path / "o.json", tmp_path / "l.toml"
+    watch = OpenedConfigs()
+    watch.start()
+    other.write_text("{}")
+    with other.open("r+"):
+        pass
+    config.touch()
+    config.read_bytes()
+    assert config.read_text() == ""
+    os.close(os.open(tmp_path, os.O_RDONLY))
+    with pytest.raises(FileNotFoundError):
+        later.read_text()
+    watch.stop()
+    other.read_text()
+    assert watch.files == [str(config), str(later)]

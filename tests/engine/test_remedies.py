@@ -1,0 +1,184 @@
+"""Remedies that need the source: the patch that a rule proposes, made on a file as users write it, or no patch."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor import catalogue
+from auditor.evidence import Amp, Copies, Machine, Reads, Source
+from auditor.evidence.amp import AmpEvent
+from auditor.evidence.copies import Copy
+from auditor.evidence.reads import Read
+from auditor.evidence.scaler import unscale_call
+from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.evidence.trace_structure import Structure
+from auditor.model import Finding, Site
+from auditor.patch import plan
+
+RULES = {rule.code: rule for rule in catalogue.rules()}
+
+TRAINER = """\
+import torch
+from torch.cuda.amp import GradScaler
+
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+scaler = GradScaler()
+
+
+def step(x):
+    scaler.scale(model(x)).backward()
+    clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+"""
+CLIP = Site("t.py", 10, "", "clip_grad_norm_(model.parameters(), 1.0)")
+FOREACH = OptimizerCalls(names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=12, foreach=9, host_share=0.3)
+ONE_BY_ONE = OptimizerCalls(names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=500, host_share=0.3)
+
+
+def patched(code: str, finding: Finding, text: str) -> str | None:
+    """The text as the rule's patch leaves it; None where there is no patch."""
+    remedy = RULES[code]().remedy(finding)
+    if not remedy.edits:
+        return None
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert not planned.refused
+    assert not remedy.safe or code in ("AMP005", "SYNC010")
+    return planned.files[0].after.decode()
+
+
+def test_the_fused_optimizer():
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": TRAINER}))
+    assert patched("OPT003", finding, TRAINER) == TRAINER.replace("lr=1e-3)", "lr=1e-3, fused=True)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("lr=1e-3", "foreach=True"),  # torch refuses both
+        TRAINER + "other = torch.optim.AdamW(p)\n",  # which one it is cannot be told
+        TRAINER.replace("AdamW", "Mine"),
+    ],
+)
+def test_no_fused_optimizer_where_the_source_is_not_clear(text):
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}))
+    assert patched("OPT003", finding, text) is None
+
+
+def test_foreach_where_it_was_switched_off():
+    off, on = TRAINER.replace("lr=1e-3", "foreach=False"), TRAINER.replace("lr=1e-3", "foreach=True")
+    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": off}))
+    assert patched("OPT001", finding, off) == on
+    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": TRAINER}))
+    assert patched("OPT001", finding, TRAINER) is None
+
+
+def test_tf32_behind_the_imports():
+    found = Finding(None, "x", hints={"off_at": None, "trains_at": Source({"t.py": TRAINER}).only_call("backward")})
+    wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
+    assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
+
+
+def test_gradients_are_unscaled_before_they_are_clipped():
+    amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
+    (finding,) = RULES["AMP006"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
+    assert patched("AMP006", finding, TRAINER) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("scaler.update()", "scaler.unscale_(optimizer)"),
+        TRAINER.replace("scaler.update()", "scaler.step(other)"),
+        TRAINER.replace("scaler.scale(", "other.scale("),
+        TRAINER.replace("scaler.step(optimizer)", "scaler.step(make())"),
+        TRAINER.replace("scaler.step(optimizer)", "finish()"),
+        "not python (",
+    ],
+)
+def test_no_unscale_where_the_scaler_is_not_clear(text):
+    assert unscale_call(Source({"t.py": text}), CLIP) == ""
+
+
+def test_the_deprecated_classes():
+    amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
+    (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    assert finding.site.line == 5
+    assert patched("AMP005", finding, TRAINER) == TRAINER.replace("= GradScaler()", '= torch.amp.GradScaler("cuda")')
+
+
+@pytest.mark.parametrize(("makes", "safe"), [("zeros", True), ("randn", False)])
+def test_a_tensor_is_made_on_the_device(makes, safe):
+    text = f"noise = torch.{makes}(8).to(device)\n"
+    site = Site("t.py", 1, "", text.strip())
+    copies = tuple(Copy(site, "made on the host", step, bytes=32, call="to") for step in range(12))
+    seen = Copies(device="rehearsal", copies=copies, steps=12)
+    (finding,) = RULES["SYNC010"]().detect(seen, Source({"t.py": text}))
+    assert patched("SYNC010", finding, text) == f"noise = torch.{makes}(8, device=device)\n"
+    assert RULES["SYNC010"]().remedy(finding).safe is safe
+
+
+def test_nothing_is_made_on_the_device_where_something_else_moves():
+    source = Source({"t.py": "a = make(8).to(device)\nb = x.to(device)\nc = torch.ones(2).to(device).to(half)\n"})
+    assert [source.makes_at(Site("t.py", line)) for line in (1, 2, 3, 4)] == ["", "", "", ""]
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.conv, self.kept = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3)
+        self.rest = nn.Sequential(nn.Conv1d(8, 8, 3, bias=True), nn.BatchNorm1d(8), nn.Conv1d(8, 8, 1), nn.ReLU())
+
+    def forward(self, x):
+        x = self.norm(self.first(x))
+        y = self.norm(self.second(x))
+        return self.rest(y + self.second(x))
+
+
+layers = [nn.Conv2d(1, 1, 1, bias=flag), nn.BatchNorm2d(1), nn.Conv3d(1, 1, 1), SyncBatchNorm(1), nn.Conv2d(1, 1, 1)]
+nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm1d(1), nn.Conv2d(1, 1, 1, 1, 0, 1, 1, True), nn.BatchNorm2d(1))
+"""
+
+
+def test_biases_that_a_norm_takes_away():
+    structure = Structure(steps=1, marked=True, convolutions=9, shapes=True, biased=3, bias_us=1.0, kernel_us=10.0)
+    (finding,) = RULES["CFG002"]().detect(structure, Source({"t.py": NET}))
+    wanted = NET.replace("3, padding=1)", "3, padding=1, bias=False)").replace("bias=True", "bias=False")
+    assert patched("CFG002", finding, NET) == wanted.replace("nn.Conv3d(1, 1, 1)", "nn.Conv3d(1, 1, 1, bias=False)")
+
+
+@pytest.mark.parametrize(("times", "patch"), [(1, True), (3, False)])
+def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
+    text = "for part in parts:\n    print(part.item())\n"
+    site = Site("t.py", 2, "", "print(part.item())")
+    rows = tuple(Read(site, "item", "scalar", step, n=times, grad=times) for step in range(12))
+    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": text}))
+    assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
+
+
+def test_a_flag_that_one_line_sets():
+    off = "torch.backends.cuda.matmul.allow_tf32 = False  # exact\n"
+    found = Finding(None, "x", hints={"off_at": Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False)})
+    found.hints["trains_at"] = None
+    assert patched("AMP002", found, off) == off.replace("False", "True")
+    on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
+    found = Finding(None, "x", hints={"set_at": Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)})
+    assert patched("CFG001", found, on) == on.replace("True", "False")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cudnn.benchmark = False\n",
+        "cudnn.benchmark = args.fast\n",
+        "cudnn.benchmark = True\ncudnn.benchmark = False\n",
+        "benchmark = True\n",
+        "other.my_cudnn.benchmark = True\n",
+    ],
+)
+def test_no_flag_that_one_line_sets(text):
+    assert Source({"t.py": text}).only_flag("cudnn.benchmark", value=True) is None
