@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from auditor.pictures import Lanes, Layers
+from auditor.pictures import Lanes, Layers, Series
 
 SCHEMA = "audit-report/1"
 
@@ -257,17 +257,6 @@ class Excerpt:
     first: int
     lines: tuple[str, ...]
     opening: tuple[tuple[int, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Series:
-    """One plotted line: ``x`` is the step's number in the run, ``y`` in ``unit`` (``us`` or ``bytes``)."""
-
-    name: str
-    unit: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    marks: tuple[tuple[float, str], ...] = ()
 
 
 @dataclass(frozen=True)

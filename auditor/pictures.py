@@ -7,6 +7,17 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
+class Series:
+    """One plotted line: ``x`` is the step's number in the run, ``y`` in ``unit`` (``us`` or ``bytes``)."""
+
+    name: str
+    unit: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    marks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Tone:
     """Who or what a colour stands for. ``colour`` is 1 to 9; 0 for what is empty (free, idle), -1 for all the rest."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from auditor.model import Series
+from auditor.pictures import Series
 
 from . import amounts, text
 

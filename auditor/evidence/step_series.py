@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from auditor.evidence.trace import TraceFacts
-from auditor.model import Series
+from auditor.pictures import Series
 from auditor.recording import Recording, Row
 
 SLOW, LEAST_US = 1.5, 2000.0

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from auditor import catalogue
-from auditor.model import Report, Series
+from auditor.model import Report
+from auditor.pictures import Series
 
 Point = tuple[float, float]
 Line = tuple[str, list[Point]]

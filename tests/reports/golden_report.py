@@ -15,7 +15,6 @@ from auditor.model import (
     Remedy,
     Report,
     Run,
-    Series,
     Severity,
     Site,
     StepTimes,
@@ -24,6 +23,7 @@ from auditor.model import (
     Verified,
     finding_key,
 )
+from auditor.pictures import Series
 
 TRAINER = "examples/energy_flow/trainer.py"
 

@@ -15,7 +15,8 @@ import golden_report as golden
 import pytest
 from auditor.reports import renderer
 
-from auditor.model import Report, Series
+from auditor.model import Report
+from auditor.pictures import Series
 
 
 def _page(report: Report) -> str:

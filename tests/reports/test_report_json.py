@@ -24,7 +24,6 @@ from auditor.model import (
     Remedy,
     Report,
     Run,
-    Series,
     Severity,
     Site,
     StepTimes,
@@ -32,7 +31,7 @@ from auditor.model import (
     Verdict,
     Verified,
 )
-from auditor.pictures import Bar, Lanes, Layers, Pointer, Tone
+from auditor.pictures import Bar, Lanes, Layers, Pointer, Series, Tone
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.schema())
 REPORTS = {

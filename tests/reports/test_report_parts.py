@@ -14,7 +14,7 @@ from auditor.reports import amounts, charts, manual, summary, text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.model import Series
+from auditor.pictures import Series
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from typing import Any
 import golden_attack
 import golden_report as golden
 
-from auditor.model import Series
+from auditor.pictures import Series
 from auditor.tensorboard_tab import scalars
 
 
