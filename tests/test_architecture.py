@@ -24,9 +24,11 @@ MAY = {
     "auditor/target.py": {"auditor.errors"},
     "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.pictures", "auditor.timeline"},
     "auditor/config_files.py": set(),
-    "auditor/patch": {"auditor.config_files", "auditor.model", "auditor.patch"},
+    "auditor/factories.py": set(),
+    "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.model", "auditor.patch"},
     "auditor/evidence": {
         "auditor.config_files",
+        "auditor.factories",
         "auditor.allocator",
         "auditor.errors",
         "auditor.model",

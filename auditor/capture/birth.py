@@ -9,15 +9,14 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils import _python_dispatch
 
 from auditor.capture.birth_log import Birth, BirthLog, Line, Phase
 from auditor.capture.birth_mode import BirthWatch
 from auditor.capture.finite import Stepped, bad_tensors
 from auditor.capture.modules import Modules
-from auditor.capture.origin_modes import leave
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
 
 MOST_ROWS = 5
 """Births that are told of one step."""
@@ -150,36 +149,17 @@ class BirthProbe(Probe):
     def _watch(self) -> None:
         self._modules.watch(self._patches)
         self._keep_tracebacks()
-        self._run_compiled_code_eagerly()
+        run_compiled_code_eagerly(self._patches)
         watch = BirthWatch(self._log, Position(self.context, self._modules), self._fail)
         watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._patches.on_undo(lambda: _leave_watch(watch))
+        self._patches.on_undo(lambda: leave_dispatch(watch))
 
     def _keep_tracebacks(self) -> None:
         before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         torch.set_anomaly_enabled(True, before[1] and before[0])
         self._patches.on_undo(lambda: torch.set_anomaly_enabled(*before))
 
-    def _run_compiled_code_eagerly(self) -> None:
-        """Inside compiled code no operator can be seen; eagerly the same ones can."""
-        set_stance = getattr(torch.compiler, "set_stance", None)
-        if set_stance is not None and "torch._dynamo" in sys.modules:
-            stance = set_stance("force_eager")
-            stance.__enter__()
-            self._patches.on_undo(lambda: stance.__exit__(None, None, None))
-
     def _fail(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
             self.context.warn(f"some operators of the replayed step were not watched ({type(error).__name__}: {error})")
-
-
-def _leave_watch(watch: BirthWatch) -> None:
-    watch.live = False
-    leave(
-        watch,
-        _python_dispatch._get_current_dispatch_mode,
-        _python_dispatch._pop_mode,
-        _python_dispatch._push_mode,
-        len(_python_dispatch._get_current_dispatch_mode_stack()),
-    )

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-
-import torch
-from torch.utils import _python_dispatch
 
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.numerics_log import NumericsLog
 from auditor.capture.numerics_mode import NumericsWatch, plain
-from auditor.capture.origin_modes import leave
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
 
 _WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
 """Parts of the paths of what torch wraps around every dispatch mode."""
@@ -47,20 +43,12 @@ class NumericsProbe(Probe):
             raise
 
     def _watch(self) -> None:
-        self._run_compiled_code_eagerly()
+        run_compiled_code_eagerly(self._patches)
         DOOR.add(self)
         self._patches.on_undo(lambda: DOOR.remove(self))
         watch = NumericsWatch(self._log, self._here, lambda: self.context.step, self._fail)
         watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._patches.on_undo(lambda: _leave(watch))
-
-    def _run_compiled_code_eagerly(self) -> None:
-        """Inside compiled code no operator can be seen; eagerly the same ones can."""
-        set_stance = getattr(torch.compiler, "set_stance", None)
-        if set_stance is not None and "torch._dynamo" in sys.modules:
-            stance = set_stance("force_eager")
-            stance.__enter__()
-            self._patches.on_undo(lambda: stance.__exit__(None, None, None))
+        self._patches.on_undo(lambda: leave_dispatch(watch))
 
     def step_end(self) -> None:
         """Forget what led to the step's tensors."""
@@ -102,14 +90,3 @@ class NumericsProbe(Probe):
         self._errors += 1
         if self._errors == 1:
             self.context.warn(f"the numerics of some operators were not seen ({type(error).__name__}: {error})")
-
-
-def _leave(watch: NumericsWatch) -> None:
-    watch.live = False
-    leave(
-        watch,
-        _python_dispatch._get_current_dispatch_mode,
-        _python_dispatch._pop_mode,
-        _python_dispatch._push_mode,
-        len(_python_dispatch._get_current_dispatch_mode_stack()),
-    )

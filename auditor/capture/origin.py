@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
 import torch.optim.optimizer as optimizers
-from torch import overrides
 from torch.nn.modules import module as modules
-from torch.utils import _python_dispatch
 
 from auditor.capture.origin_marks import DERIVED, Origins, activate
-from auditor.capture.origin_modes import Births, Propagation, leave
+from auditor.capture.origin_modes import Births, Propagation
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_stack import Stack
+from auditor.capture.watching import leave_dispatch, leave_function, run_compiled_code_eagerly
 
 
 class OriginProbe(Probe):
@@ -49,13 +47,13 @@ class OriginProbe(Probe):
         self._patches.on_undo(activate(self.origins))
         self._watch_modules()
         self._watch_optimizers()
-        self._run_compiled_code_eagerly()
+        run_compiled_code_eagerly(self._patches)
         births = Births(self.origins, Stack(self.context.frames), self.fail)
         births.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._patches.on_undo(lambda: self._leave_births(births))
+        self._patches.on_undo(lambda: leave_function(births))
         propagation = Propagation(self.origins, self.fail)
         propagation.__enter__()  # type: ignore[no-untyped-call]
-        self._patches.on_undo(lambda: self._leave_propagation(propagation))
+        self._patches.on_undo(lambda: leave_dispatch(propagation))
 
     def _watch_modules(self) -> None:
         """Hook every module. A compiled one warns of global hooks: it must not see ours, a warning may be the user's error."""
@@ -78,15 +76,6 @@ class OriginProbe(Probe):
         register = getattr(optimizers, "register_optimizer_step_pre_hook", None)
         if register is not None:
             self._patches.on_undo(register(self._optimizer_steps).remove)
-
-    def _run_compiled_code_eagerly(self) -> None:
-        """Inside compiled code nothing can be followed; eagerly the same operators can."""
-        set_stance = getattr(torch.compiler, "set_stance", None)
-        if set_stance is None or "torch._dynamo" not in sys.modules:
-            return
-        stance = set_stance("force_eager")
-        stance.__enter__()
-        self._patches.on_undo(lambda: stance.__exit__(None, None, None))
 
     def _module_called(self, module: torch.nn.Module, args: Any) -> None:
         try:
@@ -119,25 +108,3 @@ class OriginProbe(Probe):
     def stop(self) -> None:
         """Leave the modes and remove the hooks."""
         self._patches.undo()
-
-    @staticmethod
-    def _leave_births(mode: Births) -> None:
-        mode.live = False
-        leave(
-            mode,
-            overrides._get_current_function_mode,
-            overrides._pop_mode,
-            overrides._push_mode,
-            len(overrides._get_current_function_mode_stack()),  # type: ignore[no-untyped-call]
-        )
-
-    @staticmethod
-    def _leave_propagation(mode: Propagation) -> None:
-        mode.live = False
-        leave(
-            mode,
-            _python_dispatch._get_current_dispatch_mode,
-            _python_dispatch._pop_mode,
-            _python_dispatch._push_mode,
-            len(_python_dispatch._get_current_dispatch_mode_stack()),
-        )

@@ -180,21 +180,3 @@ def _written(schema: Any, arguments: tuple[Any, ...]) -> Iterator[torch.Tensor]:
     for argument, value in zip(schema.arguments, arguments, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from tensors((value,))
-
-
-def leave(mode: Any, top: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], None], depth: int) -> bool:
-    """Take ``mode`` off a stack of modes, wherever in it: the user's own may have come on top and stay.
-
-    Returns False if it is not there.
-    """
-    above: list[Any] = []
-    found = False
-    while len(above) < depth and not found:
-        found = top() is mode
-        if not found:
-            above.append(pop())
-    if found:
-        mode.__exit__(None, None, None)
-    for other in reversed(above):
-        push(other)
-    return found

@@ -14,6 +14,7 @@ from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.source import Source, Span, name_of
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
+from auditor.factories import FACTORIES
 from auditor.model import Site
 from auditor.recording import Recording, Row
 
@@ -21,29 +22,6 @@ What = Literal["constant", "made on the host", "batch", "tensor"]
 """A number or list written in Python; the result of a factory function; a tensor of a loader's batch; any other tensor."""
 
 MOVES = frozenset({"to", "cuda"})
-FACTORIES = frozenset(
-    [
-        "arange",
-        "empty",
-        "empty_like",
-        "eye",
-        "full",
-        "full_like",
-        "linspace",
-        "normal",
-        "ones",
-        "ones_like",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "zeros",
-        "zeros_like",
-    ]
-)
 CONSTANTS = frozenset({"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"})
 
 

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from auditor.factories import FACTORIES
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module
 from auditor.patch.source import Refused, Splice
 
-_FACTORIES = frozenset(
-    [
-        "arange",
-        "empty",
-        "empty_like",
-        "eye",
-        "full",
-        "full_like",
-        "linspace",
-        "normal",
-        "ones",
-        "ones_like",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "zeros",
-        "zeros_like",
-    ]
-)
 _MOVE_OPTIONS = frozenset({"device", "non_blocking"})
 
 
@@ -56,7 +34,7 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
 def _made(move: ast.Call) -> ast.Call:
     """The call of a factory of torch whose result is moved."""
     made = move.func.value if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda") else None
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or made.func.attr not in _FACTORIES:
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or made.func.attr not in FACTORIES:
         raise Refused("what is moved is not made by a function of torch that takes a device")
     if not isinstance(made.func.value, ast.Name) or made.func.value.id != "torch":
         raise Refused("what is moved is not made by a function of torch that takes a device")

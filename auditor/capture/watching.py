@@ -1,0 +1,65 @@
+"""Entering and leaving a watch over single operators: torch's stacks of modes, and compiled code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import overrides
+from torch.utils import _python_dispatch
+
+from auditor.capture.patching import Patches
+
+
+def run_compiled_code_eagerly(patches: Patches) -> None:
+    """Until ``patches`` are undone: inside compiled code no operator can be seen; eagerly the same ones can."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None or "torch._dynamo" not in sys.modules:
+        return
+    stance = set_stance("force_eager")
+    stance.__enter__()
+    patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+
+def leave_dispatch(mode: Any) -> None:
+    """Make a dispatch mode of ours pass everything through, and take it off its stack."""
+    mode.live = False
+    leave(
+        mode,
+        _python_dispatch._get_current_dispatch_mode,
+        _python_dispatch._pop_mode,
+        _python_dispatch._push_mode,
+        len(_python_dispatch._get_current_dispatch_mode_stack()),
+    )
+
+
+def leave_function(mode: Any) -> None:
+    """The same for a mode over torch's functions."""
+    mode.live = False
+    leave(
+        mode,
+        overrides._get_current_function_mode,
+        overrides._pop_mode,
+        overrides._push_mode,
+        len(overrides._get_current_function_mode_stack()),  # type: ignore[no-untyped-call]
+    )
+
+
+def leave(mode: Any, top: Callable[[], Any], pop: Callable[[], Any], push: Callable[[Any], None], depth: int) -> bool:
+    """Take ``mode`` off a stack of modes, wherever in it: the user's own may have come on top and stay.
+
+    Returns False if it is not there.
+    """
+    above: list[Any] = []
+    found = False
+    while len(above) < depth and not found:
+        found = top() is mode
+        if not found:
+            above.append(pop())
+    if found:
+        mode.__exit__(None, None, None)
+    for other in reversed(above):
+        push(other)
+    return found
