@@ -7,6 +7,7 @@ from auditor.rule import Rule
 from .amp001_no_mixed_precision import NoMixedPrecision
 from .amp002_tf32_off import Tf32Off
 from .amp003_awkward_sizes import AwkwardProductSizes
+from .amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
 from .amp007_cast_thrash import CastThrash
@@ -123,6 +124,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     NoMixedPrecision,
     Tf32Off,
     AwkwardProductSizes,
+    HalfWhereBfloat16IsNative,
     OldMixedPrecisionApi,
     GradScalerMisused,
     CastThrash,

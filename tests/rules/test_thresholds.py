@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from auditor.rules.data007_input_bound import StepWaitsForInput
 from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
 from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
@@ -22,6 +23,7 @@ from auditor.rules.sync005_data_dependent_shape import DataDependentShape
 from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
 
 from auditor.evidence import (
+    Amp,
     Backward,
     Batches,
     DeviceCalls,
@@ -37,6 +39,7 @@ from auditor.evidence import (
     Steps,
     ZeroGrads,
 )
+from auditor.evidence.amp import AmpEvent
 from auditor.evidence.backward import BackwardCall
 from auditor.evidence.batches import Batch, Loader
 from auditor.evidence.calls import DeviceCall
@@ -603,3 +606,24 @@ def test_graph002_a_switch_of_the_users_is_not_dropped_safely() -> None:
     for text, safe in (("loss.backward(retain_graph=True)", True), ("loss.backward(retain_graph = keep)", False)):
         remedy = Rule().remedy(Finding(Site("a.py", 1, "f", text), "kept", hints={"call": "backward"}))
         assert remedy is not None and remedy.safe is safe
+
+
+HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda'):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "scaled", "expected"),
+    [(8, "float16", 5, 1), (7, "float16", 9, 0), (8, "float16", 4, 0), (8, "bfloat16", 9, 0), (0, "float16", 9, None)],
+)
+def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, expected: int | None) -> None:
+    entered = [AmpEvent("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
+    amp = Amp(10, (*entered, *(AmpEvent("scale", Site("a.py", 5), step) for step in range(scaled))))
+    asked = HalfWhereBfloat16IsNative().detect(amp, Machine("cuda", 8, capability), Source({"a.py": HALF}))
+    if expected is None:
+        with pytest.raises(NotLooked):
+            list(asked)
+    else:
+        found = list(asked)
+        assert len(found) == expected
+        for finding in found:  # the scaler goes with the dtype, or neither does
+            assert [edit.value for edit in HalfWhereBfloat16IsNative().remedy(finding).edits] == ["torch.bfloat16", "False"]
