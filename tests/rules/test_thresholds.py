@@ -13,6 +13,7 @@ from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
 from auditor.rules.mem003_memory_grows import MemoryGrowsEveryStep
 from auditor.rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.num008_unstable_formula import UnstableFormula
 from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
 from auditor.rules.opt002_zero_filled_gradients import GradientsFilledWithZeros
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
@@ -33,6 +34,7 @@ from auditor.evidence import (
     KeptLines,
     Machine,
     Modes,
+    Numerics,
     Reads,
     Snapshot,
     Source,
@@ -45,6 +47,7 @@ from auditor.evidence.batches import Batch, Loader
 from auditor.evidence.calls import DeviceCall
 from auditor.evidence.held import NODE_CAP, Holding, Root
 from auditor.evidence.modes import AnomalyStep
+from auditor.evidence.numerics import Delicate
 from auditor.evidence.reading import Expression
 from auditor.evidence.reads import Read
 from auditor.evidence.snapshot import Block, Segment
@@ -52,6 +55,7 @@ from auditor.evidence.steps import Step
 from auditor.evidence.trend import Trend
 from auditor.evidence.zero_grads import ZeroGrad
 from auditor.model import Severity, Site
+from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
@@ -627,3 +631,34 @@ def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, ex
         assert len(found) == expected
         for finding in found:  # the scaler goes with the dtype, or neither does
             assert [edit.value for edit in HalfWhereBfloat16IsNative().remedy(finding).edits] == ["torch.bfloat16", "False"]
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "expected"),
+    [
+        ("a = torch.sqrt(x)", {}, "a = torch.sqrt(x + 1e-12)"),
+        ("a = torch.sqrt(x if y else z)", {}, "a = torch.sqrt((x if y else z) + 1e-12)"),
+        ("a = x.pow(2).sum().sqrt()", {}, "a = x.pow(2).sum().add(1e-12).sqrt()"),
+        ("a = torch.sqrt(x) + torch.sqrt(y)", {}, None),
+        ("a = math.sqrt(x)", {}, None),
+        ("a = sqrt(x)", {}, None),
+        ("a = torch.sqrt(x, out=y)", {}, None),
+        ("a = torch.sqrt(x)", {"low": -1.0}, None),
+        ("a = torch.sqrt(x)", {"dtype": "float16"}, None),
+        ("a = x ** 0.5", {"op": "pow", "scalar": 0.5}, None),
+    ],
+)
+def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | None) -> None:
+    call = replace(Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0), **more)
+    rule = UnstableFormula()
+    (finding,) = rule.detect(Numerics(3, (call,)), Machine(), Source({"a.py": line + "\n"}))
+    edits = rule.remedy(finding).edits
+    changed = apply_edits((line + "\n").encode(), edits).decode().strip() if edits else None
+    assert changed == expected
+
+
+def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
+    call = Delicate(Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid")
+    calls = (call, replace(call, what="gradient", feed=""))
+    (finding,) = UnstableFormula().detect(Numerics(3, calls), Machine(), Source())
+    assert "log(sigmoid(x))" in finding.message
