@@ -17,6 +17,7 @@ from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt003_damaged import CheckpointDamaged
+from .ckpt004_save_blocks_step import SaveBlocksStep
 from .ckpt005_cannot_resume import CheckpointCannotResume
 from .ckpt006_stale_rate import CheckpointOverridesRate
 from .ckpt007_spoiled_moments import OptimizerMomentsSpoiled
@@ -138,6 +139,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     ClipReadsGradientNorm,
     CheckpointNeedsCode,
     CheckpointDamaged,
+    SaveBlocksStep,
     CheckpointCannotResume,
     CheckpointOverridesRate,
     OptimizerMomentsSpoiled,

@@ -23,6 +23,7 @@ from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
 from auditor.capture.results import ResultsProbe
+from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -30,6 +31,7 @@ PROBES: tuple[type[Probe], ...] = (
     ModesProbe,
     CallsProbe,
     LoaderProbe,
+    SavesProbe,
     ZeroGradProbe,
     AmpProbe,
     FedProbe,
