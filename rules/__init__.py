@@ -16,6 +16,7 @@ from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .ckpt001_foreign_code import CheckpointNeedsCode
+from .ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from .ckpt003_damaged import CheckpointDamaged
 from .ckpt004_save_blocks_step import SaveBlocksStep
 from .ckpt005_cannot_resume import CheckpointCannotResume
@@ -138,6 +139,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
     CheckpointNeedsCode,
+    CheckpointVariantNotChosen,
     CheckpointDamaged,
     SaveBlocksStep,
     CheckpointCannotResume,

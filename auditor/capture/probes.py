@@ -22,6 +22,7 @@ from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
@@ -32,6 +33,7 @@ PROBES: tuple[type[Probe], ...] = (
     CallsProbe,
     LoaderProbe,
     SavesProbe,
+    RecomputeProbe,
     ZeroGradProbe,
     AmpProbe,
     FedProbe,

@@ -19,6 +19,7 @@ from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
 from auditor.evidence.reads import Reads
+from auditor.evidence.recompute import Recompute
 from auditor.evidence.saves import Saves
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
@@ -63,6 +64,7 @@ __all__ = [
     "OutOfMemory",
     "PeakHolders",
     "Reads",
+    "Recompute",
     "Saves",
     "Snapshot",
     "Source",
