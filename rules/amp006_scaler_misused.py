@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from auditor.evidence import Amp, Machine
+from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.amp import AmpPlace
 from auditor.evidence.rhythm import rhythm
 from auditor.model import Finding, Remedy, Severity
@@ -21,6 +21,16 @@ REMEDIES = {
 }
 
 
+DEFAULTS = {
+    "init_scale": ("65536", "65536.0", "2 ** 16", "2.0 ** 16"),
+    "growth_factor": ("2", "2.0"),
+    "backoff_factor": ("0.5",),
+    "growth_interval": ("2000",),
+    "enabled": ("True",),
+}
+"""What GradScaler's arguments are anyway, as torch has had it since 1.6, in the ways of writing it."""
+
+
 @dataclass(frozen=True)
 class GradScalerMisused(Rule):
     """
@@ -30,7 +40,8 @@ class GradScalerMisused(Rule):
     ``clip_grad_norm_`` between ``scale(loss).backward()`` and the moment when ``unscale_`` or ``step`` divides the gradients
     of the same parameters. ``optimizer.step()`` instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast
     only ever ran in bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a note:
-    backward inside the autocast block, and float16 autocast whose loss nothing scales. All of it from what ran.
+    backward inside the autocast block, and float16 autocast whose loss nothing scales. All of it from what ran. An argument
+    of the scaler that only repeats its default (``growth_interval=2000``) is named beside: it is no remedy.
 
     ## Why it costs
     A norm of gradients that are 65536 times too large is always above the limit: every step is clipped to nearly nothing. An
@@ -90,7 +101,13 @@ class GradScalerMisused(Rule):
     skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")
     fewest: int = knob(8, "Updates of the scaler below which nothing is said about a share.")
 
-    def detect(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        idle = tuple((f"{name}={text}", "is its default: it changes nothing") for name, text in _defaults(source))
+        for finding in self._wrong(amp, machine):
+            yield replace(finding, facts=(*finding.facts, *idle))
+        yield from self._notes(amp, machine)
+
+    def _wrong(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
             yield _finding(place, machine, "clip", f"gradients are clipped while they are still scaled, on {place.rhythm}")
         for place in self._usual(amp.places("step_scaled")):
@@ -102,7 +119,6 @@ class GradScalerMisused(Rule):
                     place, machine, "bfloat16", "the loss is scaled, though autocast runs in bfloat16, which needs no scale"
                 )
         yield from self._skips(amp, machine)
-        yield from self._notes(amp, machine)
 
     def _notes(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
         for place in self._usual(amp.places("backward")):
@@ -131,6 +147,10 @@ class GradScalerMisused(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[str(finding.hints["kind"])])
+
+
+def _defaults(source: Source) -> Iterator[tuple[str, str]]:
+    return ((name, text) for name, text in source.keywords_of("GradScaler") if text in DEFAULTS.get(name, ()))
 
 
 def _finding(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
+from auditor.rules.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.data007_input_bound import StepWaitsForInput
 from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
 from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
@@ -662,3 +663,20 @@ def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
     calls = (call, replace(call, what="gradient", feed=""))
     (finding,) = UnstableFormula().detect(Numerics(3, calls), Machine(), Source())
     assert "log(sigmoid(x))" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("GradScaler(growth_interval=2000)", ["growth_interval=2000"]),
+        ("torch.amp.GradScaler('cuda', init_scale=2.**16, enabled=True)", ["init_scale=2.0 ** 16", "enabled=True"]),
+        ("GradScaler(growth_interval=100)", []),
+        ("GradScaler(growth_interval=interval)", []),
+        ("Scaler(growth_interval=2000)", []),
+    ],
+)
+def test_an_argument_that_repeats_its_default_is_called_that(made: str, named: list[str]) -> None:
+    clipped = tuple(AmpEvent("clip_scaled", Site("a.py", 5), step) for step in range(10))
+    (finding,) = GradScalerMisused().detect(Amp(10, clipped), Machine(), Source({"a.py": f"scaler = {made}\n"}))
+    assert [label for label, _ in finding.facts] == named
+    assert not list(GradScalerMisused().detect(Amp(10), Machine(), Source({"a.py": f"scaler = {made}\n"})))
