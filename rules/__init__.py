@@ -7,6 +7,7 @@ from auditor.rule import Rule
 from .amp001_no_mixed_precision import NoMixedPrecision
 from .amp002_tf32_off import Tf32Off
 from .amp003_awkward_sizes import AwkwardProductSizes
+from .amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from .amp005_old_amp_api import OldMixedPrecisionApi
 from .amp006_scaler_misused import GradScalerMisused
 from .amp007_cast_thrash import CastThrash
@@ -15,7 +16,9 @@ from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
 from .ckpt001_foreign_code import CheckpointNeedsCode
+from .ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from .ckpt003_damaged import CheckpointDamaged
+from .ckpt004_save_blocks_step import SaveBlocksStep
 from .ckpt005_cannot_resume import CheckpointCannotResume
 from .ckpt006_stale_rate import CheckpointOverridesRate
 from .ckpt007_spoiled_moments import OptimizerMomentsSpoiled
@@ -123,6 +126,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     NoMixedPrecision,
     Tf32Off,
     AwkwardProductSizes,
+    HalfWhereBfloat16IsNative,
     OldMixedPrecisionApi,
     GradScalerMisused,
     CastThrash,
@@ -135,7 +139,9 @@ CATALOGUE: tuple[type[Rule], ...] = (
     FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
     CheckpointNeedsCode,
+    CheckpointVariantNotChosen,
     CheckpointDamaged,
+    SaveBlocksStep,
     CheckpointCannotResume,
     CheckpointOverridesRate,
     OptimizerMomentsSpoiled,

@@ -1,13 +1,13 @@
-"""CKPT003: a checkpoint that is not what was saved."""
+"""CKPT003: a checkpoint that is not what was saved, or will not be if the job dies in a bad moment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoints, Machine, Saves
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule
+from auditor.rule import NotLooked, Rule
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class CheckpointDamaged(Rule):
     ## What it finds
     Files that end early, records whose CRC-32 is not the one that was saved, tensors that reach beyond their data, headers
     that contradict the data, shards that are missing. ``torch.load`` reads a record with a wrong checksum without a word. An
-    archive that was written without checksums (``torch.serialization.set_crc32_options(False)``) is silent.
+    archive that was written without checksums (``torch.serialization.set_crc32_options(False)``) is silent. In a run, as a
+    note: ``torch.save`` writes again and again over the one file that the run saves to.
 
     ## Why it costs
     A job that dies while it overwrites its only checkpoint has none. A flipped bit in the weights is trained on.
@@ -48,17 +49,34 @@ class CheckpointDamaged(Rule):
     ```
 
     ## When to ignore
-    Never: use the checkpoint before it.
+    A damaged one never: use the checkpoint before it. The note, if the file is copied elsewhere between two saves.
 
     ## Sources
-    pytorch/pytorch#126952: torch.load does not check CRC-32.
+    pytorch/pytorch#126952: torch.load does not check CRC-32. Lightning-AI/pytorch-lightning#19970: saves that are not atomic.
     """
 
     code = "CKPT003"
     severity = Severity.ERROR
     since = "0.1"
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        lines = [line for line in saves.lines() if sum(save.replaced for save in line.saves) > 1]
+        if not lines or len({save.path for save in saves.each if save.path is not None}) != 1:  # else there is another one
+            raise NotLooked("a run looks at how checkpoints are written, not at what is in them: audit checkpoint FILE does")
+        for line in lines:
+            over = [save for save in line.saves if save.replaced]
+            yield Finding(
+                line.site,
+                f"torch.save writes over the run's only checkpoint in place, on {line.rhythm}: a job that dies in one of these "
+                f"{max(save.us for save in over) / 1e3:.3g} ms has none",
+                steps=len(line.rhythm.seen),
+                per_step=line.per_step,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                facts=(("file", str(over[0].path)), ("written over", f"{len(over)} times")),
+            )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             damage = checkpoint.scan.damage
             if not damage:

@@ -1,4 +1,4 @@
-"""NUM008: a formula that has a stable form, or an exponential near its overflow, judged by the values that it was given."""
+"""NUM008: a formula that has a stable form, or that stood where its derivative is infinite, judged by the values it was given."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from itertools import groupby
 
 from auditor.evidence import Machine, Numerics, Source
 from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .logarithm import stable_log
+from .poles import epsilon_in_root, pole_said, remedy_of
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})
 
@@ -35,9 +36,16 @@ class UnstableFormula(Rule):
     used. Below a quarter of it the first two are a note (they break when the scores grow), the others are silent. An epsilon
     between the two silences it (see NUM012 for one that vanishes), and so does a maximum subtracted before ``exp``.
 
+    And a value at which a derivative is infinite: ``sqrt``, ``log`` or a fractional power of 0, a divisor that is 0, ``acos``
+    of 1, ``exp`` that overflows, also where ``torch.where`` then picks the other branch. Reported where the backward was
+    seen to make a finite gradient non-finite there and a parameter's gradient was not finite afterwards, on any watched
+    step. Silent where nothing asks for that gradient, or something sets it to 0 on its way. Norms of torch are 0 there.
+
     ## Why it costs
     The probability rounds to 0 and its logarithm is -inf: from then on every weight is NaN. In float32 that takes scores of
-    -88, in float16 of -17, which a run may reach after days.
+    -88, in float16 of -17, which a run may reach after days. At an infinite derivative the whole step's gradients are lost: a
+    guard or GradScaler skips it, and without one the weights are NaN (NUM002). ``torch.where`` does not help: the branch that
+    it leaves out gets a gradient of 0, and 0 times infinity is NaN.
 
     ## Example
     ```python
@@ -79,7 +87,12 @@ class UnstableFormula(Rule):
     exp_share: float = knob(0.5, "Share of the way to overflow that the input of exp went from which it is reported.")
 
     def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
-        calls = sorted(numerics.of("function"), key=lambda call: (call.site.file, call.site.line))
+        found = list(self._formulas(numerics, machine, source))
+        yield from found
+        yield from _poles(numerics, machine, source, {finding.site for finding in found if finding.severity is Severity.WARNING})
+
+    def _formulas(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+        calls = sorted(numerics.of("function"), key=_place)
         for site, group in groupby(calls, key=lambda call: call.site):
             judged = [(severity, call) for call in group if (severity := self._judged(call)) is not None]
             if not judged:
@@ -94,7 +107,7 @@ class UnstableFormula(Rule):
                 seen_on=machine.device,
                 severity=severity,
                 facts=call.facts,
-                hints={"kind": _kind(call), "edit": None if stable is None else stable.edit(site)},
+                hints={"text": REMEDIES[_kind(call)], "edit": None if stable is None else stable.edit(site)},
             )
 
     def _judged(self, call: Delicate) -> Severity | None:
@@ -107,7 +120,28 @@ class UnstableFormula(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         edit = finding.hints["edit"]
-        return Remedy(REMEDIES[str(finding.hints["kind"])], () if edit is None else (edit,))
+        return Remedy(str(finding.hints["text"]), () if edit is None else (edit,))
+
+
+def _poles(numerics: Numerics, machine: Machine, source: Source, said: set[Site | None]) -> Iterator[Finding]:
+    """One for each line that is not reported already; of several operators the first."""
+    for site, group in groupby(sorted(numerics.of("gradient"), key=_place), key=lambda call: call.site):
+        call = next(iter(group))
+        if site in said:
+            continue
+        yield Finding(
+            site,
+            pole_said(call, numerics.steps),
+            steps=call.steps,
+            per_step=numerics.per_step(call),
+            seen_on=machine.device,
+            facts=call.facts,
+            hints={"text": remedy_of(call), "edit": epsilon_in_root(source, call)},
+        )
+
+
+def _place(call: Delicate) -> tuple[str, int]:
+    return call.site.file, call.site.line
 
 
 # -- what was seen -----------------------------------------------------------------------------------------------------

@@ -5,21 +5,40 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler, OptState
 from torch.nn.utils import clip_grad
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.autograd_graph import DOOR, Backward, node_of
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
 OLD_MODULES = ("torch.cuda.amp", "torch.cpu.amp")
 """Where the classes live that torch 2.4 deprecated."""
+
+
+@dataclass
+class _Step:
+    """What was seen so far of one step of the target."""
+
+    scaled: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
+    """What enabled GradScalers returned."""
+    unscaled: set[int] = field(default_factory=set)
+    """Optimizers that a GradScaler stepped or unscaled."""
+    plain: bool = False
+    """A backward began at something else."""
+    scale_read: bool = False
+    """The user asked for the scale, and may unscale by hand."""
+    half: bool = False
+    """Autocast was entered in float16 with gradients on."""
 
 
 class AmpProbe(Probe):
@@ -38,21 +57,37 @@ class AmpProbe(Probe):
         self._events: Counter[tuple[int, str, str]] = Counter()
         self._clipped: list[tuple[int, set[int]]] = []
         self._scales: list[tuple[int, int, torch.Tensor, torch.Tensor]] = []
+        self._step = _Step()
+        self._watching = False
+        self._hook: Any = None
+
+    def install(self) -> None:
+        """Notice steps: the hook stays to the end, since a script's step ends while torch walks its list of hooks."""
+        self._hook = register_optimizer_step_pre_hook(self._steps)
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def start(self) -> None:
         """Watch autocast, GradScaler, clipping and the door of backward."""
         self.context.writer.touch("amp")
         self._around(autocast, "__enter__", before=self._entered)
-        self._around(GradScaler, "scale", before=self._scaled)
+        self._around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
         self._around(GradScaler, "unscale_", before=self._unscales)
         self._around(GradScaler, "step", before=self._unscales)
+        self._around(GradScaler, "get_scale", before=self._reads_scale)
         self._patch_update()
+        self._step, self._watching = _Step(), True
         if hasattr(clip_grad, "_clip_grads_with_norm_"):  # what clip_grad_norm_ calls, by whatever name the user has that
             self._around(clip_grad, "_clip_grads_with_norm_", before=self._clips)
         DOOR.add(self)
 
     def stop(self) -> None:
         """Put everything back, then read the scales."""
+        self._watching = False
         DOOR.remove(self)
         self._patches.undo()
         for at, step, before, after in self._scales:
@@ -65,6 +100,7 @@ class AmpProbe(Probe):
             self.context.add("amp", {"at": at, "what": what, "dtype": dtype, "n": n})
         self._events.clear()
         self._clipped.clear()
+        self._step = _Step()
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -72,13 +108,23 @@ class AmpProbe(Probe):
         if type(mode).__module__.startswith(OLD_MODULES):
             self._note("old_autocast")
         if mode._enabled:
-            self._note("autocast", str(mode.fast_dtype))
+            trains = torch.is_grad_enabled()
+            self._note("autocast" if trains else "autocast_no_grad", str(mode.fast_dtype))
+            self._step.half |= trains and mode.fast_dtype is torch.float16
 
-    def _scaled(self, scaler: Any, *_: Any) -> None:
+    def _scales_now(self, scaler: Any, *_: Any) -> None:
         if type(scaler).__module__.startswith(OLD_MODULES):
             self._note("old_scaler")
         if scaler.is_enabled():
             self._note("scale")
+
+    def _scaled(self, outputs: Any, scaler: Any, *_: Any) -> None:
+        if scaler.is_enabled():
+            each = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+            self._step.scaled.extend(weakref.ref(tensor) for tensor in each)
+
+    def _reads_scale(self, *_: Any) -> None:
+        self._step.scale_read = True
 
     def _clips(self, parameters: Any, max_norm: float, *_: Any, **__: Any) -> None:
         at = self.context.frames.here() if self.context.in_step and not math.isinf(float(max_norm)) else None
@@ -88,6 +134,7 @@ class AmpProbe(Probe):
 
     def _unscales(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> None:
         """Gradients of an optimizer are about to be unscaled: whoever clipped them before clipped scaled ones."""
+        self._step.unscaled.add(id(optimizer))
         if not self._clipped or not scaler.is_enabled():
             return
         if scaler._per_optimizer_states[id(optimizer)]["stage"] is not OptState.READY:
@@ -98,10 +145,21 @@ class AmpProbe(Probe):
                 self._events[at, "clip_scaled", ""] += 1
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
 
+    def _steps(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """An optimizer steps by itself: with scaled gradients, if all backwards of the step began at scaled losses."""
+        step = self._step
+        if self._watching and step.scaled and not (step.plain or step.scale_read or id(optimizer) in step.unscaled):
+            self._note("step_scaled")
+
     def backward_begins(self, call: Backward) -> None:
-        """Note it if autocast is on."""
+        """Note it if autocast is on, or if float16 ran and nothing scaled the loss."""
         if call.nested or not self.context.in_step:
             return
+        scaled = [ref() for ref in self._step.scaled]
+        if not all(any(tensor is each for each in scaled) for tensor in call.tensors):
+            self._step.plain = True
+            if self._step.half and not scaled and not any(_multiplied(tensor) for tensor in call.tensors):
+                self._note("backward_unscaled", "float16")
         for device in ("cuda", "cpu"):
             if torch.is_autocast_enabled(device):
                 self._note("backward", str(torch.get_autocast_dtype(device)))
@@ -121,15 +179,23 @@ class AmpProbe(Probe):
 
     # -- patches ---------------------------------------------------------------------------------------------------
 
-    def _around(self, owner: Any, name: str, *, before: Callable[..., None]) -> None:
-        """Call ``before`` with the same arguments first; what it raises does not reach the user."""
+    def _around(
+        self, owner: Any, name: str, *, before: Callable[..., None], after: Callable[..., None] = lambda *_, **__: None
+    ) -> None:
+        """Call ``before`` with the same arguments first, ``after`` with the result in front of them.
+
+        What they raise does not reach the user.
+        """
         original = vars(owner)[name]
 
         @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
             with contextlib.suppress(Exception):
                 before(*args, **kwargs)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            with contextlib.suppress(Exception):
+                after(result, *args, **kwargs)
+            return result
 
         self._patches.attribute(owner, name, watched)
 
@@ -147,6 +213,11 @@ class AmpProbe(Probe):
                 self._scales.append((at, self.context.step, before, after))
 
         self._patches.attribute(GradScaler, "update", update)
+
+
+def _multiplied(tensor: torch.Tensor) -> bool:
+    """True if the last thing done to it was a product: a loss that may have been scaled by hand."""
+    return type(node_of(tensor)).__name__.startswith("Mul")
 
 
 def _scale_of(scaler: Any) -> torch.Tensor | None:

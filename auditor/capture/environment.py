@@ -49,11 +49,14 @@ def describe(device: str) -> dict[str, str]:
     }
     if device == "rehearse":
         facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
+        facts["capability"] = _capability()
     if device == "cuda":
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         facts["cuda"] = str(torch.version.cuda or f"ROCm {torch.version.hip}")
         facts["device"] = properties.name
         facts["device_memory"] = str(properties.total_memory)
+        if not torch.version.hip:  # AMD's numbers mean another thing
+            facts["capability"] = _capability()
     for name in ALLOCATOR_VARIABLES:
         if os.environ.get(name):
             facts[name] = os.environ[name]
@@ -89,6 +92,11 @@ def _first_line(file: Path) -> str:
             return opened.readline().strip()
     except OSError:
         return ""
+
+
+def _capability() -> str:
+    """``9.0``: NVIDIA's compute capability of the current device."""
+    return ".".join(str(part) for part in torch.cuda.get_device_capability())
 
 
 def _processor() -> str:

@@ -48,13 +48,13 @@ class Modules:
         return self._names.get(id(module)) or type(module).__name__
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
-        self._running.append((module, _node_number()))
+        self._running.append((module, node_number()))
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         for position in range(len(self._running) - 1, -1, -1):
             if self._running[position][0] is module:
                 if len(self._spans) < MOST_SPANS:
-                    self._spans.append((self._running[position][1], _node_number(), self._name(module)))
+                    self._spans.append((self._running[position][1], node_number(), self._name(module)))
                 del self._running[position:]
                 return
 
@@ -73,7 +73,7 @@ def qualified_names() -> dict[int, str]:
     return {number: name for number, (_, name) in best.items()}
 
 
-def _node_number() -> int:
+def node_number() -> int:
     """The number that the next node of this thread gets; 0 in a torch that does not say."""
     number = getattr(torch._C._autograd, "_get_sequence_nr", None)
     return int(number()) if number is not None else 0

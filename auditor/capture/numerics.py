@@ -8,6 +8,7 @@ from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.numerics_log import NumericsLog
 from auditor.capture.numerics_mode import NumericsWatch, plain
 from auditor.capture.patching import Patches
+from auditor.capture.poles import Poles
 from auditor.capture.probe import Context, Probe
 from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
 
@@ -30,6 +31,7 @@ class NumericsProbe(Probe):
         super().__init__(context)
         self._log = NumericsLog()
         self._patches = Patches()
+        self._poles: Poles | None = None
         self._errors = 0
 
     def start(self) -> None:
@@ -47,12 +49,15 @@ class NumericsProbe(Probe):
         DOOR.add(self)
         self._patches.on_undo(lambda: DOOR.remove(self))
         watch = NumericsWatch(self._log, self._here, lambda: self.context.step, self._fail)
+        self._poles = watch.poles
         watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_dispatch(watch))
 
     def step_end(self) -> None:
         """Forget what led to the step's tensors."""
         self._log.trails.clear()
+        if self._poles is not None:
+            self._poles.forget()
 
     def stop(self) -> None:
         """Leave the mode; then read the ranges and write the rows."""
@@ -60,9 +65,9 @@ class NumericsProbe(Probe):
         self._patches.undo()
         if watched:
             self.context.writer.touch("numerics")
-            for row in self._log.rows():
+            for row in (*self._log.rows(), *(self._poles.rows() if self._poles is not None else ())):
                 self.context.add("numerics", row)
-        self._log = NumericsLog()
+        self._log, self._poles = NumericsLog(), None
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -70,9 +75,13 @@ class NumericsProbe(Probe):
         """What the backward begins at is the loss."""
         if self.context.in_step and not call.nested:
             self._log.reached_loss(plain(tensor) for tensor in call.tensors)
+            if self._poles is not None:
+                self._poles.backward_begins(call)
 
     def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
+        """See what the operators that stood on a pole did."""
+        if self._poles is not None and not call.nested:
+            self._poles.backward_ends()
 
     def backward_lost(self, error: Exception) -> None:
         """The door dropped us."""

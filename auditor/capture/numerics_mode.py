@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.numerics_log import Entry, NumericsLog, Trail
 from auditor.capture.origin_modes import tensors
+from auditor.capture.poles import POLES, Poles
 
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
@@ -98,6 +99,7 @@ class NumericsWatch(TorchDispatchMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._log = log
+        self.poles = Poles(here, step, plain)
         self._here = here
         self._step = step
         self._on_error = on_error
@@ -142,6 +144,8 @@ class NumericsWatch(TorchDispatchMode):
 
     def _after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
         outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.operator.written(args))}
+        if call.graph and call.operator.name in POLES and isinstance(result, torch.Tensor):
+            self.poles.ran(call.operator.name, args, result)
         for tensor in outputs.values():
             inner = plain(tensor)
             if call.made is not None or call.trails:

@@ -22,7 +22,9 @@ from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
+from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
+from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -30,6 +32,8 @@ PROBES: tuple[type[Probe], ...] = (
     ModesProbe,
     CallsProbe,
     LoaderProbe,
+    SavesProbe,
+    RecomputeProbe,
     ZeroGradProbe,
     AmpProbe,
     FedProbe,

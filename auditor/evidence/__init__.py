@@ -20,6 +20,8 @@ from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
 from auditor.evidence.reads import Reads
+from auditor.evidence.recompute import Recompute
+from auditor.evidence.saves import Saves
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
 from auditor.evidence.snapshot_course import Allocations
@@ -64,6 +66,8 @@ __all__ = [
     "OutOfMemory",
     "PeakHolders",
     "Reads",
+    "Recompute",
+    "Saves",
     "Snapshot",
     "Source",
     "Steps",

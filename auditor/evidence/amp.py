@@ -17,8 +17,10 @@ from auditor.recording import Recording, Row
 class AmpEvent:
     """One kind of thing at one place in one step.
 
-    ``what``: ``autocast`` (entered), ``scale`` (of an enabled GradScaler), ``clip_scaled`` (clipping gradients that were
-    still scaled), ``backward`` (under autocast), ``old_autocast`` and ``old_scaler`` (of a class that torch 2.4 deprecated).
+    ``what``: ``autocast`` and ``autocast_no_grad`` (entered, with gradients on and off), ``scale`` (of an enabled GradScaler),
+    ``clip_scaled`` (clipping gradients that were still scaled), ``step_scaled`` (an optimizer stepped with such),
+    ``backward`` (under autocast), ``backward_unscaled`` (of what float16 computed, where nothing scaled the loss),
+    ``old_autocast`` and ``old_scaler`` (of a class that torch 2.4 deprecated).
     """
 
     what: str
@@ -83,7 +85,16 @@ class Amp(Table):
     @property
     def only_bfloat16(self) -> bool:
         """True if autocast ran, and never in anything but bfloat16."""
-        return {each.dtype for each in self.events if each.what == "autocast"} == {"bfloat16"}
+        return self._dtypes == {"bfloat16"}
+
+    @property
+    def only_float16(self) -> bool:
+        """True if autocast ran, and never in anything but float16."""
+        return self._dtypes == {"float16"}
+
+    @property
+    def _dtypes(self) -> set[str]:
+        return {each.dtype for each in self.events if each.what in ("autocast", "autocast_no_grad")}
 
     @property
     def skipped(self) -> tuple[ScaleUpdate, ...]:

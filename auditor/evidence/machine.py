@@ -16,19 +16,24 @@ Device = Literal["cpu", "cuda", "rehearsal"]
 
 @dataclass(frozen=True)
 class Machine(Table):
-    """Device of the audited step, and how many processors it may use (0: not recorded)."""
+    """Device of the audited step, and how many processors it may use (0: not recorded).
+
+    ``capability`` is the major compute capability of NVIDIA's GPU, real or rehearsed (0: not recorded, or another maker's).
+    """
 
     parts: ClassVar[tuple[str, ...]] = ()
 
     device: Device = "cpu"
     cpus: int = 0
+    capability: int = 0
 
     @classmethod
     def build(cls, recording: Recording) -> Machine:
         """From the manifest alone."""
         environment = recording.manifest.get("environment") or {}
         cpus = str(environment.get("cpu_count", ""))
-        return cls(device_of(recording), int(cpus) if cpus.isdecimal() else 0)
+        major = str(environment.get("capability", "")).partition(".")[0]
+        return cls(device_of(recording), int(cpus) if cpus.isdecimal() else 0, int(major) if major.isdecimal() else 0)
 
     @property
     def cuda(self) -> bool:

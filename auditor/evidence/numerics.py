@@ -21,8 +21,10 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38, "
 class Delicate:
     """One kind of call at one line, in ``n`` calls over ``steps`` watched steps.
 
-    ``what``: ``epsilon`` (a tiny number was added, or is the lower bound), ``function`` (a logarithm, an exponential, a loss)
-    or ``output`` (what an operator with a gradient gave in float16). ``low`` and ``high`` is the range of its input (of an
+    ``what``: ``epsilon`` (a tiny number was added, or is the lower bound), ``function`` (a logarithm, an exponential, a loss),
+    ``output`` (what an operator with a gradient gave in float16) or ``gradient`` (its derivative is infinite at a value that it
+    was given, a finite gradient became non-finite there and reached a parameter; on ``steps`` steps; ``unasked`` if only
+    where the gradient that came in was 0; ``scalar`` is the exponent of a power). ``low`` and ``high`` is the range of its input (of an
     ``output``: of that); None for empty tensors. ``feed`` is what made its input: ``sigmoid``, ``softmax``, ``exp``,
     ``sum of exp``; ``guarded`` if an epsilon came in between. ``into`` are the operators that an epsilon's result went to.
     ``loss`` is true if a backward began at what was made of it, with no product of matrices in between. ``library`` is the
@@ -43,6 +45,7 @@ class Delicate:
     into: tuple[str, ...] = ()
     loss: bool = False
     library: str = ""
+    unasked: bool = False
 
     @property
     def half(self) -> bool:
@@ -110,6 +113,7 @@ def _delicate(recording: Recording, row: Row) -> Delicate:
         into=tuple(row["into"]),
         loss=bool(row["loss"]),
         library=str(place.get("via") or ""),
+        unasked=bool(row.get("unasked")),
     )
 
 

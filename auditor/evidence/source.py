@@ -146,6 +146,14 @@ class Source(Table):
             return ""
         return moved.func.attr if name_of(moved.func.value) == "torch" else ""
 
+    def keywords_of(self, name: str) -> Iterator[tuple[str, str]]:
+        """Keyword arguments of all calls of ``name`` in the recorded files, with the text of their values."""
+        for file, text in self.texts.items():
+            calls = (node for node in self.nodes(file) if isinstance(node, ast.Call)) if name in text else ()
+            for call in calls:
+                if name_of(call.func) == name:
+                    yield from ((given.arg, ast.unparse(given.value)) for given in call.keywords if given.arg)
+
     def stands_alone(self, site: Site, name: str) -> bool:
         """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
         statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)

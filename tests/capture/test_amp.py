@@ -17,6 +17,7 @@ WATCHED = [
     (torch.amp.GradScaler, "unscale_"),
     (torch.amp.GradScaler, "step"),
     (torch.amp.GradScaler, "update"),
+    (torch.amp.GradScaler, "get_scale"),
     (torch.amp.autocast_mode.autocast, "__enter__"),
     (clip_grad, "_clip_grads_with_norm_"),
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch.utils import _python_dispatch
 
+from auditor.capture import poles
 from auditor.capture.autograd_graph import DOOR
 from auditor.capture.numerics import NumericsProbe
 from tests.capture.drive import Drive, line_of, load
@@ -86,3 +88,36 @@ def test_a_step_that_raises_leaves_nothing_behind(tmp_path: Path) -> None:
             pass
         assert [row["scalar"] for row in drive.rows("numerics")] == [1e-8]
     assert not _python_dispatch._get_current_dispatch_mode_stack()
+
+
+POLE = """import torch
+model = torch.nn.Linear(2, 2, bias=False)
+x = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+
+def step():
+    model.zero_grad()
+    score = model(x)
+    root = torch.sqrt(score.square().sum(-1))  # root
+    kept = torch.where(root > 0, 1 / root, torch.zeros_like(root))  # quotient
+    (root.sum() * 0 + kept.sum()).backward()
+"""
+
+
+def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
+    alone = load(tmp_path, POLE)
+    alone.step()
+    user, rows = rows_of(tmp_path, POLE)
+    assert rows["gradient reciprocal"]["at_line"] == line_of(user, "quotient")
+    assert (rows["gradient reciprocal"]["unasked"], rows["gradient reciprocal"]["steps"]) == (True, 3)
+    assert "gradient sqrt" not in rows  # what came in was not finite any more
+    assert user.model.weight.grad.isnan().equal(alone.model.weight.grad.isnan())
+
+
+def test_a_graph_that_is_kept_keeps_no_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(poles, "_made", lambda *given, made=poles._made: calls.append(given) or made(*given))
+    source = POLE.replace(".backward()", ".backward(retain_graph=True)").replace("    kept", "    global kept\n    kept", 1)
+    user, _ = rows_of(tmp_path, source, steps=1)
+    assert len(calls) == 2
+    user.kept.sum().backward()
+    assert len(calls) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
+from auditor.rules.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.data007_input_bound import StepWaitsForInput
 from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
 from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
@@ -12,6 +14,7 @@ from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
 from auditor.rules.mem003_memory_grows import MemoryGrowsEveryStep
 from auditor.rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
 from auditor.rules.mem005_pinned_segment import BlockPinsSegment
+from auditor.rules.num008_unstable_formula import UnstableFormula
 from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
 from auditor.rules.opt002_zero_filled_gradients import GradientsFilledWithZeros
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
@@ -22,6 +25,7 @@ from auditor.rules.sync005_data_dependent_shape import DataDependentShape
 from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
 
 from auditor.evidence import (
+    Amp,
     Backward,
     Batches,
     DeviceCalls,
@@ -31,17 +35,20 @@ from auditor.evidence import (
     KeptLines,
     Machine,
     Modes,
+    Numerics,
     Reads,
     Snapshot,
     Source,
     Steps,
     ZeroGrads,
 )
+from auditor.evidence.amp import AmpEvent
 from auditor.evidence.backward import BackwardCall
 from auditor.evidence.batches import Batch, Loader
 from auditor.evidence.calls import DeviceCall
 from auditor.evidence.held import NODE_CAP, Holding, Root
 from auditor.evidence.modes import AnomalyStep
+from auditor.evidence.numerics import Delicate
 from auditor.evidence.reading import Expression
 from auditor.evidence.reads import Read
 from auditor.evidence.snapshot import Block, Segment
@@ -49,6 +56,7 @@ from auditor.evidence.steps import Step
 from auditor.evidence.trend import Trend
 from auditor.evidence.zero_grads import ZeroGrad
 from auditor.model import Severity, Site
+from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
@@ -603,3 +611,72 @@ def test_graph002_a_switch_of_the_users_is_not_dropped_safely() -> None:
     for text, safe in (("loss.backward(retain_graph=True)", True), ("loss.backward(retain_graph = keep)", False)):
         remedy = Rule().remedy(Finding(Site("a.py", 1, "f", text), "kept", hints={"call": "backward"}))
         assert remedy is not None and remedy.safe is safe
+
+
+HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda'):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "scaled", "expected"),
+    [(8, "float16", 5, 1), (7, "float16", 9, 0), (8, "float16", 4, 0), (8, "bfloat16", 9, 0), (0, "float16", 9, None)],
+)
+def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, expected: int | None) -> None:
+    entered = [AmpEvent("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
+    amp = Amp(10, (*entered, *(AmpEvent("scale", Site("a.py", 5), step) for step in range(scaled))))
+    asked = HalfWhereBfloat16IsNative().detect(amp, Machine("cuda", 8, capability), Source({"a.py": HALF}))
+    if expected is None:
+        with pytest.raises(NotLooked):
+            list(asked)
+    else:
+        found = list(asked)
+        assert len(found) == expected
+        for finding in found:  # the scaler goes with the dtype, or neither does
+            assert [edit.value for edit in HalfWhereBfloat16IsNative().remedy(finding).edits] == ["torch.bfloat16", "False"]
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "expected"),
+    [
+        ("a = torch.sqrt(x)", {}, "a = torch.sqrt(x + 1e-12)"),
+        ("a = torch.sqrt(x if y else z)", {}, "a = torch.sqrt((x if y else z) + 1e-12)"),
+        ("a = x.pow(2).sum().sqrt()", {}, "a = x.pow(2).sum().add(1e-12).sqrt()"),
+        ("a = torch.sqrt(x) + torch.sqrt(y)", {}, None),
+        ("a = math.sqrt(x)", {}, None),
+        ("a = sqrt(x)", {}, None),
+        ("a = torch.sqrt(x, out=y)", {}, None),
+        ("a = torch.sqrt(x)", {"low": -1.0}, None),
+        ("a = torch.sqrt(x)", {"dtype": "float16"}, None),
+        ("a = x ** 0.5", {"op": "pow", "scalar": 0.5}, None),
+    ],
+)
+def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | None) -> None:
+    call = replace(Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0), **more)
+    rule = UnstableFormula()
+    (finding,) = rule.detect(Numerics(3, (call,)), Machine(), Source({"a.py": line + "\n"}))
+    edits = rule.remedy(finding).edits
+    changed = apply_edits((line + "\n").encode(), edits).decode().strip() if edits else None
+    assert changed == expected
+
+
+def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
+    call = Delicate(Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid")
+    calls = (call, replace(call, what="gradient", feed=""))
+    (finding,) = UnstableFormula().detect(Numerics(3, calls), Machine(), Source())
+    assert "log(sigmoid(x))" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("GradScaler(growth_interval=2000)", ["growth_interval=2000"]),
+        ("torch.amp.GradScaler('cuda', init_scale=2.**16, enabled=True)", ["init_scale=2.0 ** 16", "enabled=True"]),
+        ("GradScaler(growth_interval=100)", []),
+        ("GradScaler(growth_interval=interval)", []),
+        ("Scaler(growth_interval=2000)", []),
+    ],
+)
+def test_an_argument_that_repeats_its_default_is_called_that(made: str, named: list[str]) -> None:
+    clipped = tuple(AmpEvent("clip_scaled", Site("a.py", 5), step) for step in range(10))
+    (finding,) = GradScalerMisused().detect(Amp(10, clipped), Machine(), Source({"a.py": f"scaler = {made}\n"}))
+    assert [label for label, _ in finding.facts] == named
+    assert not list(GradScalerMisused().detect(Amp(10), Machine(), Source({"a.py": f"scaler = {made}\n"})))

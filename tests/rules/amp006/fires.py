@@ -90,3 +90,43 @@ def clipped_while_scaled_on_a_gpu__rehearsal():
         scaler.update()
 
     return step
+
+
+def optimizer_stepped_by_itself_with_scaled_gradients():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        scaler.scale(loss).backward()
+        optimizer.step()  # AMP006
+
+    return step
+
+
+def scale_collapsed_in_the_first_steps():
+    model, optimizer, scaler = _parts(init_scale=4.0, growth_interval=1000)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean() * (float("inf") if count[0] < 6 else 1.0)).backward()
+        scaler.step(optimizer)
+        scaler.update()  # AMP006
+
+    return step
+
+
+def float16_without_a_scale_is_a_note():
+    model, optimizer, _ = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        loss.backward()  # AMP006
+        optimizer.step()
+
+    return step

@@ -96,3 +96,74 @@ def autocast_switched_off_around_backward():
                 loss.backward()
 
     return step
+
+
+def unscaled_by_hand():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        for parameter in model.parameters():
+            parameter.grad /= scaler.get_scale()
+        optimizer.step()
+
+    return step
+
+
+def second_optimizer_with_a_loss_of_its_own():
+    model, optimizer, scaler = _parts()
+    critic = nn.Linear(8, 1)
+    plain = torch.optim.SGD(critic.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        plain.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        critic(torch.ones(4, 8)).mean().backward()
+        scaler.step(optimizer)
+        plain.step()
+        scaler.update()
+
+    return step
+
+
+def fused_optimizer_that_unscales_by_itself():
+    model = nn.Linear(8, 1)
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True), torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def static_scale_by_hand():
+    model, optimizer, _ = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(4, 8)).float().mean()
+        (loss * 1024).backward()
+        for parameter in model.parameters():
+            parameter.grad /= 1024
+        optimizer.step()
+
+    return step
+
+
+def float16_only_where_nothing_is_trained():
+    model, optimizer, _ = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.float16):
+            target = model(torch.ones(4, 8)).float()
+        (model(torch.ones(4, 8)) - target).square().mean().backward()
+        optimizer.step()
+
+    return step

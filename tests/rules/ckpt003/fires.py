@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import tempfile
 from pathlib import Path
 
 import torch
@@ -47,3 +48,8 @@ def shard_that_is_missing():
         Path("model.bin.index.json").write_text(json.dumps({"weight_map": listed}))
 
     return step
+
+
+def only_checkpoint_written_over_in_place_is_a_note():
+    model, path = nn.Linear(8, 8), Path(tempfile.mkdtemp()) / "last.pt"
+    return lambda: torch.save(model.state_dict(), path)  # CKPT003

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tempfile
 from pathlib import Path
 
 import torch
@@ -44,5 +45,36 @@ def shards_all_there():
         Path("part-2.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
         listed = {"a.weight": "part-1.bin", "b.weight": "part-2.safetensors"}
         Path("model.bin.index.json").write_text(json.dumps({"weight_map": listed}))
+
+    return step
+
+
+def renamed_when_it_is_whole():
+    model, path = nn.Linear(8, 8), Path(tempfile.mkdtemp()) / "last.pt"
+
+    def step():
+        torch.save(model.state_dict(), path.with_suffix(".new"))
+        path.with_suffix(".new").replace(path)
+
+    return step
+
+
+def one_file_for_each_step():
+    model, folder, count = nn.Linear(8, 8), Path(tempfile.mkdtemp()), [0]
+
+    def step():
+        count[0] += 1
+        torch.save(model.state_dict(), folder / f"{count[0]}.pt")
+
+    return step
+
+
+def the_one_before_moved_away_first():
+    model, path = nn.Linear(8, 8), Path(tempfile.mkdtemp()) / "last.pt"
+
+    def step():
+        if path.exists():
+            path.replace(path.with_suffix(".before"))
+        torch.save(model.state_dict(), path)
 
     return step

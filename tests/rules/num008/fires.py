@@ -76,3 +76,90 @@ def exp_in_half_near_its_overflow():
         return (weights.float() / 1e4).mean()
 
     return _trained(model, loss)
+
+
+def _guarded(model, loss_of):
+    """A step that is thrown away if a gradient is not finite, as many trainers do."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        if all(torch.isfinite(parameter.grad).all() for parameter in model.parameters()):
+            optimizer.step()
+
+    return step
+
+
+def root_of_a_sum_of_squares_at_zero():
+    model, x = nn.Linear(4, 4, bias=False), torch.eye(4)
+    x[0] = 0
+
+    def loss():
+        length = model(x).pow(2).sum(-1).sqrt()  # NUM008
+        return length.mean()
+
+    return _guarded(model, loss)
+
+
+def divisor_that_is_zero_behind_where():
+    model, x = nn.Linear(4, 1, bias=False), torch.eye(4)
+    x[0] = 0
+
+    def loss():
+        score = model(x)
+        ratio = torch.where(score == 0, torch.zeros_like(score), score.detach() / score)  # NUM008
+        return (ratio + score).mean()
+
+    return _guarded(model, loss)
+
+
+def root_of_what_is_negative_behind_where():
+    model, x = nn.Linear(4, 4), torch.cat([torch.eye(4), -torch.eye(4)])
+
+    def loss():
+        score = model(x) * 100
+        root = torch.sqrt(score)  # NUM008
+        return torch.where(score > 0, root, torch.zeros_like(score)).mean()
+
+    return _guarded(model, loss)
+
+
+def fractional_power_of_zero():
+    model = nn.Linear(4, 4, bias=False)
+    return _guarded(model, lambda: ((model(torch.zeros(1, 4)).abs() ** 0.5)).mean())  # NUM008
+
+
+def angle_between_equal_vectors():
+    model = nn.Linear(1, 1, bias=False)
+
+    def loss():
+        cosine = model.weight / model.weight.detach()
+        return torch.acos(cosine).mean()  # NUM008
+
+    return _guarded(model, loss)
+
+
+def skipped_by_the_scaler():
+    model = nn.Linear(4, 4, bias=False)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        loss = torch.sqrt(model(torch.zeros(2, 4)).square()).mean()  # NUM008
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def root_at_zero_on_a_gpu__rehearsal():
+    model = nn.Linear(4, 4, bias=False).cuda()
+    x = torch.zeros(2, 4, device="cuda")
+
+    def step():
+        model.zero_grad()
+        torch.sqrt(model(x).square().sum(-1)).mean().backward()  # NUM008
+
+    return step

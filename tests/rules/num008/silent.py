@@ -81,3 +81,68 @@ def protected_by_an_epsilon_that_holds():
 def log_of_counts():
     model, counts = nn.Linear(8, 1), torch.tensor([1e-30, 1.0, 1e30])
     return _trained(model, lambda: (model(torch.ones(3, 8)).squeeze(-1) * torch.log(counts)).square().mean())
+
+
+def norms_of_vectors_that_are_zero():
+    model, x = nn.Linear(4, 4, bias=False), torch.zeros(2, 4)
+
+    def loss():
+        score = model(x)
+        apart = torch.cdist(score, score).mean() + F.pairwise_distance(score, score).mean()
+        return torch.linalg.vector_norm(score, dim=-1).mean() + score.norm(dim=-1).mean() + apart
+
+    return _trained(model, loss)
+
+
+def epsilon_inside_the_root():
+    model = nn.Linear(4, 4, bias=False)
+    return _trained(model, lambda: torch.sqrt(model(torch.zeros(2, 4)).square().sum(-1) + 1e-12).mean())
+
+
+def where_on_both_sides_of_the_division():
+    model, x = nn.Linear(4, 1, bias=False), torch.eye(4)
+    x[0] = 0
+
+    def loss():
+        score = model(x)
+        safe = torch.where(score == 0, torch.ones_like(score), score)
+        return torch.where(score == 0, torch.zeros_like(score), 1 / safe).mean() * 1e-6
+
+    return _trained(model, loss)
+
+
+def gradient_that_a_mask_sets_to_zero():
+    model, empty = nn.Linear(4, 4), torch.tensor([True, False, False, False])
+
+    def loss():
+        score = model(torch.eye(4)).square().masked_fill(empty, 0.0)
+        return torch.sqrt(score)[:, 1:].mean()
+
+    return _trained(model, loss)
+
+
+def root_of_zero_that_nobody_differentiates():
+    model = nn.Linear(4, 4, bias=False)
+
+    def loss():
+        score = model(torch.zeros(2, 4))
+        spread = torch.sqrt(score.square().sum(-1))
+        return score.square().mean() + spread.detach().mean()
+
+    return _trained(model, loss)
+
+
+def zeros_that_are_left_out_by_index():
+    model, x = nn.Linear(4, 4, bias=False), torch.eye(4)
+    x[0] = 0
+
+    def loss():
+        score = model(x).square()
+        return torch.sqrt(score[score > 0]).mean()
+
+    return _trained(model, loss)
+
+
+def whole_powers_of_zero():
+    model = nn.Linear(4, 4, bias=False)
+    return _trained(model, lambda: (model(torch.zeros(2, 4)) ** 2 + model(torch.zeros(2, 4)) ** 1.5).abs().mean())

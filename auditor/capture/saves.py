@@ -1,0 +1,66 @@
+"""Calls of ``torch.save`` in the step: how long the step stood still, and what was written over."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, cast
+
+import torch
+
+from auditor.capture.patching import Patches
+from auditor.capture.probe import Context, Probe
+
+
+class SavesProbe(Probe):
+    """Writes ``saves``. The function's code is swapped in place, so that names taken before are seen too."""
+
+    name = "saves"
+    parts = ("saves",)
+    passes = frozenset({"quiet"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._thread = 0
+
+    def start(self) -> None:
+        """Swap the function."""
+        self.context.writer.touch("saves")
+        self._patches.code(cast("FunctionType", torch.save), self._save)
+
+    def step_begin(self) -> None:
+        """The step runs on this thread: a save on another one does not hold it."""
+        self._thread = threading.get_ident()
+
+    def stop(self) -> None:
+        """Put it back."""
+        self._patches.undo()
+
+    def _save(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        here = self.context.in_step and threading.get_ident() == self._thread
+        at = self.context.frames.here() if here else None
+        path = _path(args[1] if len(args) > 1 else kwargs.get("f")) if at is not None else None
+        replaced = path is not None and _size(path) > 0
+        start = time.perf_counter()
+        result = original(*args, **kwargs)
+        us = (time.perf_counter() - start) * 1e6
+        if at is not None:
+            size = None if path is None else _size(path)
+            self.context.add("saves", {"at": at, "us": us, "path": path, "replaced": replaced, "bytes": size})
+        return result
+
+
+def _path(file: Any) -> str | None:
+    """Where it goes to; None of a file that is open already, or a buffer."""
+    return os.path.abspath(os.fsdecode(file)) if isinstance(file, (str, bytes, os.PathLike)) else None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

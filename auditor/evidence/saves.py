@@ -1,0 +1,77 @@
+"""Checkpoints that the step wrote while its times were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor.evidence.rhythm import Rhythm, rhythm
+from auditor.evidence.steps import Steps
+from auditor.evidence.table import Table, rows_of
+from auditor.model import Site
+from auditor.recording import Recording
+
+
+@dataclass(frozen=True)
+class Save:
+    """One call of ``torch.save``: ``us`` that it took, ``path`` that it wrote to (None: a buffer or an open file).
+
+    ``replaced``: there was a file with something in it. ``size`` in bytes, None where it is not known.
+    """
+
+    site: Site
+    step: int
+    us: float
+    path: str | None = None
+    replaced: bool = False
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class SavingLine:
+    """A line that saves, with all of its saves."""
+
+    site: Site
+    saves: tuple[Save, ...]
+    rhythm: Rhythm
+
+    @property
+    def us(self) -> float:
+        """Time in all of them."""
+        return sum(save.us for save in self.saves)
+
+    @property
+    def per_step(self) -> float:
+        """Saves in each step, on average."""
+        return len(self.saves) / max(1, self.rhythm.of)
+
+
+@dataclass(frozen=True)
+class Saves(Table):
+    """Saves of the quiet pass, whose ``steps`` took ``step_us`` together."""
+
+    parts: ClassVar[tuple[str, ...]] = ("saves", "steps")
+
+    steps: int = 0
+    step_us: float = 0.0
+    each: tuple[Save, ...] = ()
+
+    @classmethod
+    def build(cls, recording: Recording) -> Saves:
+        """From the quiet pass; saves of a step that did not complete are left out."""
+        quiet = Steps.build(recording).quiet
+        rows = [row for row in rows_of(recording, "saves") if row["step"] < len(quiet)]
+        each = (Save(recording.site(r["at"]), r["step"], r["us"], r["path"], r["replaced"], r["bytes"]) for r in rows)
+        return cls(len(quiet), sum(step.us for step in quiet), tuple(each))
+
+    def lines(self) -> Iterator[SavingLine]:
+        """Lines that save, by file and line."""
+        for site, saves in groupby(sorted(self.each, key=_place), key=lambda save: save.site):
+            here = tuple(saves)
+            yield SavingLine(site, here, rhythm({save.step for save in here}, self.steps))
+
+
+def _place(save: Save) -> tuple[str, int]:
+    return save.site.file, save.site.line

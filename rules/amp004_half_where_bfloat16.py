@@ -1,0 +1,129 @@
+"""AMP004: float16 and a GradScaler on a GPU that runs bfloat16 at the same rate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Amp, Machine, Source
+from auditor.evidence.source import name_of
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.rule import NotLooked, Rule, knob
+
+AMPERE = 8
+"""Compute capability (major) from which tensor cores take bfloat16."""
+
+DTYPE = "dtype"
+BFLOAT16 = "torch.bfloat16"
+
+
+@dataclass(frozen=True)
+class HalfWhereBfloat16IsNative(Rule):
+    """
+    Training runs in float16 on a GPU that has bfloat16.
+
+    ## What it finds
+    A GradScaler in use while autocast only ever ran in float16, its default on CUDA, on a GPU of compute capability 8.0
+    (Ampere) or later; in a rehearsal on the card that was rehearsed. Without a scaler AMP006 says so.
+
+    ## Why it costs
+    Float16 ends at 65504: steps overflow and are skipped, and on every step the scaler scans all gradients and waits for a
+    flag from the device. Bfloat16 has the range of float32 at the same speed, and needs none of it. It has 8 bits of
+    significand where float16 has 11.
+
+    ## Example
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = model(torch.ones(4, 8, device="cuda")).float().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    ```
+
+    ## Use instead
+    ```python
+    # needs: rehearsal
+    import torch
+
+    model = torch.nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(torch.ones(4, 8, device="cuda")).float().mean()
+        loss.backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The run must give what it gave on an older card, the weights are served in float16, or the loss curve was seen to be
+    better in float16.
+
+    ## Sources
+    NVIDIA Ampere architecture white paper: FP16 and BF16 tensor cores have the same rate. alloc has PREC002, from the source
+    alone. The share is ours.
+    """
+
+    code = "AMP004"
+    severity = Severity.NOTE
+    since = "0.3"
+    rehearsed = True
+
+    share: float = knob(0.5, "Share of the loud steps on which a loss is scaled from which it is reported.")
+
+    def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        machine.nothing_seen_without_cuda("what it can run natively is not known")
+        if not machine.capability:
+            raise NotLooked("the recording does not say of which generation the GPU is")
+        scaled = any(place.rhythm.usual(self.share) for place in amp.places("scale"))
+        if machine.capability < AMPERE or not scaled or not amp.only_float16:
+            return
+        made = source.first_call("GradScaler")
+        for place in amp.places("autocast"):
+            if not place.rhythm.usual(self.share):
+                continue
+            yield Finding(
+                place.site,
+                f"autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast and without one "
+                f"(compute capability {machine.capability}.x)",
+                steps=len(place.rhythm.seen),
+                per_step=place.per_step,
+                seen_on=machine.device,
+                hints={"edits": _edits(source, place.site, made)},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass everything through."
+        return Remedy(text, finding.hints["edits"])
+
+
+def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
+    """Both changes, or none: a scaler that stays would scale for nothing."""
+    call = next((each for each in source.calls_at(site) if name_of(each.func) == "autocast" and _plain(each)), None)
+    if call is None or made is None or "enabled" in _keywords(source, made):
+        return ()
+    reason = "bfloat16 rounds to 8 bits where float16 rounds to 11"
+    dtype = Edit(site, "set_keyword", "autocast", DTYPE, BFLOAT16, reason=reason)
+    return dtype, Edit(made, "set_keyword", "GradScaler", "enabled", "False", reason=reason)
+
+
+def _plain(call: ast.Call) -> bool:
+    """``torch.autocast("cuda")`` or ``torch.amp.autocast("cuda", dtype=torch.float16)``: nothing is decided elsewhere."""
+    dtypes = [ast.unparse(given.value) for given in call.keywords if given.arg == DTYPE]
+    of_torch = ast.unparse(call.func).startswith("torch.")
+    return of_torch and len(call.args) == 1 and all(given.arg for given in call.keywords) and dtypes in ([], ["torch.float16"])
+
+
+def _keywords(source: Source, site: Site) -> set[str | None]:
+    return {given.arg for call in source.calls_at(site) if name_of(call.func) == "GradScaler" for given in call.keywords}

@@ -1,0 +1,93 @@
+"""CKPT002: an activation checkpoint that does not say which of its two variants it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Recompute, Source
+from auditor.evidence.recompute import Unchosen
+from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class CheckpointVariantNotChosen(Rule):
+    """
+    Activations are recomputed by the old variant of checkpointing, by default.
+
+    ## What it finds
+    Calls of ``torch.utils.checkpoint.checkpoint`` and ``checkpoint_sequential`` without ``use_reentrant``, which means the
+    old, re-entrant variant. An error where it lost gradients: nothing that went in had one, so nothing that came out has,
+    and the parameters inside are not trained. A choice that was made, either way, is silent.
+
+    ## Why it costs
+    The old variant gives no gradient unless an input has one (a first layer, a frozen embedding), takes no keyword
+    arguments, and runs a backward inside the backward. Torch warns on each call and says that leaving it out will be an error.
+
+    ## Example
+    ```python
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+
+    def step():
+        hidden = checkpoint(model[0], torch.ones(4, 8))
+        model[1](hidden).mean().backward()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+
+    def step():
+        hidden = checkpoint(model[0], torch.ones(4, 8), use_reentrant=False)
+        model[1](hidden).mean().backward()
+    ```
+
+    ## When to ignore
+    Never: say ``use_reentrant=True`` where the old variant is meant.
+
+    ## Sources
+    PyTorch documentation of ``torch.utils.checkpoint``. TorchFix has TOR003 for the missing argument, from the source alone.
+    """
+
+    code = "CKPT002"
+    severity = Severity.NOTE
+    since = "0.3"
+
+    def detect(self, recompute: Recompute, machine: Machine, source: Source) -> Iterator[Finding]:
+        for call in recompute.unchosen:
+            if call.library and not call.lost:
+                continue  # a library's choice, that the line cannot change
+            yield Finding(
+                call.site,
+                _said(call),
+                steps=len(call.rhythm.seen),
+                per_step=call.n / max(1, recompute.steps),
+                seen_on=machine.device,
+                severity=Severity.ERROR if call.lost else None,
+                facts=(("called by", call.library),) if call.library else (),
+                hints={"call": source.called(call.site, call.name)},
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        text = "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword arguments."
+        name = str(finding.hints["call"])
+        if finding.site is None or not name:
+            return Remedy(text)
+        reason = "the same numbers by another implementation; parameters that got no gradient get one"
+        return Remedy(text, (Edit(finding.site, "set_keyword", name, "use_reentrant", "False", reason=reason),))
+
+
+def _said(call: Unchosen) -> str:
+    if call.lost:
+        return (
+            f"{call.name} runs in its re-entrant variant and nothing that went in has a gradient: the parameters inside got none, "
+            f"on {call.rhythm}"
+        )
+    return f"{call.name} is called without use_reentrant, on {call.rhythm}: torch takes the old variant, and will refuse"

@@ -1,0 +1,95 @@
+"""CKPT004: torch.save takes a noticeable part of the steps' time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Saves
+from auditor.evidence.saves import SavingLine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class SaveBlocksStep(Rule):
+    """
+    The step waits while a checkpoint is written.
+
+    ## What it finds
+    ``torch.save`` on the step's own thread, at least twice in the quiet pass, whose calls took a noticeable share of all
+    steps' time. A single save is silent: how often it comes cannot be told from one.
+
+    ## Why it costs
+    Training stands still while the tensors are copied to the host, packed and written. On a GPU the call also waits for the
+    work that is under way, which is not lost: there the price is an estimate from above.
+
+    ## Example
+    ```python
+    import tempfile
+    import torch
+
+    model, folder = torch.nn.Linear(512, 512), tempfile.mkdtemp()
+
+    def step():
+        model(torch.ones(4, 512)).square().mean().backward()
+        torch.save(model.state_dict(), f"{folder}/last.pt")
+    ```
+
+    ## Use instead
+    ```python
+    import tempfile
+    import torch
+
+    model, folder = torch.nn.Linear(512, 512), tempfile.mkdtemp()
+    steps = [0]
+
+    def step():
+        model(torch.ones(4, 512)).square().mean().backward()
+        steps[0] += 1
+        if steps[0] % 1000 == 0:
+            torch.save(model.state_dict(), f"{folder}/last.pt")
+    ```
+
+    ## When to ignore
+    The saved steps are what the run is for, or it may be killed at any moment and a step costs more than a save.
+
+    ## Sources
+    PyTorch documentation of ``torch.distributed.checkpoint.async_save``. TraceML names checkpoints as one possible reason of
+    unexplained time. The share is ours.
+    """
+
+    code = "CKPT004"
+    severity = Severity.WARNING
+    since = "0.3"
+
+    share: float = knob(0.05, "Share of the quiet steps' time in saves of one line from which it is reported.")
+
+    def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
+        for line in saves.lines():
+            share = line.us / saves.step_us if saves.step_us else 0.0
+            if len(line.saves) < 2 or share < self.share:
+                continue
+            yield Finding(
+                line.site,
+                f"torch.save takes {share:.0%} of the step time: {line.us / len(line.saves) / 1e3:.3g} ms on {line.rhythm}",
+                steps=len(line.rhythm.seen),
+                per_step=line.per_step,
+                lost_us_per_step=line.us / saves.steps,
+                basis="estimated" if machine.cuda else "measured",
+                seen_on=machine.device,
+                facts=_facts(line),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Save less often; or copy the state to host memory in the step and write it from a thread "
+            "(torch.distributed.checkpoint.async_save does both), to a temporary name that os.replace makes the checkpoint."
+        )
+
+
+def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
+    sizes = [save.size for save in line.saves if save.size is not None]
+    size = (("largest file", f"{max(sizes) / 2**20:.3g} MiB"),) if sizes else ()
+    longest = max(save.us for save in line.saves)
+    return (("saves", f"{len(line.saves)}"), ("longest", f"{longest / 1e3:.3g} ms"), *size)
