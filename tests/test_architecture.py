@@ -61,6 +61,7 @@ MAY = {
         "auditor.recording",
         "auditor.runner",
         "auditor.verify",
+        "auditor.workplace",
     },
     "auditor/processes.py": {"auditor.errors", "auditor.plan", "auditor.ranked", "auditor.recording", "auditor.runner"},
     "auditor/ranked.py": {
@@ -96,7 +97,9 @@ MAY = {
         "auditor.recording",
         "auditor.runner",
         "auditor.target",
+        "auditor.workplace",
     },
+    "auditor/workplace.py": {"auditor.plan"},
     "auditor/tensorboard_tab": {"auditor.catalogue", "auditor.errors", "auditor.model", "auditor.tensorboard_tab"},
     "auditor/cli.py": {"auditor.doors", "auditor.errors", "auditor.quantities"},
     "auditor/doors.py": {"auditor.errors", "auditor.quantities"},
