@@ -80,6 +80,11 @@ class Laboratory:
         return self._plan.steps
 
     @property
+    def rehearsed_steps(self) -> int:
+        """Steps that each run in the rehearsal of the GPU path takes."""
+        return min(self._plan.steps, REHEARSED_STEPS)
+
+    @property
     def device(self) -> Device:
         """Where the trials run."""
         return self._plan.device
@@ -93,7 +98,7 @@ class Laboratory:
             with Workplace(self._project, {file.path: file.after for file in patched}) as place:
                 plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED)))
                 if rehearsed:
-                    plan = replace(plan.on_shadow(min(plan.steps, REHEARSED_STEPS)), parts=(RESULTS, SYNCS))
+                    plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan, began)
         finally:
             shutil.rmtree(home, ignore_errors=True)
