@@ -54,14 +54,27 @@ SYNC_STEPS = 3
 
 @dataclass(frozen=True)
 class Trial:
-    """A run that ``audit verify`` measures: in ``folder``, a copy of ``copy_of``, all random generators seeded.
+    """A run that ``audit verify`` measures, with all random generators seeded."""
 
-    What the interpreter would import from ``copy_of`` it imports from the copy.
+    seed: int
+
+
+JOURNAL = "journal.jsonl"
+"""File in ``Copied.kept``: one row for each file outside of the copy that a run made, changed or removed."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """That the target runs in ``folder``, a copy of ``original``, and imports from there what it would import from ``original``.
+
+    ``root`` is the temporary folder that holds the copy and links to what lies around the original. What the run replaces
+    outside of it is kept in the folder ``kept``, and put back by the parent.
     """
 
     folder: str
-    copy_of: str
-    seed: int
+    original: str
+    root: str
+    kept: str
 
 
 What = Literal["", "nan", "inf", "oom", "kill"]
@@ -85,7 +98,7 @@ class Plan:
     operators are watched from step ``replay_from`` on. ``rehearsed`` are the parts that the rehearsal records.
     ``memory_limit`` in bytes of device memory, of a real device or the shadow. ``world_size`` processes run the target, of
     which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass,
-    watched for what becomes of a planted fault. ``cwd`` is where the target runs, if not where we do.
+    watched for what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
     With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
     """
 
@@ -105,7 +118,7 @@ class Plan:
     rehearsed: tuple[str, ...] = ()
     memory_limit: int | None = None
     drill: Drill | None = None
-    cwd: str | None = None
+    copied: Copied | None = None
     world_size: int = 1
     rank: int | None = None
     rendezvous: int = 0
@@ -152,6 +165,6 @@ class Plan:
         data = json.loads(text)
         for name in ("args", "parts", "rehearsed"):
             data[name] = tuple(data[name])
-        for name, kind in (("drill", Drill), ("trial", Trial)):
+        for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial)):
             data[name] = kind(**data[name]) if data[name] else None
         return Plan(**data)

@@ -96,7 +96,7 @@ class Child:
             pass_fds=(writing,),
             env={**os.environ, "PYTHONHASHSEED": "0"} if plan.trial is not None else None,
             start_new_session=True,
-            cwd=plan.trial.folder if plan.trial is not None else plan.cwd,
+            cwd=plan.copied.folder if plan.copied is not None else None,
         )
         os.close(writing)
         self._threads = [

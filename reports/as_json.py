@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,13 +35,19 @@ class Json:
         return msgspec.json.format(compact, indent=2) + b"\n"
 
 
+def read(path: Path) -> Report:
+    """The report in a file, of which no more than ``SIZE_LIMIT`` is read. Raises ``OSError``, and ``ValueError`` as :func:`load`."""
+    with path.open("rb") as file:
+        return load(file.read(SIZE_LIMIT + 1))
+
+
 def load(data: bytes) -> Report:
     """The report that :class:`Json` wrote. Unknown fields are passed over.
 
     Raises ``ValueError`` with one sentence for anything that is not such a report.
     """
     if len(data) > SIZE_LIMIT:
-        raise ValueError(f"the report has {len(data):,} bytes; at most {SIZE_LIMIT:,} are read")
+        raise ValueError(f"the report has more than {SIZE_LIMIT:,} bytes, which is the most that is read")
     try:
         written = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -65,6 +65,7 @@ MAY = {
         "auditor.recording",
         "auditor.runner",
         "auditor.verify",
+        "auditor.workplace",
     },
     "auditor/processes.py": {"auditor.errors", "auditor.plan", "auditor.ranked", "auditor.recording", "auditor.runner"},
     "auditor/ranked.py": {
@@ -101,6 +102,7 @@ MAY = {
         "auditor.recording",
         "auditor.runner",
         "auditor.target",
+        "auditor.workplace",
     },
     "auditor/tensorboard_tab": {
         "auditor.catalogue",
@@ -109,6 +111,7 @@ MAY = {
         "auditor.pictures",
         "auditor.tensorboard_tab",
     },
+    "auditor/workplace.py": {"auditor.plan"},
     "auditor/cli.py": {"auditor.doors", "auditor.errors", "auditor.quantities"},
     "auditor/doors.py": {"auditor.errors", "auditor.quantities"},
     "auditor/quantities.py": {"auditor.plan"},

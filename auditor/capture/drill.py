@@ -42,7 +42,7 @@ class DrillProbe(Probe):
         self._patches = Patches()
         self._training = Training()
         self._injector = Injector(context.drill or Drill(), self._tell)
-        self._files = Files(context.writer.folder, self._tell)
+        self._files = Files(self._tell)
         self._depth = self._fed = self._updates = 0
         self._begun = self._loaders = False
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from auditor.capture.shelter import enter
 from auditor.capture.trial import prepare
 from auditor.plan import Plan
 
@@ -35,6 +36,8 @@ def set_up(plan: Plan) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: the processes share the processors
     if plan.device in ("cpu", "rehearse"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if plan.copied is not None:
+        enter(plan.copied, plan.folder)
     if plan.trial is not None:
         prepare(plan.trial)
     if hasattr(signal, "SIGUSR1"):

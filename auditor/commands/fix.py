@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from auditor import patch
-from auditor.commands import reading
+from auditor.commands import reading, results
 from auditor.commands.results import is_broken
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Report
@@ -55,11 +55,17 @@ def fix(
 
 
 def _apply(standing: Standing, root: Path, undo: Path) -> None:
+    back = b"".join(patch.diff_bytes(after, before, path) for path, before, after in standing.back)
     try:
+        patch.check(standing.plan, root)
+        results.write_whole(undo, back)  # first: nothing is changed that could not be taken back
         patch.write(standing.plan, root)
     except patch.Refused as reason:
         raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
-    undo.write_bytes(b"".join(patch.diff_bytes(after, before, path) for path, before, after in standing.back))
+    except OSError as error:
+        raise AuditProblem(
+            f"{error.filename or undo} cannot be written: {error.strerror}", "look at git diff: some may be patched"
+        ) from None
     for file in standing.plan.files:
         click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
     click.echo(f"git apply {undo} takes it back")
@@ -72,8 +78,8 @@ def _apply(standing: Standing, root: Path, undo: Path) -> None:
 class Standing:
     """What is to be done to the files as they are now.
 
-    ``back`` holds (path, bytes to go back to, bytes after) of each file that is to be patched: as it was when audited, where
-    that is known. ``changed`` are files that hold anything but what was audited and the report's own edits.
+    ``back`` holds (path, bytes to go back to, bytes after) of each file that is to be patched, or was patched before: as it was
+    when audited, where that is known. ``changed`` are files that hold anything but what was audited and the report's own edits.
     """
 
     plan: Plan
@@ -90,6 +96,7 @@ def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, re
         return Standing(plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused))
     planned = patch.plan(edits, recorded)
     every = tuple(_edits(report.findings, unsafe=True))
+    before = dict(_patched_before(every, read, recorded))
     still = {file.path: _still_to_do(file, read(file.path), every, recorded) for file in planned.files}
     files = tuple(file for file in still.values() if file is not None and file.before != file.after)
     changed = tuple(path for path, file in still.items() if file is None)
@@ -97,11 +104,19 @@ def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, re
     audited = {file.path: file.before for file in planned.files}
     return Standing(
         Plan(files, planned.refused),
-        back=tuple((file.path, audited[file.path], file.after) for file in files),
+        back=tuple({**before, **{file.path: (file.path, audited[file.path], file.after) for file in files}}.values()),
         applied=tuple(path for path, file in still.items() if file is not None and file.before == file.after),
         changed=changed,
         refused=(*refused, *(f"{path} changed since the audit" for path in changed)),
     )
+
+
+def _patched_before(every: tuple[Edit, ...], read: Read, recorded: Read) -> Iterable[tuple[str, tuple[str, bytes, bytes]]]:
+    """Files that hold some of the report's edits by now: undoing takes these back, too."""
+    for file in patch.plan(every, recorded).files:
+        now = read(file.path)
+        if now is not None and now != file.before and patch.made_already(file.before, now, file.edits) is not None:
+            yield file.path, (file.path, file.before, now)
 
 
 def _still_to_do(file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read) -> PatchedFile | None:

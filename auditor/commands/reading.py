@@ -17,7 +17,7 @@ def report_of(path: Path) -> Report:
     """The report at ``path``, which is report.json or the folder that holds it. Raises :class:`AuditProblem`."""
     file = path / REPORT if path.is_dir() else path
     try:
-        loaded: Report = catalogue.reports("as_json").load(file.read_bytes())
+        loaded: Report = catalogue.reports("as_json").read(file)
     except OSError as error:
         raise AuditProblem(
             f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
+import os
 import re
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,7 +41,7 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     """Write all files; returns the path of report.html."""
     out.mkdir(parents=True, exist_ok=True)
     for name, file in (("json", "report.json"), ("html", "report.html")):
-        _write(out / file, catalogue.renderer(name).render(report))
+        write_whole(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
     _export(report, recording, out / "tensorboard")
     for name, file in formats:
@@ -50,13 +53,37 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
 def _write_elsewhere(path: Path, content: str | bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content)
+        path.write_bytes(_encoded(content))  # it may be a device, or a link that the user made
     except OSError as error:
         raise AuditProblem(f"--format: {path} cannot be written: {error.strerror}") from None
 
 
-def _write(path: Path, content: str | bytes) -> None:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file of a run's folder, all of it or nothing; a link in its place is replaced, never written through.
+
+    The folder may be a stranger's, and the file may be a report that took an hour to make. Raises ``OSError``.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_encoded(content))
+            os.fchmod(handle, 0o666 & ~_umask())  # mkstemp's are for the user alone
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+@functools.cache
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.encode("utf-8", "replace")
 
 
 def _write_patch(report: Report, recording: Recording, path: Path) -> None:
@@ -65,7 +92,7 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
     if diff:
-        path.write_bytes(diff)
+        write_whole(path, diff)
 
 
 def is_broken(finding: Finding) -> bool:

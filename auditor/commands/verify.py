@@ -25,6 +25,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     recording = reading.recording_of(path)
     if recording is None:
         raise AuditProblem(f"{report}: the recording that says how to run the target again is not beside it")
+    require_recorded_here(recording)
     folder = path if path.is_dir() else path.parent
     checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
@@ -33,6 +34,12 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
         return 0
     results.show(checked, results.write(checked, recording, folder, ()), quiet=quiet)
     return 0
+
+
+def require_recorded_here(recording: Recording) -> None:
+    """Raise :class:`AuditProblem` for a recording of another folder: a report that was sent must not say where to run what."""
+    if not recording.cwd or Path(recording.cwd).resolve() != Path.cwd().resolve():
+        raise AuditProblem(f"this was recorded in {recording.cwd}, and only there it can be run again", f"cd {recording.cwd}")
 
 
 def verified(

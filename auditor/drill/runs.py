@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auditor import runner
 from auditor.drill.log import Log, count
-from auditor.drill.workplace import Workplace
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Device, Drill, Plan
 from auditor.recording import Recording
 from auditor.target import parse
+from auditor.workplace import Workplace
 
 PARTS = ("drill",)
 
@@ -49,19 +47,8 @@ class Order:
         """The plan of one run."""
         drill = replace(fault, step=fault.step - self.offset) if fault is not None else Drill()
         steps = max(1, steps - self.offset)
-        target, folder = _from(where, self.target), str(self.out / "recordings" / name)
-        return Plan(target, self.args, steps, 0, self.device, folder, PARTS, trace_steps=0, drill=drill, cwd=str(where.folder))
-
-
-def _from(where: Workplace, target: str) -> str:
-    """The target as it is called in the copy: a file that lies outside keeps its own path."""
-    address = parse(target)
-    if not address.path:
-        return target
-    path = Path(address.path).resolve()
-    inside = path.is_relative_to(where.original)
-    name = str(path.relative_to(where.original)) if inside else str(path)
-    return f"{name}:{address.attribute}" if address.attribute else name
+        folder = str(self.out / "recordings" / name)
+        return where.plan(Plan(self.target, self.args, steps, 0, self.device, folder, PARTS, trace_steps=0, drill=drill))
 
 
 @dataclass(frozen=True)
@@ -104,28 +91,14 @@ def _in_copies(
     order: Order, runs: list[tuple[str, Drill | None, int]], until: Callable[[Recording], None] = lambda recording: None
 ) -> list[Recording]:
     """Runs that follow each other in one copy of the working directory; ``until`` may refuse to go on after the first."""
-    where = Workplace(Path.cwd().resolve())
     recordings: list[Recording] = []
-    try:
+    with Workplace(Path.cwd()) as where:
         for name, fault, steps in runs:
             plan = order.plan(name, where, fault=fault, steps=steps)
             recordings.append(runner.record_once(plan, order.deadline, lambda *_: None, lambda text: None))
             if len(recordings) == 1:
                 until(recordings[0])
-    finally:
-        for recording in reversed(recordings):
-            _put_back(recording)
-        where.remove()
     return recordings
-
-
-def _put_back(recording: Recording) -> None:
-    """Undo saves outside the copy: what was there comes back, what was not there goes."""
-    for row in reversed([row for row in recording.rows("drill") if row["what"] == "save" and row.get("outside") is not None]):
-        if row["outside"]:
-            shutil.copy2(row["outside"], row["file"])
-        elif os.path.isfile(row["file"]):
-            os.unlink(row["file"])
 
 
 def _complete(log: Log, order: Order) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from auditor.patch.diff import diff_bytes, unified_diff
 from auditor.patch.edits import apply_edits
-from auditor.patch.plan import PatchedFile, Plan, plan, write
+from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.standing import made_already
 
@@ -19,6 +19,7 @@ __all__ = [
     "Refused",
     "SourceText",
     "apply_edits",
+    "check",
     "diff_bytes",
     "made_already",
     "plan",

@@ -49,7 +49,7 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None]) -> Plan:
     refused: list[tuple[Edit, str]] = []
     for path, wanted in sorted(_by_file(edits).items()):
         try:
-            before = _readable(path, read(wanted[0].site.file))
+            before = _readable(path, wanted[0].site.file, read)
         except Refused as reason:
             refused += ((edit, str(reason)) for edit in wanted)
             continue
@@ -63,11 +63,16 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None]) -> Plan:
 def write(plan: Plan, root: Path) -> None:
     """Rewrite the plan's files below ``root``, each whole or not at all, keeping its mode.
 
-    Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was planned for.
+    Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was planned for, and ``OSError``
+    where one cannot be written: those before it are patched then.
     """
-    targets = [_checked_target(file, root.resolve()) for file in plan.files]
-    for file, target in zip(plan.files, targets, strict=True):
+    for file, target in zip(plan.files, check(plan, root), strict=True):
         _replace(target, file.after)
+
+
+def check(plan: Plan, root: Path) -> list[Path]:
+    """Where the plan's files are below ``root``. Raises :class:`Refused` as :func:`write` does."""
+    return [_checked_target(file, root.resolve()) for file in plan.files]
 
 
 def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
@@ -78,9 +83,10 @@ def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     return {path: list(unique.values()) for path, unique in by_file.items()}
 
 
-def _readable(path: str, raw: bytes | None) -> bytes:
+def _readable(path: str, file: str, read: Callable[[str], bytes | None]) -> bytes:
     if _leads_out(path):
         raise Refused(f"{path} lies outside the directory of the run")
+    raw = read(file)
     if raw is None:
         raise Refused(f"{path} cannot be read")
     return raw

@@ -8,9 +8,11 @@ import multiprocessing
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from auditor.errors import AuditProblem
+
+from .pages import StartResponse, refused
 
 HOST = "127.0.0.1"
 
@@ -35,7 +37,7 @@ def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
         _keep_stderr_to_ourselves()
     # Our own class instead of the one that the entry point may name: this also works from a checkout.
     others = [plugin for plugin in default.get_plugins() if getattr(plugin, "plugin_name", "") != AuditPlugin.plugin_name]
-    board = program.TensorBoard(plugins=[AuditPlugin, *others])
+    board = program.TensorBoard(plugins=[AuditPlugin, *others], server_class=_server)
     # Without the data server there is no second process that could outlive this one.
     board.configure(argv=["tensorboard"], logdir=str(root), host=HOST, port=port, load_fast="false")
     try:
@@ -43,6 +45,19 @@ def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
     except program.TensorBoardServerException as problem:
         raise AuditProblem(f"port {port} cannot be used: {str(problem).splitlines()[0]}", "choose another --port") from None
     return f"{url.rstrip('/')}/#audit"
+
+
+def _server(application: Any, flags: Any) -> Any:
+    """TensorBoard's own server, refusing a stranger's name that leads to this machine: it would show its page what is here."""
+    from tensorboard import program
+
+    def for_this_machine(environ: dict[str, Any], start_response: StartResponse) -> Any:
+        name = str(environ.get("HTTP_HOST", "")).rpartition(":")[0] or environ.get("HTTP_HOST")
+        if name not in (HOST, "localhost"):
+            return refused("403 Forbidden", "this address is not served", start_response)
+        return application(environ, start_response)
+
+    return program.create_port_scanning_werkzeug_server(for_this_machine, flags)
 
 
 def _keep_stderr_to_ourselves() -> None:

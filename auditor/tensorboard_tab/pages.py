@@ -171,7 +171,7 @@ def _loaded(run: Run) -> Report:
     if path is None:
         raise NotThere("report.json is missing")
     try:
-        loaded: Report = catalogue.reports("as_json").load(path.read_bytes())
+        loaded: Report = catalogue.reports("as_json").read(path)
     except (OSError, ValueError) as error:
         raise NotThere(f"report.json cannot be read: {error}") from None
     return loaded

@@ -48,7 +48,8 @@ def candidates(report: Report, recording: Recording, select: Collection[str], *,
         same = found.get(key)
         if same is None:
             name = f"{finding.code} {finding.site}" if finding.site else finding.code
-            found[key] = Candidate((number,), (finding.code,), name, edits, files, finding.seen_on == "rehearsal")
+            rehearsed = finding.seen_on == "rehearsal" or recording.manifest.get("device") == "rehearse"
+            found[key] = Candidate((number,), (finding.code,), name, edits, files, rehearsed)
         else:
             found[key] = replace(same, findings=(*same.findings, number), codes=(*same.codes, finding.code))
     return tuple(found.values())

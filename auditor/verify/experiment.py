@@ -52,7 +52,8 @@ class Experiment:
 
     def _undecided(self, timed: Sequence[Arm]) -> list[Arm]:
         noise, together = self.noise(), self._joined()
-        arms = [*timed, together] if together is not None and together not in timed else timed
+        more = together is not None and together not in timed and self._can_time(together)
+        arms = [*timed, together] if together is not None and more else timed
         return [arm for arm in arms if not arm.decided(noise)]
 
     def _affordable(self, arms: Sequence[Arm]) -> Sequence[Arm]:
@@ -117,17 +118,22 @@ class Experiment:
         before = self._unpatched_run(rehearsed=True)
         self._compare_unpatched(before, self._unpatched_run(rehearsed=True))
         for arm in arms:
-            self._say(f"rehearsal: {arm.candidate.name}")
-            self._take(arm, before, self._laboratory.run(arm.candidate.files, rehearsed=True), rehearsed=True)
+            self._rehearse_one(arm, before)
+        together = self._joined()
+        if together is not None and together not in self._arms and not self._can_time(together):
+            self._rehearse_one(together, before)
+
+    def _rehearse_one(self, arm: Arm, before: Measured) -> None:
+        self._say(f"rehearsal: {arm.candidate.name}")
+        self._take(arm, before, self._laboratory.run(arm.candidate.files, rehearsed=True), rehearsed=True)
 
     # -- all together --------------------------------------------------------------------------------------------
 
     def _joined(self) -> Arm | None:
         """The patches that are good by now as one; begun anew when one of them is good no longer."""
         good = [arm for arm in self._arms if (done := self._verified(arm)) is not None and done.status in ("better", "same")]
-        timed = [arm for arm in good if self._can_time(arm)]
-        if len(good) < 2 or not timed:
-            self._together = timed[0] if timed else None
+        if len(good) < 2:
+            self._together = good[0] if good and self._can_time(good[0]) else None
             return self._together
         candidate = joined((arm.candidate for arm in good), self._recording)
         if candidate is None:
@@ -157,7 +163,7 @@ class Experiment:
             noise=(noise.low, noise.high) if noise is not None else None,
             repeatable=self.repeatable,
             runs=self._laboratory.runs,
-            steps=self._laboratory.steps,
+            steps=self._laboratory.steps if any(map(self._can_time, self._arms)) else self._laboratory.rehearsed_steps,
             seconds=round(self._elapsed(), 1),
             notes=tuple(self._notes()),
         )
@@ -172,6 +178,15 @@ class Experiment:
         ]
         if not self.repeatable:
             notes.append("two unpatched runs with the same seeds computed different losses: no patch's result could be compared")
+        if (
+            together is not None
+            and together not in arms
+            and together.pairs
+            and together.candidate.rehearsed
+            and not together.broken
+        ):
+            said = together.agreement.note if together.agreement is not None and self.repeatable else "results not compared"
+            notes.append(f"all {len(together.candidate.codes)} patches together, in the rehearsal: {said}")
         if together is not None and together.broken and together not in arms:
             notes.append(f"the patches that are good one by one are not so together: {together.broken}")
         return notes

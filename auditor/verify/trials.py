@@ -16,9 +16,9 @@ from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
 from auditor.plan import REHEARSED_STEPS, Device, Plan, Trial
 from auditor.recording import Recording, Row
-from auditor.verify import tree
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
+from auditor.workplace import Workplace
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -80,6 +80,11 @@ class Laboratory:
         return self._plan.steps
 
     @property
+    def rehearsed_steps(self) -> int:
+        """Steps that each run in the rehearsal of the GPU path takes."""
+        return min(self._plan.steps, REHEARSED_STEPS)
+
+    @property
     def device(self) -> Device:
         """Where the trials run."""
         return self._plan.device
@@ -87,16 +92,14 @@ class Laboratory:
     def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
         """One run. What the target does never raises; a recorder that fails does."""
         home = self._scratch / str(self.runs)
-        home.mkdir()
         self.runs += 1
         began = time.monotonic()
         try:
-            folder = tree.copy(self._project, _made(home / "tree"), patched)
-            trial = Trial(str(folder), str(self._project), SEED)
-            plan = replace(self._plan, folder=str(home / "recording"), trial=trial)
-            if rehearsed:
-                plan = replace(plan.on_shadow(min(plan.steps, REHEARSED_STEPS)), parts=(RESULTS, SYNCS))
-            measured = self._measured(plan, began)
+            with Workplace(self._project, {file.path: file.after for file in patched}) as place:
+                plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED)))
+                if rehearsed:
+                    plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
+                measured = self._measured(plan, began)
         finally:
             shutil.rmtree(home, ignore_errors=True)
         if self._patience is None:
@@ -144,11 +147,6 @@ def steps_for(us: Sequence[float]) -> tuple[int, int]:
     seconds = median(us) / 1e6
     fitting = round(SLOW_SECONDS / seconds)
     return max(FEWEST_STEPS, min(MOST_STEPS, max(round(SECONDS / seconds), min(USUAL_STEPS, fitting)))), max(1, fitting)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from auditor.capture.autograd_graph import DOOR
-from auditor.capture.trial import moved
-from auditor.plan import Plan, Trial
+from auditor.capture.shelter import moved
+from auditor.plan import Copied, Plan, Trial
 from auditor.verify.results import Results
 from tests.inprocess import record
 
@@ -101,5 +101,15 @@ def test_the_running_environment_stays_where_it_is() -> None:
 
 
 def test_a_trial_crosses_the_process_seam() -> None:
-    plan = Plan("t:step", ("a",), 3, 1, "cpu", "out", ("results",), trial=Trial("/tmp/copy", "/home/me", 7))
+    plan = Plan(
+        "t:step",
+        ("a",),
+        3,
+        1,
+        "cpu",
+        "out",
+        ("results",),
+        trial=Trial(7),
+        copied=Copied("/tmp/copy", "/home/me", "/tmp", "/tmp/kept"),
+    )
     assert Plan.from_json(plan.to_json()) == plan

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from auditor.cli import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site, Verified
-from auditor.patch import apply_edits, made_already
+from auditor.patch import apply_edits, made_already, plan
 from auditor.recording import SCHEMA, store_sources, write_manifest
 
 SOURCE = b"""\
@@ -128,3 +128,47 @@ def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -
     current = apply_edits(SOURCE, made) if made else SOURCE
     assert made_already(SOURCE, current, edits) == made
     assert made_already(SOURCE, current + b"# mine\n", edits) is None
+
+
+def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> None:
+    (project / "model.py").write_bytes(SOURCE)
+    recording = project / "audit" / "recording"
+    files = [str(project / name) for name in ("train.py", "model.py")]
+    stored = store_sources(recording, str(project), iter(files))
+    write_manifest(recording, {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"})
+    elsewhere = Site("model.py", 6, "step", "loss.backward(retain_graph=True)")
+    edit = Edit(elsewhere, "drop_keyword", "backward", "retain_graph", "", safe=True)
+    other = Finding(elsewhere, "", code="GRAPH009", key="other", severity=Severity.WARNING, remedy=Remedy("", (edit,)))
+    _write_report(ANOMALY, other)
+    assert _fix("--apply", "--select", "NUM009").exit_code == 0
+    assert _fix("--apply", "--select", "GRAPH009").exit_code == 0
+    assert (project / "train.py").read_bytes() != SOURCE != (project / "model.py").read_bytes()
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    assert (project / "train.py").read_bytes() == SOURCE == (project / "model.py").read_bytes()
+
+
+def test_a_link_in_a_strangers_folder_is_not_written_through(project: Path) -> None:
+    mine = project / "mine.sh"
+    mine.write_text("mine")
+    (project / "audit" / "fixes.undo.patch").symlink_to(mine)
+    assert _fix("--apply").exit_code == 0
+    assert mine.read_text() == "mine"
+    subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
+    assert (project / "train.py").read_bytes() == SOURCE
+
+
+def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project: Path) -> None:
+    (project / "audit" / "fixes.undo.patch").mkdir()
+    done = _fix("--apply")
+    assert done.exit_code == 2 and "cannot be written" in done.output and "Traceback" not in done.output
+    assert (project / "train.py").read_bytes() == SOURCE
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "../../../dev/zero", "train.py/../../secret.py"])
+def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
+    (project.parent / "secret.py").write_bytes(SOURCE)
+    site = Site(file, 6, "step", "loss.backward(retain_graph=True)")
+    edit = Edit(site, "drop_keyword", "backward", "retain_graph", "", safe=True)
+    seen: list[str] = []
+    planned = plan([edit], lambda path: seen.append(path))
+    assert not planned.files and not seen and "outside" in planned.refused[0][1]

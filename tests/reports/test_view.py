@@ -227,10 +227,14 @@ def test_it_serves_and_ends_with_all_that_it_started(folder: Path, words: tuple[
         assert process.stderr.read() == "Ctrl-C ends it.\n"
 
 
-def test_a_strangers_name_for_this_machine_is_refused(folder: Path) -> None:
-    with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
-        assert get(url, "/runs", host="attacker.example")[0] == 403
-        assert get(url, "/runs")[0] == 200
+@pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
+def test_a_strangers_name_for_this_machine_is_refused(folder: Path, words: tuple[str, ...]) -> None:
+    with viewing(str(folder), *words, "--port", "0", cwd=folder) as (_, url):
+        runs = "/runs" if words else "/data/plugin/audit/runs"
+        for host in ("attacker.example", "attacker.example:6006", "127.0.0.1.attacker.example", ""):
+            assert get(url, runs, host=host)[0] == 403, host
+        assert get(url, runs)[0] == 200
+        assert get(url, "/", host="attacker.example")[0] == 403
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])

@@ -43,7 +43,8 @@ class Laboratory:
         self._behaviour = behaviour
         self._draw = random.Random(1)
         self.device = device
-        self.steps = 10
+        self.steps = 30
+        self.rehearsed_steps = 12
         self.runs = 0
         self.asked: list[tuple[set[str], bool]] = []
 
@@ -196,3 +197,21 @@ def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
     assert arm.decided(None)
     assert not arm.decided(unsteady)
     assert [done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))] == ["worse", "same"]
+
+
+def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:
+    done = verify(lambda applied, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True), budget=9.0)
+    assert done.asked[-1] == ({"first", "second"}, True) and len(done.asked) == 5
+    assert done.summary.together.status == "same" and done.summary.together.ratio is None
+    assert done.summary.notes == ("all 2 patches together, in the rehearsal: 2 losses and 1 parameter bit-identical",)
+    assert done.summary.steps == 12
+
+
+def test_rehearsed_patches_that_only_break_together_are_said() -> None:
+    def clash(applied: set[str], run: int) -> dict[str, Any]:
+        return {"results": OTHER if len(applied) == 2 else STEADY}
+
+    done = verify(clash, candidate(0, rehearsed=True), candidate(1, rehearsed=True))
+    assert [each.status for each in done.found.values()] == ["same", "same"]
+    assert done.summary.together.status == "broken"
+    assert "not so together" in done.summary.notes[0]

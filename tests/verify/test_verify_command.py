@@ -176,3 +176,10 @@ def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
     assert report(tmp_path / "after")["findings"] == []
     shown = audit("compare", "before", "after", cwd=tmp_path)
     assert "0 new, 3 gone, 0 kept" in shown
+
+
+def test_a_report_does_not_say_where_its_program_is_run(project: Path) -> None:
+    manifest = project / "audit" / "recording" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(str(project), str(project.parent)))
+    said = audit("verify", "audit", cwd=project, code=2)
+    assert f"this was recorded in {project.parent}" in said and "Traceback" not in said

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from auditor.patch import PatchedFile
-from auditor.verify import tree
+from auditor import workplace
+from auditor.plan import Plan
+from auditor.workplace import Workplace
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def project(tmp_path: Path) -> Path:
         (home / folder).mkdir(parents=True)
     (home / "train.py").write_text("original")
     (home / "package" / "deep" / "model.py").write_text("original")
-    (home / "package" / "deep" / "weights.bin").write_bytes(b"x" * (tree.FILE_LIMIT + 1))
+    (home / "package" / "deep" / "weights.bin").write_bytes(b"x" * (workplace.FILE_LIMIT + 1))
     (home / ".git" / "HEAD").write_text("ref")
     (home / "env" / "pyvenv.cfg").write_text("")
     (home / "link.py").symlink_to("train.py")
@@ -27,20 +28,19 @@ def project(tmp_path: Path) -> Path:
     return home
 
 
-def _copy(project: Path, tmp_path: Path, *patched: PatchedFile) -> Path:
+def _copy(project: Path, tmp_path: Path, **files: bytes) -> Path:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    return tree.copy(project, scratch, patched)
+    return workplace.copy(project, scratch, files)
 
 
 def test_small_files_are_copies_and_everything_else_is_linked(project: Path, tmp_path: Path) -> None:
     copied = _copy(project, tmp_path)
     assert not (copied / "train.py").is_symlink()
     assert not (copied / "package" / "deep").is_symlink()
-    for linked in (".git", "venv", "env", "package/deep/weights.bin"):
+    for linked in (".git", "venv", "env", "audits", "package/deep/weights.bin"):
         assert (copied / linked).is_symlink(), linked
-    for left_out in ("__pycache__", "audits"):
-        assert not os.path.lexists(copied / left_out)
+    assert not os.path.lexists(copied / "__pycache__")
     assert (copied / ".." / "data" / "train.txt").read_text() == "data"
 
 
@@ -55,8 +55,8 @@ def test_what_the_program_writes_stays_in_the_copy(project: Path, tmp_path: Path
 
 
 def test_a_patched_file_is_never_written_through_a_link(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "FILE_LIMIT", 2)  # so that all of them would be linked
-    copied = _copy(project, tmp_path, PatchedFile("package/deep/model.py", b"original", b"patched", ()))
+    monkeypatch.setattr(workplace, "FILE_LIMIT", 2)  # so that all of them would be linked
+    copied = _copy(project, tmp_path, **{"package/deep/model.py": b"patched"})
     assert (copied / "package" / "deep" / "model.py").read_text() == "patched"
     assert (project / "package" / "deep" / "model.py").read_text() == "original"
     assert (copied / "train.py").is_symlink()
@@ -64,7 +64,7 @@ def test_a_patched_file_is_never_written_through_a_link(project: Path, tmp_path:
 
 def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(project: Path, tmp_path: Path) -> None:
     (project / "venv" / "mine.py").write_text("original")
-    copied = _copy(project, tmp_path, PatchedFile("venv/mine.py", b"original", b"patched", ()))
+    copied = _copy(project, tmp_path, **{"venv/mine.py": b"patched"})
     assert (copied / "venv" / "mine.py").read_text() == "patched"
     assert (project / "venv" / "mine.py").read_text() == "original"
 
@@ -74,7 +74,30 @@ def test_the_copy_is_bounded(project: Path, tmp_path: Path, monkeypatch: pytest.
     many.mkdir()
     for number in range(30):
         (many / f"{number}.txt").write_text("x")
-    monkeypatch.setattr(tree, "ENTRY_LIMIT", 20)
+    monkeypatch.setattr(workplace, "ENTRY_LIMIT", 20)
     copied = _copy(project, tmp_path)
     assert (copied / "many").is_symlink()
     assert sum(not path.is_symlink() for path in copied.rglob("*") if path.is_file()) <= 20
+
+
+def test_a_project_of_very_many_files_is_linked_in_whole_folders(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (project / f"z{number}").mkdir()
+        (project / f"z{number}" / "x").write_text("x")
+    monkeypatch.setattr(workplace, "LOOK_LIMIT", 12)
+    copied = _copy(project, tmp_path)
+    assert any((copied / f"z{number}").is_symlink() for number in range(20))
+    assert (copied / "z19" / "x").read_text() == "x"
+
+
+def test_absolute_paths_into_the_project_lead_into_the_copy(project: Path) -> None:
+    args = (str(project), f"--out={project}/runs", f"{project}-other", "lr=0.1", "")
+    with Workplace(project) as place:
+        plan = place.plan(Plan(f"{project}/train.py", args, 1, 0, "cpu", "", ()))
+        assert plan.target == f"{place.folder}/train.py"
+        assert plan.args == (str(place.folder), f"--out={place.folder}/runs", f"{project}-other", "lr=0.1", "")
+        copied = place.folder
+    assert not copied.exists()
+    assert (project / "train.py").read_text() == "original"

@@ -1,0 +1,171 @@
+"""Copy on write: what a program that runs in a copy of its project writes does not reach the project, whatever links lead there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from auditor.capture.importing import AfterImport
+from auditor.plan import JOURNAL, Copied
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+CROWD = 100_000
+"""Entries of a linked folder that are linked one by one, at most, when something in it is to change."""
+
+LARGE = 1 << 30
+"""Bytes of a file that is copied at most because it is opened to be changed in place: a data set that ``numpy.memmap`` opens so
+by default is not meant to be changed."""
+
+_REPLACED = {"os.remove": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,)}
+"""Events that change an entry of a folder (by the place of its path among the arguments)."""
+
+_CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree", "sqlite3.connect"}
+"""Events that change what their first argument leads to, or, as ``chdir``, are followed by changes there."""
+
+
+def enter(copied: Copied, spared: str) -> None:
+    """Import from the copy, and shelter the original from this process; ``spared`` is a folder of the auditor's own."""
+    sys.path[:] = [moved(entry, copied.original, copied.folder) for entry in sys.path]
+    Shelter(copied, spared).install()
+
+
+def moved(entry: str, original: str, folder: str) -> str:
+    """An entry of ``sys.path`` below ``original`` as it is in the copy; an environment inside the project stays where it is."""
+    below = entry == original or entry.startswith(original.rstrip(os.sep) + os.sep)
+    installed = "site-packages" in entry or entry.startswith(sys.prefix + os.sep)
+    return folder + entry[len(original.rstrip(os.sep)) :] if below and not installed else entry
+
+
+class Shelter:
+    """Watches for writes that would reach the original of a copy.
+
+    A link on the way to what is written is cut first: a linked folder becomes a folder of links, a linked file a copy. What is
+    written to the original by its absolute path (``torch.save``: to any path outside) is first copied to ``kept``.
+
+    Seen is what Python opens, makes, renames or removes, and ``torch.save``, which writes from C++. Other native writers and
+    child processes that are not forks are not seen: they write as in any other run.
+    """
+
+    def __init__(self, copied: Copied, spared: str) -> None:
+        self._root, self._original = os.path.realpath(copied.root), copied.original
+        self._kept = copied.kept
+        self._spared = tuple(map(_folder, (os.path.realpath(spared), sys.prefix, os.path.dirname(self._kept))))
+        self._journaled: set[str] = set()
+
+    def install(self) -> None:
+        """Begin, for the rest of this process: an audit hook cannot be removed."""
+        sys.addaudithook(self._heard)
+        AfterImport("torch", self._watch_saves).install()
+
+    # -- what is seen ----------------------------------------------------------------------------------------------------
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            flags = args[2] if isinstance(args[2], int) else 0
+            if flags & WRITING:
+                self._changes(args[0], contents=not flags & os.O_TRUNC)
+        elif event in _REPLACED:
+            for number in _REPLACED[event]:
+                self._changes(args[number], entry=True)
+        elif event in _CHANGED:
+            if event == "shutil.rmtree":  # removes by open folders, whose names nobody can tell afterwards
+                self._keep_tree(args[0])
+            self._changes(args[0])
+
+    def _watch_saves(self) -> None:
+        from auditor.capture.patching import Patches
+
+        torch = sys.modules["torch"]
+        for save in (torch.save, torch.jit.save):
+            Patches().code(save, self._saved)
+
+    def _saved(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._changes(args[1] if len(args) > 1 else kwargs.get("f"), contents=False, anywhere=True)
+        return original(*args, **kwargs)
+
+    # -- what is done about it -------------------------------------------------------------------------------------------
+
+    def _changes(self, path: Any, *, contents: bool = True, entry: bool = False, anywhere: bool = False) -> None:
+        """``path`` is about to change: only as an ``entry`` of its folder, or what it leads to, of which ``contents`` may stay."""
+        if not isinstance(path, (str, bytes, os.PathLike)):  # a file descriptor, a buffer
+            return
+        with suppress(ValueError):  # a name that no file can have
+            place = os.path.abspath(os.fsdecode(path))
+            if place.startswith(_folder(self._root)):
+                self._own(place, contents=contents, last=not entry)
+            elif anywhere or place.startswith(_folder(self._original)):
+                self._keep(place, needed=entry or not contents)
+
+    def _keep_tree(self, path: Any) -> None:
+        if isinstance(path, (str, bytes, os.PathLike)) and not os.path.abspath(os.fsdecode(path)).startswith(_folder(self._root)):
+            for folder, _, files in os.walk(os.path.abspath(os.fsdecode(path))):
+                for name in files:
+                    self._changes(os.path.join(folder, name), entry=True)
+
+    def _own(self, path: str, *, contents: bool, last: bool) -> None:
+        """Cut the links on the way to ``path``, and, if ``last``, the one that it is itself."""
+        place, parts = self._root, path[len(self._root) + 1 :].split(os.sep)
+        for number, part in enumerate(parts, 1):
+            place = os.path.join(place, part)
+            final = number == len(parts)
+            if os.path.islink(place) and (last or not final):
+                _cut(place, contents=contents or not final)
+
+    def _keep(self, path: str, *, needed: bool) -> None:
+        """Remember the file as it is now, or that there is none.
+
+        Raises :class:`PermissionError` for one that is too large to be kept, if it is ``needed`` because nothing of it will stay.
+        """
+        if path in self._journaled or path.startswith(self._spared) or "__pycache__" in path or os.path.isdir(path):
+            return
+        there = os.path.isfile(path)
+        if there and os.path.getsize(path) > LARGE:
+            if needed:
+                raise PermissionError(
+                    f"{path} would be overwritten or removed; it lies outside of the copy that the audit runs in"
+                )
+            return
+        self._journaled.add(path)
+        kept = os.path.join(self._kept, f"{os.getpid()}-{len(self._journaled)}") if there else ""
+        if there:
+            shutil.copy2(path, kept)
+        elif os.path.lexists(path):  # a device, a socket, a link that leads nowhere
+            return
+        with open(os.path.join(self._kept, JOURNAL), "a", encoding="utf-8", errors="surrogateescape") as journal:
+            journal.write(json.dumps({"path": path, "kept": kept}) + "\n")
+
+
+def _folder(path: str) -> str:
+    return path.rstrip(os.sep) + os.sep
+
+
+def _cut(link: str, *, contents: bool) -> None:
+    """Put what the link leads to in its place: a folder as a folder of links, a file as a copy or, without ``contents``, nothing."""
+    source = os.path.realpath(link)
+    if os.path.isdir(source):
+        _unfold(link, source)
+    elif contents and os.path.isfile(source):
+        if os.path.getsize(source) <= LARGE:
+            fresh = f"{link}.{os.getpid()}.own"
+            shutil.copy2(source, fresh)
+            os.replace(fresh, link)
+    elif os.path.isfile(source) or not os.path.exists(source):
+        os.unlink(link)
+
+
+def _unfold(link: str, source: str) -> None:
+    names = os.listdir(source)
+    if len(names) > CROWD:
+        return
+    fresh = f"{link}.{os.getpid()}.own"
+    os.mkdir(fresh)
+    for name in names:
+        os.symlink(os.path.join(source, name), os.path.join(fresh, name))
+    os.unlink(link)
+    os.rename(fresh, link)

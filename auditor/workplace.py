@@ -1,0 +1,182 @@
+"""A private copy of a project for one run of its program: what the run writes, replaces or removes does not reach the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from auditor.plan import JOURNAL, Copied, Plan
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FILE_LIMIT = 1 << 20
+"""Bytes of a file that is copied at most; larger ones (data, checkpoints) are linked, and copied when they are written to."""
+
+TREE_LIMIT = 64 << 20
+"""Bytes that are copied at most."""
+
+ENTRY_LIMIT = 5000
+"""Files that are copied at most, and entries of a folder beyond which it is linked as a whole."""
+
+LOOK_LIMIT = 50_000
+"""Entries that are looked at; folders that come after them are linked as a whole."""
+
+LEVELS = 3
+"""Folders above the working directory whose other entries are linked, so that ``../data`` is found."""
+
+LINKED = frozenset({".git", ".hg", ".venv", "venv", "node_modules", ".tox", "wandb", "mlruns", "audits"})
+LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+class Workplace:
+    """A copy of ``original`` in ``folder``, in a temporary folder. Use as a context: at its end the copy goes.
+
+    ``files`` are contents to put in the place of the project's own, by path relative to it. Files of up to ``FILE_LIMIT`` are
+    copied, the rest are links. A run under :meth:`plan` cuts a link before it writes through it (``auditor/capture/shelter.py``);
+    what it does to the project under an absolute path is undone at the end.
+    """
+
+    def __init__(self, original: Path, files: Mapping[str, bytes] = NOTHING) -> None:
+        self.original = original.resolve()
+        self._base = Path(tempfile.mkdtemp(prefix="audit-")).resolve()
+        try:
+            (self._base / "tree").mkdir()
+            (self._base / "kept").mkdir()
+            self.folder = copy(self.original, self._base / "tree", files)
+        except BaseException:
+            shutil.rmtree(self._base, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._put_back()
+        finally:
+            shutil.rmtree(self._base, ignore_errors=True)
+
+    def plan(self, plan: Plan) -> Plan:
+        """The same plan, here: absolute paths into the project become paths into the copy."""
+        where = Copied(str(self.folder), str(self.original), str(self._base / "tree"), str(self._base / "kept"))
+        return replace(plan, target=self._moved(plan.target), args=tuple(map(self._moved, plan.args)), copied=where)
+
+    def _moved(self, word: str) -> str:
+        """``/project/x`` and ``--out=/project/x``."""
+        name, equals, value = word.rpartition("=")
+        project = str(self.original)
+        inside = value == project or value.startswith(project.rstrip(os.sep) + os.sep)
+        return f"{name}{equals}{self.folder}{value[len(project) :]}" if inside else word
+
+    def _put_back(self) -> None:
+        """Undo what runs did outside of the copy, newest first."""
+        journal = self._base / "kept" / JOURNAL
+        if not journal.exists():
+            return
+        for line in reversed(journal.read_text("utf-8", "surrogateescape").splitlines()):
+            row = json.loads(line)
+            with suppress(OSError):
+                if row["kept"]:
+                    os.makedirs(os.path.dirname(row["path"]), exist_ok=True)
+                    shutil.move(row["kept"], row["path"])
+                elif os.path.isdir(row["path"]):
+                    os.rmdir(row["path"])
+                else:
+                    os.unlink(row["path"])
+
+
+# -- the copy ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Budget:
+    files: int
+    size: int
+    looks: int
+
+    def take(self, entry: os.DirEntry[str]) -> bool:
+        """True if this file may be copied."""
+        try:
+            size = entry.stat().st_size
+        except OSError:  # gone by now
+            return False
+        if size > FILE_LIMIT or size > self.size or not self.files:
+            return False
+        self.files, self.size = self.files - 1, self.size - size
+        return True
+
+
+def copy(project: Path, scratch: Path, files: Mapping[str, bytes] = NOTHING) -> Path:
+    """Copy ``project`` below ``scratch`` and write ``files`` there; returns the copy's path."""
+    kept = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    folder = _surroundings(project, scratch)
+    _mirror(str(project), folder, "", kept, _Budget(ENTRY_LIMIT, TREE_LIMIT, LOOK_LIMIT))
+    for path, content in files.items():
+        target = folder / path
+        target.unlink(missing_ok=True)  # it may be a link: never write through one
+        target.write_bytes(content)
+        with suppress(OSError):
+            shutil.copymode(project / path, target)
+    return folder
+
+
+def _surroundings(project: Path, scratch: Path) -> Path:
+    """The copy's own folder, in copies of the folders around it that link to everything else there."""
+    around = [*project.parents][:LEVELS][::-1]
+    here = scratch
+    for parent, inner in zip(around, [*around[1:], project], strict=True):
+        for entry in _entries(parent) or ():
+            if entry.name != inner.name and not scratch.is_relative_to(entry.path):
+                os.symlink(entry.path, here / entry.name)
+        here = here / inner.name
+        here.mkdir()
+    return here
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]] | None:
+    """Entries of a folder; None if it cannot be read, or has too many to go into."""
+    with suppress(OSError), os.scandir(folder) as found:
+        entries = list(islice(found, ENTRY_LIMIT + 1))
+        return entries if len(entries) <= ENTRY_LIMIT else None
+    return None
+
+
+def _mirror(source: str, target: Path, below: str, kept: set[str], budget: _Budget) -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{below}{entry.name}"
+            budget.looks -= 1
+            if path in kept or (budget.looks > 0 and _worth_copying(entry)):
+                (target / entry.name).mkdir()
+                _mirror(entry.path, target / entry.name, f"{path}/", kept, budget)
+            elif entry.is_file(follow_symlinks=False) and budget.take(entry):
+                _copy_file(entry.path, target / entry.name)
+            elif entry.name not in LEFT_OUT:
+                os.symlink(entry.path, target / entry.name)
+
+
+def _copy_file(source: str, target: Path) -> None:
+    try:
+        shutil.copy2(source, target)
+    except OSError:
+        target.unlink(missing_ok=True)
+        os.symlink(source, target)
+
+
+def _worth_copying(entry: os.DirEntry[str]) -> bool:
+    """True for a folder of the project's own that is small enough to look into."""
+    if not entry.is_dir(follow_symlinks=False) or entry.name in LINKED | LEFT_OUT:
+        return False
+    return _entries(entry.path) is not None and not os.path.isfile(os.path.join(entry.path, "pyvenv.cfg"))

@@ -1,0 +1,136 @@
+"""A program in a copy of its project tries to damage the original: in place, through links, by absolute paths, from C++."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from auditor import workplace
+from auditor.plan import Plan
+from auditor.workplace import Workplace
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+CHILD = """
+import sys, json
+from auditor.plan import Copied
+from auditor.capture.shelter import enter
+enter(Copied(**json.loads(sys.argv[1])), "/audit")
+exec(sys.argv[2])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose every file is linked, beside a folder that it reaches as ``../beside``."""
+    monkeypatch.setattr(workplace, "FILE_LIMIT", 2)
+    home = tmp_path / "home" / "project"
+    for path in (home / "model.pt", home / "wandb" / "run" / "log.txt", home / "a.db", home.parent / "beside" / "x" / "best.pt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("the user's own")
+    return home
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def run(project: Path, code: str, *, also: str = "") -> Path:
+    """Run code in a copy; the original must be as it was afterwards. ``also`` is run in the copy then, sheltered too."""
+    before = contents(project.parent)
+    with Workplace(project) as place:
+        copied = place.plan(Plan("t:s", (), 1, 0, "cpu", "", ())).copied
+        assert copied is not None
+        for each in filter(None, (code, also)):
+            words = [sys.executable, "-c", CHILD, json.dumps(asdict(copied)), textwrap.dedent(each).format(project=project)]
+            done = subprocess.run(words, cwd=place.folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+    assert contents(project.parent) == before
+    return project
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('model.pt', 'w').write('x'); assert open('model.pt').read() == 'x'",
+        "open('model.pt', 'a').write('x'); assert open('model.pt').read() == \"the user's ownx\"",
+        "open(b'model.pt', 'r+').truncate(1); assert open('model.pt').read() == 't'",
+        "import pathlib; pathlib.Path('model.pt').unlink()",
+        "import os; os.truncate('model.pt', 0)",
+        "import os; os.chmod('model.pt', 0o600); open('model.pt', 'w')",
+        "import os; os.rename('model.pt', 'old.pt'); open('model.pt', 'x'); open('old.pt', 'w')",
+        "import os; os.replace('model.pt', 'wandb/run/log.txt')",
+        "import os; os.remove('wandb/run/log.txt'); os.rmdir('wandb/run')",
+        "import os; os.makedirs('wandb/new/deep'); open('wandb/new/deep/x', 'w')",
+        "import os; os.chdir('wandb'); open('run/log.txt', 'w')",
+        "import shutil; shutil.rmtree('wandb')",
+        "import shutil; shutil.rmtree('../beside')",
+        "import shutil; shutil.copy('model.pt', '../beside/x/best.pt')",
+        "open('../beside/x/best.pt', 'w'); open('../beside/y', 'w')",
+        "import sqlite3; c = sqlite3.connect('new.db'); c.execute('create table t(x)'); c.commit()",
+        "import sqlite3; c = sqlite3.connect('wandb/new.db'); c.execute('create table t(x)'); c.commit()",
+    ],
+)
+def test_links_are_cut_before_something_is_written_through_them(project: Path, code: str) -> None:
+    run(project, code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('{project}/model.pt', 'w').write('x'); open('{project}/model.pt', 'w').write('y'); open('{project}/new', 'w')",
+        "import os; os.remove('{project}/model.pt')",
+        "import os; os.replace('{project}/model.pt', '{project}/moved.pt')",
+        "import os; os.makedirs('{project}/out/deep'); open('{project}/out/deep/log', 'w')",
+        "import shutil; shutil.rmtree('{project}/wandb')",
+    ],
+)
+def test_what_is_done_to_the_original_by_its_path_is_undone(project: Path, code: str) -> None:
+    run(project, code)
+    assert not (project / "out").exists()
+
+
+def test_torch_save_writes_from_cpp_and_is_seen_too(project: Path) -> None:
+    elsewhere = project.parent / "beside" / "x" / "best.pt"
+    code = f"""
+        from torch import save
+        import torch, pathlib
+        save({{{{"x": torch.ones(2)}}}}, "model.pt")
+        torch.save(torch.ones(2), f={str(elsewhere)!r})
+        torch.save(torch.ones(2), pathlib.Path({str(elsewhere.with_name("new.pt"))!r}))
+        torch.jit.save(torch.jit.script(torch.nn.ReLU()), "a.db")
+    """
+    run(project, code, also="import torch; assert torch.load('model.pt')['x'].sum() == 2")
+
+
+def test_two_runs_in_one_copy_are_undone_to_before_the_first(project: Path) -> None:
+    run(project, "open('{project}/model.pt', 'w').write('first')", also="open('{project}/model.pt', 'a').write('second')")
+
+
+def test_nothing_is_cut_by_reading(project: Path) -> None:
+    run(
+        project,
+        "import os; open('model.pt').read(); os.listdir('wandb'); assert os.path.islink('model.pt') and os.path.islink('wandb')",
+    )
+
+
+def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
+    code = """
+        from auditor.capture import shelter
+        shelter.LARGE = 3
+        try:
+            open('{project}/model.pt', 'w')
+        except PermissionError as problem:
+            assert 'outside of the copy' in str(problem)
+        else:
+            raise SystemExit('it was overwritten')
+        open('model.pt', 'r+').close()
+        assert __import__('os').path.islink('model.pt')
+    """
+    run(project, code)
