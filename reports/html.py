@@ -63,7 +63,7 @@ def _context(report: Report) -> dict[str, Any]:
         "rank_headings": ranks.table(report, _RANKS_LISTED)[0],
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": drawn,
-        "pictures": filled,
+        "pictures": pictures.by_subject(filled),
         "marks_listed": _MARKS_LISTED,
         "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
         "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
