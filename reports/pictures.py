@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import amounts
+from auditor import amounts
+
 from .charts import HEIGHT, WIDTH, Tick, ticks
 
 COLOURS = 9

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from auditor import amounts
 from auditor.pictures import Layers
 
-from . import amounts, text
+from . import text
 from .charts import HEIGHT, POINTS, WIDTH, Tick, scaled
 from .pictures import Key, Picture, Shape, across, evenly, shade, upright
 

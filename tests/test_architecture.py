@@ -17,6 +17,7 @@ HEAVY = {"torch", "pandas", "plotly", "numpy"}
 MAY = {
     "auditor/model.py": {"auditor.pictures"},
     "auditor/pictures.py": set(),
+    "auditor/amounts.py": set(),
     "auditor/errors.py": set(),
     "auditor/plan.py": set(),
     "auditor/rule.py": {"auditor.model"},
@@ -26,6 +27,7 @@ MAY = {
     "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.pictures", "auditor.timeline"},
     "auditor/evidence": {
         "auditor.allocator",
+        "auditor.amounts",
         "auditor.errors",
         "auditor.model",
         "auditor.pictures",
@@ -33,8 +35,8 @@ MAY = {
         "auditor.rule",
         "auditor.evidence",
     },
-    "rules": {"auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
-    "reports": {"auditor.model", "auditor.pictures", "auditor.reports"},
+    "rules": {"auditor.amounts", "auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
+    "reports": {"auditor.amounts", "auditor.model", "auditor.pictures", "auditor.reports"},
     "auditor/engine.py": {"auditor.model", "auditor.rule", "auditor.plan", "auditor.recording", "auditor.evidence.table"},
     "auditor/explain.py": {"auditor.rule", "auditor.manual"},
     "auditor/manual.py": set(),
