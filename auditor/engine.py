@@ -28,6 +28,9 @@ ABSENT = {
 }
 """What it means that a part is missing from a run that was completed."""
 
+OF_REHEARSALS = frozenset({"copies", "leaner"})
+"""Parts that nothing but a rehearsal records."""
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -85,13 +88,14 @@ class Tables:
         if self.bare:
             return f"a {self.bare} does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
-        ended = "" if outcome == "completed" else f": the run ended early ({outcome})"
+        if outcome != "completed":
+            return f"the run ended early ({outcome}), before this could be recorded"
+        if self._recording.manifest.get("device") == "rehearse" and not OF_REHEARSALS.intersection(parts):
+            return "a rehearsal does not record what this needs: audit run on the CPU or on a GPU does"
         told = [ABSENT[part] for part in parts if part in ABSENT]
-        if told and not ended:
+        if told:
             return told[0]
-        if self._recording.manifest.get("device") == "rehearse" and not ended:
-            return f"a rehearsal does not look at {' and '.join(parts)}"
-        return f"the recording holds no {' and no '.join(parts)}{ended}"
+        return f"the recording holds no {' and no '.join(parts)}"
 
 
 def judge(

@@ -27,12 +27,12 @@ class Tone:
 
 @dataclass(frozen=True)
 class Layers:
-    """Memory of one device over time, stacked by who allocated it, lowest first.
+    """Memory of one device over time, stacked by the line that allocated it or by its purpose, lowest first.
 
     ``held`` has one row of bytes a layer, ``reserved`` is what the allocator held, all at the same ``x``: us since the first event, or
     the event's number where ``x_unit`` is ``event``. ``marks`` are moments with a name (a step begins, memory ran out).
     ``events`` were in the history; of each stretch of them the points with most and with least are here.
-    ``codes`` are the rules whose findings it illustrates: codes or families.
+    ``codes`` are the rules whose findings it illustrates: codes or families. A chart by purpose follows that of its device by line.
     """
 
     title: str
@@ -45,6 +45,7 @@ class Layers:
     marks: tuple[tuple[float, str], ...] = ()
     events: int = 0
     codes: tuple[str, ...] = ()
+    by: Literal["line", "purpose"] = "line"
 
 
 @dataclass(frozen=True)

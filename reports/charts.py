@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from auditor import amounts
 from auditor.pictures import Series
 
-from . import amounts, text
+from . import text
 
 POINTS = 5000
 """Points that one chart hands to plotly at most: above it panning stutters (research: 50k SVG points paint in 4.7 s)."""
@@ -100,10 +101,10 @@ class Chart:
 
 
 def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
-    """One chart for each unit that has a finite point, in the order in which units first appear."""
+    """One chart for each unit of which a series has two finite points, in the order in which units first appear."""
     by_unit: dict[str, list[Series]] = {}
     for line in series:
-        if any(math.isfinite(y) and math.isfinite(x) for x, y in zip(line.x, line.y, strict=False)):
+        if sum(math.isfinite(y) and math.isfinite(x) for x, y in zip(line.x, line.y, strict=False)) > 1:  # one is no course
             by_unit.setdefault(line.unit, []).append(line)
     return tuple(_chart(f"chart-{number}", unit, lines) for number, (unit, lines) in enumerate(by_unit.items(), 1))
 

@@ -14,10 +14,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from auditor import amounts
 from auditor.model import Report
 from auditor.pictures import Lanes
 
-from . import amounts, charts, lanes, page, pictures, ranks, stacked, summary, text, verified
+from . import charts, lanes, page, pictures, ranks, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -59,11 +60,11 @@ def _context(report: Report) -> dict[str, Any]:
         "verified": verified.banner(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "memory": summary.largest_memory(report),
-        "ranks": ranks.table(report, _RANKS_LISTED)[1],
-        "rank_headings": ranks.table(report, _RANKS_LISTED)[0],
+        "ranks": ranks.table(report, _RANKS_LISTED, "µs")[1],
+        "rank_headings": ranks.table(report, _RANKS_LISTED, "µs")[0],
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": drawn,
-        "pictures": filled,
+        "pictures": pictures.by_subject(filled),
         "marks_listed": _MARKS_LISTED,
         "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
         "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
@@ -142,12 +143,14 @@ def _environment() -> jinja2.Environment:
         "breakable": page.breakable,
         "tail": text.tail_lines,
         "title_of": page.title,
+        "with_code": page.with_code,
         "path_data": _path_data,
     }
     environment.globals |= {
         "count": amounts.count,
         "outcome": summary.outcome,
-        "device": summary.device,
+        "place": summary.place,
+        "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
         "looked": summary.looked,

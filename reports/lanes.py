@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from auditor import amounts
 from auditor.pictures import Bar, Lanes
 
-from . import amounts, text
+from . import text
 from .charts import POINTS, Tick, scaled
 from .pictures import Key, Picture, Place, Shape, across, box, shade
 

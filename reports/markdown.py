@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import amounts, summary, text
+from . import summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -70,9 +71,9 @@ def _parts(report: Report) -> Iterator[str]:
 
 def _subject(report: Report) -> str:
     run = report.run
-    words = [f"{amounts.count(run.steps, 'step')} on {summary.device(report)}", summary.outcome(report)]
-    if run.step_us is not None:
-        words.append(f"median step {amounts.duration(run.step_us.median)}, p95 {amounts.duration(run.step_us.p95)}")
+    words = [f"{amounts.count(run.steps, 'step')} {summary.place(report)}", summary.outcome(report)]
+    if times := summary.step_time(report):
+        words.append(f"step time {times}")
     return escape(", ".join(words))
 
 

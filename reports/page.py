@@ -9,10 +9,13 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from auditor import amounts
 from auditor.model import Edit, Excerpt, Finding, Report
 
-from . import amounts, manual, summary, text
+from . import manual, summary, text
 from .verified import Proof, proof
+
+_MESSAGE_LIMIT = 5000
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
@@ -34,7 +37,7 @@ _BASES = {
 _SEEN_ON = {
     "cpu": "seen on the CPU",
     "cuda": "seen on the GPU",
-    "rehearsal": "seen in the rehearsal of the GPU path, which prices nothing",
+    "rehearsal": "seen in the rehearsal of the GPU path, which gives no times",
     "trace": "seen in the trace",
     "snapshot": "seen in the memory snapshot",
     "source": "read in the source",
@@ -114,6 +117,17 @@ def title(name: str) -> str:
     """``scalar-read-every-step`` as ``Scalar read every step``."""
     words = name.replace("-", " ").strip()
     return words[:1].upper() + words[1:]
+
+
+def with_code(words: str) -> Markup:
+    """Text whose parts between backticks are code."""
+    parts = text.shorten(words, _MESSAGE_LIMIT).split("`")
+    if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
+        return Markup("{}").format(words)
+    marked = (
+        Markup("<code>{}</code>").format(part) if place % 2 else Markup("{}").format(part) for place, part in enumerate(parts)
+    )
+    return Markup("").join(marked)
 
 
 def breakable(name: str) -> Markup:

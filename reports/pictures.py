@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import amounts
+from auditor import amounts
+
 from .charts import HEIGHT, WIDTH, Tick, ticks
 
 COLOURS = 9
@@ -41,7 +42,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Picture:
-    """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers."""
+    """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
+
+    ``view`` names how it shows its subject, for the switch between pictures whose ``subject`` is the same.
+    """
 
     id: str
     title: str
@@ -59,11 +63,24 @@ class Picture:
     grid: bool = True
     of_memory: bool = False
     places: tuple[Place, ...] = ()
+    subject: str = ""
+    view: str = ""
     plot: dict[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
         """What the page's script needs to draw it with plotly."""
         return {"id": self.id, "height": self.rows, "unit": self.unit, "xLabel": self.x_label, **self.plot}
+
+
+def by_subject(pictures: Sequence[Picture]) -> tuple[tuple[Picture, ...], ...]:
+    """Neighbours that show the same subject together, every other picture by itself."""
+    groups: list[tuple[Picture, ...]] = []
+    for picture in pictures:
+        if picture.subject and groups and groups[-1][0].subject == picture.subject:
+            groups[-1] = (*groups[-1], picture)
+        else:
+            groups.append((picture,))
+    return tuple(groups)
 
 
 def shade(colour: int) -> str:

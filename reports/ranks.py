@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from auditor import amounts
 from auditor.model import Rank, Report
-
-from . import amounts
 
 HEADINGS = ("rank", "median step", "device busy", "computing", "communicating", "exposed", "loader", "host waits", "peak memory")
 
@@ -18,7 +17,7 @@ def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
     return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])
 
 
-def cells(rank: Rank) -> tuple[str, ...]:
+def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:
     """One row, under :data:`HEADINGS`."""
     times = (
         rank.step_us,
@@ -29,18 +28,29 @@ def cells(rank: Rank) -> tuple[str, ...]:
         rank.loader_us,
         rank.wait_us,
     )
-    shown = [amounts.duration(us) for us in times]
+    shown = [amounts.duration(us, micro) for us in times]
     if not rank.device:  # recorded without a GPU: nothing is known of what a device did
         shown[1:5], shown[6] = [UNKNOWN] * 4, UNKNOWN
     peak = amounts.size(rank.peak_bytes) if rank.peak_bytes is not None else UNKNOWN
     return ("?" if rank.rank is None else str(rank.rank), *shown, peak)
 
 
-def table(report: Report, limit: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(report: Report, limit: int, micro: str = "us") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings and rows of at most ``limit`` ranks, without the columns that nothing is known of."""
-    rows = [cells(rank) for rank in ordered(report, limit)]
+    rows = [cells(rank, micro) for rank in ordered(report, limit)]
     known = [column for column in range(len(HEADINGS)) if any(row[column] != UNKNOWN for row in rows)]
     return tuple(HEADINGS[column] for column in known), [tuple(row[column] for column in known) for row in rows]
+
+
+def alone(report: Report) -> str:
+    """The facts of the only rank in words, those that are zero or unknown left out; empty where there are several ranks.
+
+    Empty also without a device: the step's time is said elsewhere, and nothing else is known.
+    """
+    if len(report.ranks) != 1:
+        return ""
+    told = zip(HEADINGS[2:], cells(report.ranks[0])[2:], strict=True)
+    return ", ".join(f"{name} {value}" for name, value in told if value != UNKNOWN and not value.startswith("0 "))
 
 
 def left_out(report: Report, limit: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from auditor import amounts
 from auditor.pictures import Layers
 
-from . import amounts, text
+from . import text
 from .charts import HEIGHT, POINTS, WIDTH, Tick, scaled
 from .pictures import Key, Picture, Shape, across, evenly, shade, upright
 
@@ -16,6 +17,7 @@ MARKS = 80
 """Lines where steps begin that are drawn at most."""
 
 ROWS = 300
+VIEWS = {"line": "by line of code", "purpose": "by what it is for"}
 _OOM = "out of memory"
 
 
@@ -31,9 +33,13 @@ class _Drawn:
 
 
 def pictures(layers: Sequence[Layers], first: int = 1) -> tuple[Picture, ...]:
-    """One picture a device; those without a point are left out."""
-    drawn = ((f"memory-{number}", chart, _drawn(chart)) for number, chart in enumerate(layers, first))
-    return tuple(_picture(name, chart, points) for name, chart, points in drawn if points is not None)
+    """One picture a chart; those without a point are left out. Charts of one device have the same subject."""
+    drawn, subject = [], ""
+    for number, chart in enumerate(layers, first):
+        subject = subject if subject and chart.by == "purpose" else f"memory-{number}"
+        if points := _drawn(chart):
+            drawn.append(replace(_picture(f"memory-{number}", chart, points), subject=subject, view=VIEWS[chart.by]))
+    return tuple(drawn)
 
 
 def _drawn(chart: Layers) -> _Drawn | None:

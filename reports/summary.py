@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
+from auditor import amounts
 from auditor.model import Finding, Report, Severity, Status, Verdict
 
-from . import amounts, text, verified
+from . import text, verified
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -28,6 +29,9 @@ FAMILIES = {
     "CKPT": "Checkpoints",
     "TIME": "Step time",
 }
+
+TELLS_P95 = 20
+"""Steps below which the 95th percentile is the slowest one."""
 
 _OUTCOMES = {
     "completed": "completed",
@@ -52,12 +56,34 @@ def device(report: Report) -> str:
 
 def rehearsed(report: Report) -> str:
     """What was rehearsed beside the run on the CPU; empty if nothing was."""
-    played = report.environment.get("rehearsed on", "")
-    return (
-        f"GPU path rehearsed: {text.one_line(played, 120)}; it finds what a GPU would wait for, and prices nothing"
-        if played
-        else ""
-    )
+    played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(" (rehearsed on the CPU)")
+    return f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in time" if played else ""
+
+
+def place(report: Report) -> str:
+    """``on cpu``, ``from a memory snapshot``."""
+    judged = report.run.device in ("snapshot", "checkpoint")
+    return f"{'from' if judged else 'on'} {device(report)}"
+
+
+def steps(report: Report) -> str:
+    """``30 steps``, or how many of them were to be taken; empty where steps are not what was looked at."""
+    run = report.run
+    if not run.steps:
+        return ""
+    return amounts.count(run.steps, "step") + (" asked for," if run.outcome != "completed" else "")
+
+
+def step_time(report: Report) -> str:
+    """``median 116 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if none was timed."""
+    times = report.run.step_us
+    if times is None:
+        return ""
+    median, timed = amounts.duration(times.median), f"({amounts.count(times.n, 'step')})"
+    if times.n < 2:
+        return f"{median} {timed}"
+    p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
+    return f"median {median}, {p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +201,8 @@ def frequency(finding: Finding, report: Report) -> str:
         words.append(f"{amounts.digits(finding.per_step)} per step")
     if finding.steps > 0:
         of = f" of {report.run.steps}" if report.run.steps >= finding.steps else ""
-        words.append(f"on {finding.steps}{of} {'step' if not of and finding.steps == 1 else 'steps'}")
+        often = f"on {finding.steps}{of} {'step' if not of and finding.steps == 1 else 'steps'}"
+        words.append("on the only step" if of == " of 1" else often)
     return ", ".join(words)
 
 

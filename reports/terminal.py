@@ -13,17 +13,18 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import amounts, ranks, summary, text, verified
+from . import ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
 _RANKS = 8
-_REASONS = 6
-"""Reasons for skipping that are listed; report.html has them all."""
+_REASONS = 3
+"""Reasons for skipping that are listed, one line each; report.html has them all, with the rules."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
-    yield from _ranks(report)
+    yield from _ranks(report, width)
     yield Text()
     if report.findings:
         yield from _table(report, width)
@@ -89,24 +90,24 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
 
 def _subject(report: Report, width: int) -> Iterator[Text]:
     run = report.run
-    where = summary.device(report) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
+    where = summary.place(report) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
     torch = f", torch {text.one_line(run.torch, 80)}" if run.torch else ""
-    steps = f"{amounts.count(run.steps, 'step')} " if run.steps else ""
-    yield Text(f"{text.path(run.target)}: {steps}on {where}{torch}: {summary.outcome(report)}", "bold")
-    if run.step_us is not None:
-        times = run.step_us
-        yield from _wrapped(
-            f"step time: median {amounts.duration(times.median)}, p95 {amounts.duration(times.p95)}, "
-            f"{amounts.duration(times.min)} to {amounts.duration(times.max)} ({amounts.count(times.n, 'step')})",
-            width,
-        )
+    told = summary.steps(report)
+    steps = f"{told} " if told else "judged "
+    ended = f": {summary.outcome(report)}" if run.recorded_at or run.outcome != "completed" else ""
+    yield Text(f"{text.path(run.target)}: {steps}{where}{torch}{ended}", "bold")
+    if times := summary.step_time(report):
+        yield from _wrapped(f"step time: {times}", width)
     rehearsed = summary.rehearsed(report)
     if rehearsed:
         yield from _wrapped(rehearsed, width)
 
 
-def _ranks(report: Report) -> Iterator[Text]:
+def _ranks(report: Report, width: int) -> Iterator[Text]:
     if not report.ranks:
+        return
+    if alone := ranks.alone(report):
+        yield from _wrapped(f"of each step: {alone}", width)
         return
     yield Text()
     headings, rows = ranks.table(report, _RANKS)
@@ -147,20 +148,28 @@ def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> 
 
 
 def _looked_at(report: Report, width: int) -> Iterator[Text]:
-    counted = ", ".join(f"{len(summary.with_status(report, status))} {status}" for status in summary.STATUSES)
-    yield from _wrapped(f"rules: {counted}", width)
-    for status in ("skipped", "failed"):
-        yield from _reasons(status, summary.with_status(report, status), width)
+    words = {"found": "found something", "clean": "found nothing", "skipped": "could not look", "failed": "failed"}
+    counted = {status: len(summary.with_status(report, status)) for status in summary.STATUSES}
+    said = ", ".join(f"{number} {words[status]}" for status, number in counted.items() if number or status != "failed")
+    if report.findings:  # else the sentence above has counted them
+        yield from _wrapped(f"rules: {said}", width)
+    yield from _skipped(summary.with_status(report, "skipped"), width)
+    for verdict in summary.with_status(report, "failed"):
+        reason = text.one_line(verdict.reason.strip().rpartition("\n")[2], 300)
+        yield from _wrapped(f"  failed: {text.one_line(verdict.code, 40)}: {reason}", width, hanging="    ")
 
 
-def _reasons(status: str, verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
+def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
+    """The reasons that kept most rules from looking, a line each."""
     groups = summary.reasons(verdicts)
     for reason, group in groups[:_REASONS]:
-        codes = ", ".join(text.one_line(verdict.code, 40) for verdict in group)
-        said = text.one_line(reason.strip().rpartition("\n")[2], 300)
-        yield from _wrapped(f"  {status}: {codes}: {said}", width, hanging="    ")
-    if len(groups) > _REASONS:
-        yield Text(f"  {status}: and {amounts.count(len(groups) - _REASONS, 'more reason')}")
+        said = text.one_line(reason.strip(), 300)
+        room = width - 8
+        yield Text(f"  {len(group):4}  {said if len(said) <= room else said[: room - 3].rstrip() + '...'}", "dim")
+    rest = groups[_REASONS:]
+    if rest:
+        others = "for another reason" if len(rest) == 1 else f"for {len(rest)} other reasons"
+        yield Text(f"  {sum(len(group) for _, group in rest):4}  {others}", "dim")
 
 
 def _ending(report: Report, width: int) -> Iterator[Text]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.model import Finding, Report, Verification, Verified
 
-from . import amounts, text
+from . import text
 
 NOTE_LIMIT = 600
 
@@ -68,7 +69,7 @@ def line(finding: Finding) -> str:
     verified = finding.verified
     if verified is None:
         return ""
-    word = "patch left out" if verified.status == "broken" else f"verified {verified.status}"
+    word = {"broken": "patch left out", "same": "verified"}.get(verified.status, f"verified {verified.status}")
     return f"{word}: {'; '.join(_parts(verified))}"
 
 
@@ -80,7 +81,7 @@ def method(verification: Verification) -> Iterator[str]:
     )
     if verification.noise is not None:
         low, high = verification.noise
-        yield f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to {high:.3f} (99 % interval)"
+        yield f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to {high:.3f} (99% interval)"
     for note in verification.notes:
         yield text.one_line(note, NOTE_LIMIT)
 

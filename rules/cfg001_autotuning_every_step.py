@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace_structure import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -73,7 +74,7 @@ class AutotuningEveryStep(Rule):
         yield Finding(
             None,
             f"cuDNN tries its algorithms on {often}: {tuning.times / structure.steps:.0f} waits per step, "
-            f"{tuning.us / structure.steps / 1000:.1f} ms",
+            f"{amounts.duration(tuning.us / structure.steps)}",
             steps=len(often.seen),
             per_step=tuning.times / structure.steps,
             lost_us_per_step=tuning.us / structure.steps,

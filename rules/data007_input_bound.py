@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.batches import Loader
 from auditor.evidence.homes import home_of
@@ -95,7 +96,7 @@ class StepWaitsForInput(Rule):
         loader = waiting.loader
         yield Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {waiting.mean_us / 1000:.1f} ms for input, {waiting.share:.0%} of its time (num_workers={loader.workers})",
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, {waiting.share:.0%} of its time (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
@@ -129,8 +130,8 @@ class StepWaitsForInput(Rule):
             seen_on="trace",
             severity=self._severity_in_trace(steps, share, mean),
             facts=(
-                ("waiting", f"{steps.share('loader_us'):.1%} of the time, {steps.mean('loader_us'):.0f} us per step"),
-                ("not hidden by device work", f"{share:.1%}, {mean:.0f} us per step"),
+                ("waiting", f"{steps.share('loader_us'):.1%} of the time, {amounts.duration(steps.mean('loader_us'))} per step"),
+                ("not hidden by device work", f"{share:.1%}, {amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),
         )

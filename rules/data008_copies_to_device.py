@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -85,7 +86,7 @@ class StepBoundByCopiesToDevice(Rule):
             severity=self._severity(share) if steps.certain else Severity.NOTE,
             facts=(
                 ("copies to the device", f"{steps.share('to_device_us'):.1%} of the time"),
-                ("with nothing beside them", f"{mean:.0f} us per step"),
+                ("with nothing beside them", f"{amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),
         )

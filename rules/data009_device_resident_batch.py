@@ -82,7 +82,7 @@ class LoaderYieldsDeviceTensors(Rule):
                 continue
             yield Finding(
                 resident.site,
-                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, put there by the {resident.blame}",
+                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, put there by {resident.blame}",
                 steps=len(resident.rhythm.seen),
                 per_step=1.0,
                 seen_on=machine.device,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_ranks import Ranks
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -77,17 +78,17 @@ class RankKeepsOthersWaiting(Rule):
         if ranks.waited_share < self.share or ranks.last < self.last * ranks.shared or ranks.waited_us <= ranks.clocks_us:
             return
         excess = ranks.excess()
-        why = f": it spends {excess[1] / 1000:.1f} ms more {excess[0]}" if excess else ""
+        why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
         yield Finding(
             None,
-            f"the other ranks wait {ranks.waited_us / 1000:.1f} ms of each step, {ranks.waited_share:.0%}, for rank {ranks.late}, "
+            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step, {ranks.waited_share:.0%}, for rank {ranks.late}, "
             f"last at {ranks.last} of {ranks.shared} collectives{why}",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,
             basis="estimated" if ranks.steps >= self.least_steps else "none",
             seen_on="trace",
             severity=self._severity(ranks),
-            facts=(*ranks.facts, ("clocks set within", f"{ranks.clocks_us:.1f} us")),
+            facts=(*ranks.facts, ("clocks set within", amounts.duration(ranks.clocks_us))),
         )
 
     def _severity(self, ranks: Ranks) -> Severity | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Evaluations, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -68,7 +69,7 @@ class GraphRecordedInEvaluation(Rule):
     def detect(self, evaluations: Evaluations, machine: Machine) -> Iterator[Finding]:
         for place in evaluations.for_nothing(self.calls):
             saved = place.saved_bytes
-            cost = f"; {saved / 2**20:.2f} MiB were saved for it in one call" if saved is not None else ""
+            cost = f"; {amounts.size(saved)} were saved for it in one call" if saved is not None else ""
             yield Finding(
                 place.site,
                 f"{place.module} ran in eval mode with gradients on {place.calls} times, and no backward walked the graph{cost}",

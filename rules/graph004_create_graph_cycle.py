@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Cycles, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -66,7 +67,7 @@ class GradientsKeepTheirGraph(Rule):
     def detect(self, cycles: Cycles, machine: Machine) -> Iterator[Finding]:
         for cycle in cycles.lasting(self.share):
             grown = cycle.bytes_per_step
-            more = f", and {grown / 2**20:.3f} MiB more are held after each" if grown is not None else ""
+            more = f", and {amounts.size(grown)} more are held after each" if grown is not None else ""
             yield Finding(
                 cycle.site,
                 f"{cycle.leaves[-1]} gradients of backward(create_graph=True) kept their graph into a later step on "
@@ -88,4 +89,4 @@ class GradientsKeepTheirGraph(Rule):
 
 def _held(held: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     if held:
-        yield "saved tensors held", f"{held[0] / 2**20:.3f} MiB, then {held[-1] / 2**20:.3f} MiB"
+        yield "saved tensors held", f"{amounts.size(held[0])}, then {amounts.size(held[-1])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Fed, Machine, Strays
 from auditor.evidence.strays import Stray
 from auditor.model import Finding, Remedy, Severity, Site
@@ -102,7 +103,7 @@ class TrainableTensorLeftOut(Rule):
 
 
 def _finding(strays: tuple[Stray, ...], site: Site | None, kind: str, machine: Machine) -> Finding:
-    first, held = strays[0], sum(each.grad_bytes for each in strays) / 2**20
+    first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         site,
         _said(strays, kind),
@@ -111,7 +112,7 @@ def _finding(strays: tuple[Stray, ...], site: Site | None, kind: str, machine: M
         seen_on=machine.device,
         severity=Severity.NOTE if kind == "unregistered" else None,
         facts=(
-            ("gradients held", f"{held:.2f} MiB"),
+            ("gradients held", amounts.size(held)),
             *((each.name or "a tensor", f"shape {list(each.shape)}") for each in strays[:20]),
         ),
         hints={"kind": kind},

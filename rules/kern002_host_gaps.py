@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_idle import HOST, DeviceIdle, Gap
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -79,13 +80,13 @@ class HostLeavesDeviceIdle(Rule):
         yield Finding(
             None,
             f"the device idles {share:.0%} of {idle.of_what} in gaps of 0.5 ms or more while the host does something else; "
-            f"the longest is {longest.us / 1000:.1f} ms{_in(longest)}",
+            f"the longest is {amounts.duration(longest.us)}{_in(longest)}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=idle.us_per_step(HOST) if loud else None,
             basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
-            facts=tuple((f"gap at {gap.at_us / 1000:.1f} ms", f"{gap.us / 1000:.2f} ms{_in(gap)}") for gap in idle.gaps),
+            facts=tuple((f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}{_in(gap)}") for gap in idle.gaps),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

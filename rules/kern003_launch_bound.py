@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_idle import LAUNCHING, DeviceIdle
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
@@ -78,7 +79,7 @@ class LaunchBound(Rule):
         yield Finding(
             None,
             f"the device waits for launches {share:.0%} of {idle.of_what}{most}: "
-            f"the median kernel runs {idle.median_kernel_us:.1f} us, and {idle.empty:.0%} of the kernels found the queue empty",
+            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and {idle.empty:.0%} of the kernels found the queue empty",
             steps=idle.steps if idle.marked else 0,
             per_step=idle.kernels / idle.steps if idle.marked else 0.0,
             lost_us_per_step=lost if loud else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_idle import DeviceIdle
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -67,7 +68,7 @@ class LaunchQueueFull(Rule):
             return
         yield Finding(
             None,
-            f"up to {idle.deepest:,} kernels wait in the queue: launches were held for {idle.full_us / idle.steps / 1000:.1f} ms "
+            f"up to {idle.deepest:,} kernels wait in the queue: launches were held for {amounts.duration(idle.full_us / idle.steps)} "
             "in each step, and the device was never out of work",
             steps=idle.steps if idle.marked else 0,
             seen_on="trace",

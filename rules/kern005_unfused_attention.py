@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_structure import Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -73,7 +74,7 @@ class UnfusedAttention(Rule):
             per_step=structure.attentions / structure.steps if structure.marked else 0.0,
             seen_on="trace",
             severity=None if structure.marked else Severity.NOTE,
-            facts=(("device time", f"{structure.attention_us / structure.steps / 1000:.2f} ms per step"),),
+            facts=(("device time", f"{amounts.duration(structure.attention_us / structure.steps)} per step"),),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

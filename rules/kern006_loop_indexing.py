@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_structure import Loop, Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -71,7 +72,7 @@ class LoopOverIndex(Rule):
             yield Finding(
                 loop.where.site,
                 f"{_said(loop)} {loop.repeats} times in a row{f' in `{loop.parent}`' if loop.parent else ''}{loop.where}: "
-                f"{loop.us_per_step / 1000:.1f} ms of host time{' per step' if structure.marked else ''}",
+                f"{amounts.duration(loop.us_per_step)} of host time{' per step' if structure.marked else ''}",
                 steps=structure.steps if structure.marked else 0,
                 per_step=loop.times / structure.steps if structure.marked else 0.0,
                 seen_on="trace",

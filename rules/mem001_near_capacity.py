@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_memory import DevicePeak, TraceMemory
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
-
-GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,9 @@ class DeviceMemoryNearlyFull(Rule):
                 seen_on="trace",
                 severity=self._severity(device) if full else Severity.NOTE,
                 facts=(
-                    ("peak allocated", f"{device.allocated / GIB:.2f} GiB"),
-                    ("peak reserved", f"{device.reserved / GIB:.2f} GiB"),
-                    ("device", f"{device.capacity / GIB:.2f} GiB"),
+                    ("peak allocated", amounts.size(device.allocated)),
+                    ("peak reserved", amounts.size(device.reserved)),
+                    ("device", amounts.size(device.capacity)),
                 ),
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import DeviceMemory, Held, HostMemory, KeptLines, Machine
 from auditor.evidence.trend import Trend
 from auditor.model import Finding, Remedy, Severity
@@ -86,7 +87,7 @@ class MemoryGrowsEveryStep(Rule):
             stays = f": {line.blocks} blocks allocated here were never freed" if line is not None else ""
             yield Finding(
                 line.site if line is not None else None,
-                f"{where} memory grows by {rate / MIB:.2f} MiB per step{stays}{cause}",
+                f"{where} memory grows by {amounts.size(rate)} per step{stays}{cause}",
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),

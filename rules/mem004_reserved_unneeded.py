@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Allocations, DeviceMemory, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -77,7 +78,7 @@ class ReservedMemoryNeverNeeded(Rule):
             return
         yield Finding(
             None,
-            f"{memory.unneeded_bytes / MIB:.0f} MiB of {memory.reserved_at_peak / MIB:.0f} MiB reserved "
+            f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} reserved "
             f"({memory.unneeded_share:.0%}) were not needed even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
@@ -93,7 +94,7 @@ class ReservedMemoryNeverNeeded(Rule):
                 continue
             yield Finding(
                 None,
-                f"{course.unneeded_bytes / MIB:.0f} MiB of {course.reserved_at_peak / MIB:.0f} MiB reserved on GPU "
+                f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} reserved on GPU "
                 f"{course.device} ({course.unneeded_share:.0%}) were not needed even at the peak",
                 lost_bytes=course.unneeded_bytes,
                 basis="measured",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Allocations, DeviceMemory, Machine, Snapshot
 from auditor.model import Basis, Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -94,12 +95,13 @@ class BlockPinsSegment(Rule):
         for pin in pins:
             yield Finding(
                 pin.site,
-                f"{pin.blocks} live blocks ({pin.live_bytes / MIB:.1f} MiB) allocated here keep {len(pin.segments)} segments "
-                f"with {pin.free_bytes / MIB:.0f} MiB free",
+                f"{amounts.count(pin.blocks, 'live block')} ({amounts.size(pin.live_bytes)}) allocated here keep{'s' * (pin.blocks == 1)} "
+                f"{amounts.count(len(pin.segments), 'segment')} "
+                f"with {amounts.size(pin.free_bytes)} free",
                 lost_bytes=pin.free_bytes,
                 basis=basis,
                 seen_on="snapshot",
-                facts=(("segments", str(len(pin.segments))), ("reserved in all", f"{snapshot.reserved / MIB:.0f} MiB")),
+                facts=(("segments", str(len(pin.segments))), ("reserved in all", amounts.size(snapshot.reserved))),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

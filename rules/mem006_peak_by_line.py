@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, PeakHolders
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -72,8 +73,8 @@ class PeakHeldByFewLines(Rule):
             when = "at the peak" if each.timed else "when the snapshot was taken"
             yield Finding(
                 first.site,
-                f"{when} {each.allocated / MIB:.0f} MiB are allocated on GPU {each.device}; tensors made here hold "
-                f"{first.size / MIB:.0f} MiB of it ({first.size / each.allocated:.0%})",
+                f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; tensors made here hold "
+                f"{amounts.size(first.size)} of it ({first.size / each.allocated:.0%})",
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(

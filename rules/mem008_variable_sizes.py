@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import LateGrowth, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -78,15 +79,15 @@ class VaryingSizesReallocate(Rule):
                 continue
             yield Finding(
                 line.site,
-                f"{len(line.new)} sizes from {line.new[0] / MIB:.0f} to {line.new[-1] / MIB:.0f} MiB were allocated anew here while "
-                f"shorter blocks lay free: the allocator holds {wasted / MIB:.0f} MiB more than the tensors needed more",
+                f"{len(line.new)} sizes from {amounts.size(line.new[0])} to {amounts.size(line.new[-1])} were allocated anew here while "
+                f"shorter blocks lay free: the allocator holds {amounts.size(wasted)} more than the tensors needed more",
                 lost_bytes=wasted,
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(
-                    ("reserved rose by", f"{growth.reserved / MIB:.0f} MiB"),
-                    ("allocated rose by", f"{growth.allocated / MIB:.0f} MiB"),
-                    ("sizes before", f"{len(line.known)}, up to {line.known[-1] / MIB:.0f} MiB"),
+                    ("reserved rose by", amounts.size(growth.reserved)),
+                    ("allocated rose by", amounts.size(growth.allocated)),
+                    ("sizes before", f"{len(line.known)}, up to {amounts.size(line.known[-1])}"),
                 ),
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Configs, Machine, WhatIf
 from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
@@ -83,7 +84,7 @@ class AllocatorSettingWouldHelp(Rule):
         avoided = _avoided(before.ooms - best.ooms, before.retries - best.retries)
         if not avoided and (saved < self.share * before.peak_reserved or saved < self.least_mib * MIB):
             return
-        told = avoided or f"reserves {best.peak_reserved / MIB:.0f} MiB instead of {before.peak_reserved / MIB:.0f} MiB"
+        told = avoided or f"reserves {amounts.size(best.peak_reserved)} instead of {amounts.size(before.peak_reserved)}"
         yield Finding(
             None,
             f"the same allocations with {best.setting}: {told}",

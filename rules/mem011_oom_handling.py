@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import DeviceCalls, Machine, OomHandlers
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -116,7 +117,9 @@ class OutOfMemoryHandledWrongly(Rule):
             seen = site.rhythm
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
-            price = f"{site.us_per_step:.0f} us per step inside the call" if machine.cuda else "rehearsed, so not priced"
+            price = (
+                f"{amounts.duration(site.us_per_step)} per step inside the call" if machine.cuda else "rehearsed, so not priced"
+            )
             yield Finding(
                 site.site,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: before torch raises one it gives its "

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import HostMemory, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
-
-GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,11 @@ class HostMemoryNearlyFull(Rule):
         peak = host.trend.peak
         yield Finding(
             None,
-            f"the process holds {peak / GIB:.1f} of {host.usable / GIB:.1f} GiB of host memory ({peak / host.usable:.0%}), on {above} of "
+            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({peak / host.usable:.0%}), on {above} of "
             f"{len(host.trend.values)} steps more than {self.full:.0%}",
             steps=above,
             seen_on=machine.device,
-            facts=(("held at most", f"{peak / GIB:.2f} GiB"), ("usable", f"{host.usable / GIB:.2f} GiB")),
+            facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

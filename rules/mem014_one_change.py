@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Leaner, Machine, ZeroGrads
 from auditor.evidence.leaner import Change
 from auditor.model import Finding, Remedy, Severity, Site
@@ -86,14 +87,14 @@ class PeakMemoryCutByOneChange(Rule):
         for change, saved in leaner.savings(share=self.share, least_bytes=round(self.least_mib * MIB)):
             yield Finding(
                 _site(change, zero_grads),
-                f"{SAID[change.what]}, the rehearsed peak is {saved / MIB:.0f} MiB lower ({change.peak / MIB:.0f} instead of "
-                f"{leaner.peak / MIB:.0f} MiB)",
+                f"{SAID[change.what]}, the rehearsed peak is {amounts.size(saved)} lower ({amounts.size(change.peak)} instead of "
+                f"{amounts.size(leaner.peak)})",
                 lost_bytes=saved,
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 facts=(
-                    ("peak as it is", f"{leaner.peak / MIB:.1f} MiB"),
-                    ("peak with the change", f"{change.peak / MIB:.1f} MiB"),
+                    ("peak as it is", amounts.size(leaner.peak)),
+                    ("peak with the change", amounts.size(change.peak)),
                     ("tensors concerned", str(change.tensors)),
                 ),
                 hints={"what": change.what},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Configs, Machine, OutOfMemory
 from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-MIB = 2**20
 WHY = {
     "demand": "tensors in use fill the memory: real demand, no fragmentation",
     "fragmentation": "enough was free, but in pieces that are too small: fragmentation",
@@ -72,15 +72,15 @@ class RanOutOfMemory(Rule):
     def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
         if not oom.happened:
             return
-        asked = f"{oom.requested / MIB:.1f} MiB were requested" if oom.requested is not None else "a request failed"
+        asked = f"{amounts.size(oom.requested)} were requested" if oom.requested is not None else "a request failed"
         first = next((holder for holder in oom.holders if holder.site is not None), None)
-        held = f"; most is held by tensors made at {first.site} ({first.size / MIB:.0f} MiB)" if first is not None else ""
+        held = f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})" if first is not None else ""
         where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
         fitting = [each.setting for each in oom.what_ifs if not each.ooms]
         yield Finding(
             oom.site,
-            f"{where} ran out: {asked}, {oom.live / MIB:.0f} of {oom.reserved / MIB:.0f} MiB reserved on GPU {oom.device} were in "
-            f"use and the largest free piece was {oom.largest_free / MIB:.1f} MiB: {WHY[oom.kind]}{held}",
+            f"{where} ran out: {asked}, {amounts.size(oom.live)} of {amounts.size(oom.reserved)} reserved on GPU {oom.device} were in "
+            f"use and the largest free piece was {amounts.size(oom.largest_free)}: {WHY[oom.kind]}{held}",
             basis=machine.bytes_basis,
             seen_on="snapshot",
             facts=(*self._figures(oom), *(holder.row for holder in oom.holders[: self.lines]), *self._replays(oom)),
@@ -89,11 +89,11 @@ class RanOutOfMemory(Rule):
 
     def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         if oom.requested is not None:
-            yield "requested", f"{oom.requested / MIB:.1f} MiB"
-        yield "free inside reserved", f"{oom.free_inside / MIB:.1f} MiB"
-        yield "largest free piece", f"{oom.largest_free / MIB:.1f} MiB"
+            yield "requested", amounts.size(oom.requested)
+        yield "free inside reserved", amounts.size(oom.free_inside)
+        yield "largest free piece", amounts.size(oom.largest_free)
         if oom.device_free is not None:
-            yield "free on the device", f"{oom.device_free / MIB:.1f} MiB"
+            yield "free on the device", amounts.size(oom.device_free)
 
     def _replays(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         yield from (each.row for each in oom.what_ifs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, Modes, Source, Steps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -64,7 +65,9 @@ class AnomalyModeLeftOn(Rule):
         if not seen.usual(self.share):
             return
         saved = steps.saved_with_anomaly_off()
-        share = "" if saved is None else f"; without it a step is {saved / 1000:.2f} ms faster ({steps.share_of_step(saved):.0%})"
+        share = (
+            "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
+        )
         yield Finding(
             site,
             f"anomaly mode is on for the backward of {seen}{share}",

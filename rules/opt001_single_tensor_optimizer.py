@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -78,7 +79,7 @@ class OptimizerStepsOneByOne(Rule):
         yield Finding(
             optimizer.where.site,
             f"{' and '.join(optimizer.names)}{optimizer.where} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
-            f"{optimizer.us_per_step / 1000:.1f} ms of host time per step, one parameter after the other",
+            f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after the other",
             steps=optimizer.steps if loud else 0,
             per_step=optimizer.calls / optimizer.steps,
             lost_us_per_step=optimizer.idle_us_per_step if priced else None,
@@ -87,7 +88,7 @@ class OptimizerStepsOneByOne(Rule):
             severity=None if loud else Severity.NOTE,
             facts=(
                 ("share of the steps on the host", f"{optimizer.host_share:.1%}"),
-                ("device idle between its launches", f"{optimizer.idle_us_per_step:.0f} us per step"),
+                ("device idle between its launches", f"{amounts.duration(optimizer.idle_us_per_step)} per step"),
             ),
             hints=_made_at(optimizer, source),
         )

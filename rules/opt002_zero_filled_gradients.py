@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, Source, ZeroGrads
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -71,7 +72,7 @@ class GradientsFilledWithZeros(Rule):
                 steps=len(zeroing.rhythm.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
-                facts=(("host time", f"{zeroing.us_per_step:.0f} us per step (loud pass)"),),
+                facts=(("host time", f"{amounts.duration(zeroing.us_per_step)} per step (loud pass)"),),
                 hints={"call": source.call_with_keyword(zeroing.site, "set_to_none")},
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_driver import DriverCalls, TraceDriver
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -85,7 +86,7 @@ class SynchronousMemset(Rule):
                 basis="estimated" if driver.marked else "none",
                 seen_on="trace",
                 severity=None if self._usual(driver, calls) else Severity.NOTE,
-                facts=(("host time inside", f"{calls.us / calls.n:.1f} us a call"), ("calls", str(calls.n))),
+                facts=(("host time inside", f"{amounts.duration(calls.us / calls.n)} a call"), ("calls", str(calls.n))),
             )
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
 from auditor.evidence.calls import CallSite
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -27,7 +28,7 @@ QUERIES = {
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
-UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which prices nothing"}
+UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which gives no times"}
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
@@ -93,7 +94,7 @@ class AllocatorCallEveryStep(Rule):
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
             priced = machine.cuda or site.name in COLLECTIONS
-            price = f"{site.us_per_step:.0f} us per step" if priced else UNPRICED[machine.device]
+            price = f"{amounts.duration(site.us_per_step)} per step" if priced else UNPRICED[machine.device]
             yield Finding(
                 site.site,
                 f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
@@ -114,7 +115,7 @@ class AllocatorCallEveryStep(Rule):
         yield Finding(
             churn.site,
             f"{who} gave the cache back to the device {churn.flushes} times in the second half of the history, and "
-            f"{churn.again_bytes / 2**30:.1f} GiB had to be obtained again by cudaMalloc",
+            f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
             seen_on="snapshot",
             facts=churn.facts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_driver import DriverCalls, TraceDriver
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -94,7 +95,7 @@ class DriverAllocationsInSteadyState(Rule):
             basis="estimated",
             seen_on="trace",
             severity=None if most.share >= self.share else Severity.NOTE,
-            facts=tuple((one.api, f"{one.n} calls, {one.us / one.n:.1f} us each") for one in steady),
+            facts=tuple((one.api, f"{one.n} calls, {amounts.duration(one.us / one.n)} each") for one in steady),
             hints={"frees": any("Free" in one.api or "Release" in one.api for one in steady), "pins": steady[0].pins},
         )
 
@@ -104,7 +105,7 @@ class DriverAllocationsInSteadyState(Rule):
             return
         names = " and ".join(one.api for one in calls)
         message = f"{n} calls of {names} take {us / span_us:.0%} of the trace, which marks no steps: warm-up may be among them"
-        facts = tuple((one.api, f"{one.n} calls, {one.us:.0f} us") for one in calls)
+        facts = tuple((one.api, f"{one.n} calls, {amounts.duration(one.us)}") for one in calls)
         yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts)
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from auditor import amounts
 from auditor.evidence import Batches, Machine, Steps
 from auditor.evidence.rhythm import Rhythm
 from auditor.evidence.trace_steps import TraceSteps
@@ -126,8 +127,8 @@ class StepOutliers(Rule):
             seen_on=seen_on,
             severity=None if cause else Severity.NOTE,
             facts=(
-                ("median step", f"{typical / 1000:.2f} ms"),
-                ("slowest step", f"{max(step.us for step in slow) / 1000:.2f} ms"),
+                ("median step", amounts.duration(typical)),
+                ("slowest step", amounts.duration(max(step.us for step in slow))),
                 ("slow steps", ", ".join(str(step.number) for step in slow[:20])),
             ),
             hints={"cause": cause},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -75,7 +76,7 @@ class UnattributedTime(Rule):
         if share < self.share or steps.silence is None:
             return
         site = steps.silence.site
-        where = f", the longest in {site.function} ({site.file})" if site is not None else ""
+        where = f", the longest in {site.function}" if site is not None else ""
         yield Finding(
             site,
             # no price: the work may be needed, so what would come back is not known
@@ -84,8 +85,8 @@ class UnattributedTime(Rule):
             per_step=1.0,
             seen_on="trace",
             facts=(
-                ("unknown", f"{steps.mean('unknown_us') / 1000:.2f} ms per step, in stretches of a millisecond or more"),
-                ("longest stretch", f"{steps.silence.us / 1000:.2f} ms"),
+                ("unknown", f"{amounts.duration(steps.mean('unknown_us'))} per step, in stretches of a millisecond or more"),
+                ("longest stretch", amounts.duration(steps.silence.us)),
                 *((("inside", steps.silence.function),) if steps.silence.function else ()),
                 ("device busy", f"{steps.share('busy_us'):.1%} of the time"),
                 (

@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from auditor import target as targets
 from auditor.capture.opened import OpenedConfigs
 from auditor.capture.process import set_up
+from auditor.capture.tracebacks import without_own
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
 from auditor.recording import SCHEMA, RecordingWriter, write_manifest
@@ -252,13 +252,13 @@ class Recorder:
             self.session.broken()
 
     def _describe(self, error: BaseException) -> dict[str, Any]:
-        trace = _user_traceback(error.__traceback__)
-        lines = traceback.format_exception(type(error), error.with_traceback(trace), trace)
-        described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": "".join(lines)}
+        told = "".join(without_own(traceback.TracebackException.from_exception(error)).format())
+        described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": told}
         described["time_us"] = time.time_ns() // 1000  # which of several processes failed first
         if self.context is not None and self.session is not None and self.session.passes:
             described.update(step=self.context.step, pass_name=self.context.pass_name)
-        frames = [f for f in traceback.extract_tb(trace) if self._frames is not None and self._frames.is_user(f.filename)]
+        raised = traceback.extract_tb(error.__traceback__)
+        frames = [f for f in raised if self._frames is not None and self._frames.is_user(f.filename)]
         if frames:
             described.update(file=os.path.abspath(frames[-1].filename), line=frames[-1].lineno, function=frames[-1].name)
         return described
@@ -272,15 +272,6 @@ class Recorder:
         self.finished = True
         self.writer.close()
         self.save()
-
-
-def _user_traceback(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames at its top: it begins where the user's code does."""
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-    first = trace
-    while first is not None and first.tb_frame.f_code.co_filename.startswith(own):
-        first = first.tb_next
-    return first if first is not None else trace
 
 
 def main() -> None:

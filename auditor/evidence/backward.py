@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
@@ -55,7 +56,7 @@ class Retained:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        held = "not measured" if self.held_bytes is None else f"{self.held_bytes / 2**20:.2f} MiB"
+        held = "not measured" if self.held_bytes is None else amounts.size(self.held_bytes)
         return ("kept graphs", str(self.times)), ("held by one", held)
 
 

@@ -107,7 +107,7 @@ class Resident:
         """The cause in words."""
         if self.cause == "default device":
             return "torch.set_default_device"
-        return f"{self.cause} {self.loader.dataset if self.cause == 'dataset' else self.loader.collate}".strip()
+        return f"the {self.cause} {self.loader.dataset if self.cause == 'dataset' else self.loader.collate}".strip()
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
@@ -61,7 +62,7 @@ class CallSite:
         return (
             ("call", self.name),
             ("seen on", f"{self.rhythm} of the {self.pass_name} pass"),
-            ("host time", f"{self.us_per_step:.1f} us per step"),
+            ("host time", f"{amounts.duration(self.us_per_step)} per step"),
         )
 
 

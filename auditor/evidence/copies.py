@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar, Literal
 
+from auditor import amounts
 from auditor.evidence.batches import Batches, Loader
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
@@ -70,7 +71,7 @@ class CopySite:
     @property
     def amount(self) -> str:
         """The bytes in words."""
-        return in_words(self.bytes_per_step)
+        return amounts.size(self.bytes_per_step)
 
     @property
     def memory(self) -> str:
@@ -134,14 +135,6 @@ class Copies(Table):
         for _, there in groupby(sorted(wanted, key=_by_line), key=_by_line):
             here = tuple(there)
             yield CopySite(here[0].site, here, self.steps)
-
-
-def in_words(size: float) -> str:
-    """``1.5 MiB``."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:.0f} bytes"
 
 
 def _by_line(copy: Copy) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
@@ -65,7 +66,7 @@ class Root:
     def length(self) -> str:
         """Autograd nodes at the first and the last step, in words."""
         first, last = self.holdings[0].nodes, self.holdings[-1].nodes
-        return f"more than {NODE_CAP} autograd nodes" if first >= NODE_CAP else f"{first} autograd nodes, then {last}"
+        return f"more than {NODE_CAP:,} autograd nodes" if first >= NODE_CAP else f"{first:,} autograd nodes, then {last:,}"
 
     @property
     def walked(self) -> bool:
@@ -87,9 +88,7 @@ class Root:
             ("oldest", f"{self.oldest} steps"),
         ]
         if self.held_bytes:
-            facts.append(
-                ("saved tensors held", f"{self.held_bytes[0] / 2**20:.2f} MiB, then {self.held_bytes[-1] / 2**20:.2f} MiB")
-            )
+            facts.append(("saved tensors held", f"{amounts.size(self.held_bytes[0])}, then {amounts.size(self.held_bytes[-1])}"))
         return tuple(facts)
 
     def lasts(self, share: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.steps import Step, Steps
 from auditor.evidence.table import Table
 from auditor.evidence.trend import Trend
@@ -83,8 +84,8 @@ class DeviceMemory(Table):
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         return (
-            ("peak allocated", f"{self.peak_allocated / 2**20:.0f} MiB"),
-            ("reserved then", f"{self.reserved_at_peak / 2**20:.0f} MiB"),
+            ("peak allocated", amounts.size(self.peak_allocated)),
+            ("reserved then", amounts.size(self.reserved_at_peak)),
             ("allocator retries", str(self.retries)),
             ("out of memory", str(self.ooms)),
         )

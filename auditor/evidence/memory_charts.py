@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from auditor.evidence.owners import Owners
 from auditor.evidence.snapshot import FREE as UNUSED
 from auditor.evidence.snapshot import Origins, Snapshot, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
 from auditor.evidence.snapshot_layers import LINES, Owner, layers, named, told
 from auditor.evidence.snapshot_map import segment_map
+from auditor.evidence.snapshot_purposes import told_by_purpose
 from auditor.pictures import Lanes, Layers, Tone
 from auditor.recording import Recording
 from auditor.rule import NotLooked
@@ -23,6 +25,10 @@ PREDICTED = (
     "Predicted: the GPU path was rehearsed on the CPU, whose times these are, and its storages were followed through a simulated "
     "allocator. "
 )
+PURPOSES_SAID = (
+    "What an optimizer's step worked with is known by its address; what a step made and nobody freed counts as kept from the "
+    "beginning of the next step on."
+)
 ROWS_SAID = "Read it row by row: every row holds the same number of bytes, the largest segment comes first, ticks part segments where there is room for them."
 
 
@@ -34,7 +40,7 @@ def memory_charts(recording: Recording, *, predicted: bool) -> tuple[tuple[Layer
         drawn = [_device(recording, device, courses.get(device), predicted=predicted) for device in chosen]
     except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return (), ()  # a chart is no verdict: the rules say why the snapshot tells nothing
-    return tuple(chart for chart, _ in drawn if chart), tuple(chart for _, chart in drawn if chart)
+    return tuple(chart for charts, _ in drawn for chart in charts), tuple(chart for _, chart in drawn if chart)
 
 
 def _courses(recording: Recording) -> dict[int, Course]:
@@ -51,18 +57,22 @@ def _devices(now: Snapshot, courses: dict[int, Course]) -> list[int]:
     return sorted((device for device, size in most.items() if size), key=lambda device: (-most[device], device))[:DEVICES]
 
 
-def _device(recording: Recording, device: int, course: Course | None, *, predicted: bool) -> tuple[Layers | None, Lanes | None]:
+def _device(
+    recording: Recording, device: int, course: Course | None, *, predicted: bool
+) -> tuple[tuple[Layers, ...], Lanes | None]:
     said, data, origins = PREDICTED if predicted else "", snapshot_of(recording), origins_of(recording)
     if course is None:
-        return None, _map_alone(data, device, origins, note=f"{said}{ROWS_SAID}")
-    history = told(data, course, origins)
-    chart, tones = layers(history, list(_steps(recording)), note=f"{said}{_about(course)}")
+        return (), _map_alone(data, device, origins, note=f"{said}{ROWS_SAID}")
+    history, steps = told(data, course, origins), list(_steps(recording))
+    chart, tones = layers(history, steps, note=f"{said}{_about(course)}")
+    purposes = told_by_purpose(data, course, Owners(recording))
+    other = layers(purposes, steps, note=f"{said}{PURPOSES_SAID}", by="purpose")[:1] if purposes else ()
 
     def owner(address: int, _: Event) -> Owner:
         return history.owners[history.last_at.get(address, 0)]
 
     moment = "when memory ran out" if data.at_oom else "at the end of the history"
-    return chart, segment_map(data.of(device), device, tones, owner, note=f"{said}This is {moment}. {ROWS_SAID}")
+    return (chart, *other), segment_map(data.of(device), device, tones, owner, note=f"{said}This is {moment}. {ROWS_SAID}")
 
 
 def _about(course: Course) -> str:

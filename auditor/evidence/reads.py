@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.reading import Act, Expression, act_of, library_of
 from auditor.evidence.rhythm import Rhythm, rhythm
@@ -116,7 +117,7 @@ class Place:
         if self.library:
             facts.append(("reads inside", self.library))
         if self.held_us is not None:
-            facts.append(("host held", f"{self.held_us:.0f} us per step (loud pass)"))
+            facts.append(("host held", f"{amounts.duration(self.held_us)} per step (loud pass)"))
         return tuple(facts)
 
     @property

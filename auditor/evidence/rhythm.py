@@ -17,7 +17,7 @@ class Rhythm:
     of: int
 
     def __str__(self) -> str:
-        return f"{len(self.seen)} of {self.of} steps"
+        return f"{len(self.seen)} of {self.of} steps" if self.of != 1 else "the only step"
 
     @property
     def share(self) -> float:

@@ -9,13 +9,14 @@ from functools import cache
 from itertools import pairwise
 from typing import ClassVar, cast
 
+from auditor import amounts
 from auditor.allocator import History
 from auditor.evidence.snapshot_file import Event, SnapshotData, snapshot_of
 from auditor.evidence.table import Table
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
-MIB, KEPT = 2**20, "_courses"
+KEPT = "_courses"
 GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
 
 
@@ -84,12 +85,12 @@ class Course:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         return (
-            ("peak allocated", f"{self.peak_allocated / MIB:.0f} MiB"),
-            ("reserved then", f"{self.reserved_at_peak / MIB:.0f} MiB"),
+            ("peak allocated", amounts.size(self.peak_allocated)),
+            ("reserved then", amounts.size(self.reserved_at_peak)),
             ("allocator retries", str(self.retries)),
             ("out of memory", str(len(self.ooms))),
             ("memory obtained and given back", f"{len(self.device_allocs)} and {len(self.device_frees)} times"),
-            ("obtained again, second half", f"{self.late_churn / MIB:.0f} MiB"),
+            ("obtained again, second half", amounts.size(self.late_churn)),
             ("events in the history", str(len(self.reserved))),
         )
 
@@ -223,5 +224,5 @@ def _untrusted(history: History, start: int, peak: int) -> str:
     if history.unknown_flushes:
         return "its history does not say why cached memory went back to the device"
     if start > LATE_SHARE * peak:
-        return f"its history begins when {start / 2**20:.0f} MiB were allocated already"
+        return f"its history begins when {amounts.size(start)} were allocated already"
     return ""

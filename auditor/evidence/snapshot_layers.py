@@ -1,11 +1,12 @@
-"""Memory over time by the line that allocated it: what a chart shows of an allocation history, few points, every extreme."""
+"""Memory over time by the line that allocated it or by what it is for: what a chart shows of an allocation history, few points, every extreme."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Literal
 
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_course import Course
@@ -27,7 +28,19 @@ SQUEEZED = 0.1
 """Where nine tenths of the events lie in less than this share of the time, the chart runs by events: time would hide them."""
 
 Owner = Site | str
+By = Literal["line", "purpose"]
 OLDER, NO_FRAME, REST = "from before the history", "no Python frame: from backward's threads", "all other lines"
+RESTS: dict[By, str] = {"line": REST, "purpose": "all the rest"}
+TITLES: dict[By, str] = {"line": "by the line that allocated it", "purpose": "by what it is for"}
+
+
+@dataclass(frozen=True)
+class Move:
+    """Bytes that count for another owner from an event on, without being freed. Owners are indices."""
+
+    source: int
+    target: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,8 @@ class Told:
     """Bytes of each owner before the first event."""
     last_at: Mapping[int, int]
     """Owner of the block that was last allocated at an address."""
+    moves: Mapping[int, Sequence[Move]] = field(default_factory=dict)
+    """What changes hands just before an event."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,8 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
     return Told(course, tuple(numbers), owner, tuple(before.get(number, 0) for number in range(len(numbers))), at)
 
 
-def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> tuple[Layers, dict[Owner, Tone]]:
-    """The chart, and the colour of each line that has one. ``steps`` are times in us since the epoch, with their names."""
+def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str, by: By = "line") -> tuple[Layers, dict[Owner, Tone]]:
+    """The chart, and the colour of each owner that has one. ``steps`` are times in us since the epoch, with their names."""
     course = history.course
     moments = held_at(history, positions(course, POINTS // (LINES + 3)))
     shown = largest(moments, LINES)
@@ -81,10 +96,10 @@ def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> t
     rest = [number for number in range(len(history.owners)) if number not in set(shown)]
     rows = [tuple(held[number] for held in moments.held) for number in shown]
     others = tuple(sum(held[number] for number in rest) for held in moments.held)
-    stacked = [*zip(tones.values(), rows, strict=True), *([(Tone(REST, -1), others)] if any(others) else [])]
+    stacked = [*zip(tones.values(), rows, strict=True), *([(Tone(RESTS[by], -1), others)] if any(others) else [])]
     by_time = in_time(course)
     chart = Layers(
-        title=f"Memory on cuda:{course.device} over time, by the line that allocated it",
+        title=f"Memory on cuda:{course.device} over time, {TITLES[by]}",
         note=note,
         x_unit="us" if by_time else "event",
         x=tuple(float(course.time_us[index] - course.time_us[0]) if by_time else float(index) for index in moments.at),
@@ -94,6 +109,7 @@ def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str) -> t
         marks=tuple(_marks(course, steps, by_time=by_time)),
         events=len(course.reserved),
         codes=("MEM", "GRAPH", "SYNC012"),
+        by=by,
     )
     return chart, tones
 
@@ -126,6 +142,9 @@ def held_at(history: Told, at: tuple[int, ...]) -> Moments:
     wanted = iter((*at, -1))
     following = next(wanted)
     for index, (number, total) in enumerate(zip(history.owner, history.course.allocated, strict=True)):
+        for move in history.moves.get(index, ()):
+            now[move.source] -= move.size
+            now[move.target] += move.size
         if number >= 0:
             now[number] += total - last
         last = total

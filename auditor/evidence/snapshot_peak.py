@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.evidence.owners import Category, Owners, by_category
 from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
-from auditor.evidence.snapshot_state import MIB, Holder, by_line, state_after
+from auditor.evidence.snapshot_state import Holder, by_line, state_after
 from auditor.evidence.snapshot_whatif import on_cards
 from auditor.evidence.table import Table
 from auditor.recording import Recording
@@ -35,7 +36,7 @@ class Peak:
     @property
     def purposes(self) -> tuple[tuple[str, str], ...]:
         """A row of facts for each category."""
-        return tuple((each.name, f"{each.size / MIB:.1f} MiB ({each.size / self.allocated:.0%})") for each in self.categories)
+        return tuple((each.name, f"{amounts.size(each.size)} ({each.size / self.allocated:.0%})") for each in self.categories)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from auditor import amounts
 from auditor.allocator import AllocatorSettings
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_course import live_at_end
 from auditor.evidence.snapshot_file import Event, SnapshotData
 from auditor.model import Site
 
-MIB = 2**20
 Frames = Sequence[Mapping[str, Any]]
 
 
@@ -134,7 +134,7 @@ class Holder:
     def row(self) -> tuple[str, str]:
         """A row of facts."""
         many = f"{self.blocks} block{'s' * (self.blocks != 1)}"
-        return self.label, ", ".join(filter(None, (f"{self.size / MIB:.1f} MiB in {many}", self.lifetime)))
+        return self.label, ", ".join(filter(None, (f"{amounts.size(self.size)} in {many}", self.lifetime)))
 
 
 def by_line(blocks: Iterable[LiveBlock], origins: Origins, *, timed: bool = True) -> tuple[Holder, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from auditor import amounts
 from auditor.allocator import AllocatorSettings, History, Replayed, replay
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
@@ -40,7 +41,7 @@ class Outcome:
         ended = "out of memory" if self.ooms else "fits"
         return (
             f"with {self.setting or 'the settings recorded'}",
-            f"{self.peak_reserved / MIB:.0f} MiB reserved at most, {self.retries} retries, {ended}",
+            f"{amounts.size(self.peak_reserved)} reserved at most, {self.retries} retries, {ended}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from auditor import amounts
 from auditor.evidence.trace import TraceFacts
 from auditor.pictures import Series
 from auditor.recording import Recording, Row
@@ -88,6 +89,6 @@ def _causes(row: Row, before: Row, waits: Mapping[int, float]) -> dict[str, floa
 def _explained(extra: float, more: Mapping[str, float]) -> str:
     cause = max(more, key=lambda name: more[name])
     if more[cause] < EXPLAINED * extra:
-        return f"{extra / 1e3:.1f} ms more than the median; nothing that was watched explains it"
-    part = f", {more[cause] / 1e3:.1f} ms of them" if more[cause] < extra else ""
-    return f"{extra / 1e3:.1f} ms more than the median{part}: {cause}"
+        return f"{amounts.duration(extra)} more than the median; nothing that was watched explains it"
+    part = f", {amounts.duration(more[cause])} of them" if more[cause] < extra else ""
+    return f"{amounts.duration(extra)} more than the median{part}: {cause}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
 from auditor.recording import Recording
@@ -114,7 +115,10 @@ class DeviceIdle(Table):
             "unknown": "idle at the end of a step, or for a reason the trace does not show",
         }
         idle = tuple((words[cause], f"{us / self.window_us:.1%}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us)
-        return (*idle, ("kernels", f"{self.kernels:,}, median {self.median_kernel_us:.1f} us, {self.short:,} under 10 us"))
+        return (
+            *idle,
+            ("kernels", f"{self.kernels:,}, median {amounts.duration(self.median_kernel_us)}, {self.short:,} under 10 us"),
+        )
 
 
 def _table(line: Timeline, found: Idle) -> DeviceIdle:

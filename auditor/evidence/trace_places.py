@@ -24,8 +24,8 @@ class Where:
     exact: bool = False
 
     def __str__(self) -> str:
-        """The place in words where its line is only that of the function, else empty: `` in train_step (train.py)``."""
-        return f" in {self.site.function} ({self.site.file})" if self.site is not None and not self.exact else ""
+        """The place in words where its line is only that of the function, else empty: `` in train_step``."""
+        return f" in {self.site.function}" if self.site is not None and not self.exact else ""
 
 
 NOWHERE = Where()

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.evidence.table import Table
 from auditor.model import Rank
 from auditor.recording import Recording
@@ -99,7 +100,9 @@ class Ranks(Table):
 def _extremes(rows: tuple[Rank, ...], name: str) -> str:
     low = min(rows, key=lambda row: float(getattr(row, name)))
     high = max(rows, key=lambda row: float(getattr(row, name)))
-    return f"{getattr(low, name) / 1000:.2f} ms (rank {low.rank}) to {getattr(high, name) / 1000:.2f} ms (rank {high.rank})"
+    return (
+        f"{amounts.duration(getattr(low, name))} (rank {low.rank}) to {amounts.duration(getattr(high, name))} (rank {high.rank})"
+    )
 
 
 def ranks_of(recording: Recording) -> tuple[Rank, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.evidence.rhythm import FEWEST_STEPS
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
@@ -97,14 +98,16 @@ class TraceSteps(Table):
         """What the shares are of, in words."""
         if not self.marked:
             return "the trace, which marks no steps"
-        return f"{len(self.steps)} steps" + (" (from one optimizer step to the next)" if self.source == OPTIMIZER else "")
+        return ("the only step" if len(self.steps) == 1 else f"{len(self.steps)} steps") + (
+            " (from one optimizer step to the next)" if self.source == OPTIMIZER else ""
+        )
 
     def need_steps(self, least: int = 1) -> None:
         """Raises :class:`NotLooked` where the trace marks fewer steps than that."""
         if not self.marked:
             raise NotLooked("the trace marks no steps")
         if len(self.steps) < least:
-            raise NotLooked(f"the trace holds {len(self.steps)} steps, {least} are needed")
+            raise NotLooked(f"the trace holds {amounts.count(len(self.steps), 'step')}, {least} are needed")
 
     def need_a_device(self) -> None:
         """Raises :class:`NotLooked` where the trace shows no device's work."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from auditor.evidence.copies import in_words
+from auditor import amounts
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
@@ -79,14 +79,14 @@ class WaitPlace:
     @property
     def amount(self) -> str:
         """How much was copied each time, in words; empty where the trace does not say."""
-        return f"{in_words(self.copied / self.n)} each" if self.copied > 0 else ""
+        return f"{amounts.size(self.copied / self.n)} each" if self.copied > 0 else ""
 
     @property
     def where(self) -> str:
         """The place in words: ``in train_step (train.py), `` where only the function is known, else empty."""
         if self.site is None or self.exact:
             return ""
-        return f" in {self.site.function} ({self.site.file})"
+        return f" in {self.site.function}"
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -97,8 +97,8 @@ class WaitPlace:
             ("operator", self.operator or "none: the program's own call"),
             ("runtime call", self.api),
             ("seen on", f"{self.rhythm} of the trace"),
-            ("host held", f"{self.held_us / self.of:.1f} us per step"),
-            ("device idle because of it", f"{self.won_us_per_step:.1f} us per step"),
+            ("host held", f"{amounts.duration(self.held_us / self.of)} per step"),
+            ("device idle because of it", f"{amounts.duration(self.won_us_per_step)} per step"),
             ("pass", "backward" if self.backward else "forward"),
         )
 

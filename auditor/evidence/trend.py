@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import median
 
+from auditor import amounts
+
 FEWEST = 8
 """Sen's interval is a normal approximation: not used below this many values."""
 MOST = 400
@@ -60,7 +62,7 @@ class Trend:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report, for a series of bytes."""
-        return ("grown", f"{self.total / 2**20:.1f} MiB in {len(self.values)} steps"), ("steps that rose", f"{self.rises:.0%}")
+        return ("grown", f"{amounts.size(self.total)} in {len(self.values)} steps"), ("steps that rose", f"{self.rises:.0%}")
 
 
 def sen_slope(values: Sequence[float]) -> Slope | None:

@@ -68,7 +68,11 @@ def window(line: Timeline) -> Window | None:
     length = steps.end - steps.start
     later = np.arange(1 if steps.count > 2 else 0, steps.count)
     chosen = int(later[np.argsort(length[later], kind="stable")[len(later) // 2]])
-    name = f"{steps.names[chosen]}, the median of {steps.count} steps" if steps.marked else "the whole trace: it marks no steps"
+    name = (
+        f"{steps.names[chosen]}, {'the only step' if steps.count == 1 else f'the median of {steps.count} steps'}"
+        if steps.marked
+        else "the whole trace: it marks no steps"
+    )
     return Window(name, int(steps.start[chosen]), int(steps.end[chosen])) if length[chosen] > 0 else None
 
 

@@ -166,7 +166,7 @@ def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
     return Fleet(
         ranks=ranks,
         world_size=world,
-        missing=tuple(rank for rank in range(world) if rank not in present),
+        missing=tuple(rank for rank in range(world) if rank not in present) if len(ranks) < world else (),
         alignment=align([(one.collectives, one.collective_start, one.collective_end) for one in ranks]),
         unread=unread,
         warnings=warnings,

@@ -39,9 +39,15 @@
   function openLinked() {
     const linked = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!linked) return;
+    showView(linked.id);
     const folded = linked.matches("details") ? [linked] : linked.querySelectorAll(":scope > details");
     for (const part of folded) part.open = true;
     if (linked.matches("article, details")) linked.scrollIntoView();
+  }
+
+  // A chart that stands behind another view of the same thing comes to the front.
+  function showView(id) {
+    for (const choice of document.querySelectorAll(".views input")) choice.checked = choice.checked || choice.value === id;
   }
 
   function openForPrint() {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from auditor.pictures import Bar, Lanes, Layers, Pointer, Tone
 
 GIB = 1 << 30
@@ -16,6 +18,12 @@ def memory(name: str = "Memory on cuda:0 over time, by the line that allocated i
     return Layers(
         name, "Predicted: from a rehearsal.", "us", x, OWNERS, held, tuple([4 * GIB] * 12), marks, 96_000, ("MEM", "GRAPH")
     )
+
+
+def purposes() -> Layers:
+    """The same memory by what it is for."""
+    tones = (Tone("parameters", 1), Tone("made in the step (activations, temporaries)", 2), Tone("all the rest", -1))
+    return replace(memory("Memory on cuda:0 over time, by what it is for"), layers=tones, by="purpose")
 
 
 def segments() -> Lanes:

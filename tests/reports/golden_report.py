@@ -260,7 +260,7 @@ def rich_report() -> Report:
         operators=(("aten::addmm", 96, 14_200.0), ("aten::copy_", 210, 4_100.5), ("aten::add_", 48, 88.0)),
         excerpts=_excerpts(findings),
         manual={"SYNC001": MANUAL, "GRAPH001": MANUAL.replace("SYNC001", "GRAPH001")},
-        layers=(golden_charts.memory(),),
+        layers=(golden_charts.memory(), golden_charts.purposes()),
         lanes=(golden_charts.timeline(findings[0].key), golden_charts.segments()),
     )
 

@@ -132,6 +132,26 @@ def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
     assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
 
 
+def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[..., Any]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(golden.rich_report())
+    shown = "return ['memory-1', 'memory-2'].map((id) => document.getElementById(id).checkVisibility())"
+    assert browser.execute_script(shown) == [True, False]
+    choice = browser.find_element("css selector", "input[value=memory-1]")
+    browser.execute_script("arguments[0].focus()", choice)
+    choice.send_keys(Keys.ARROW_RIGHT)
+    assert browser.execute_script(shown) == [False, True]
+    _wake_charts(browser, "#memory-2")
+    browser.execute_script("location.hash = '#memory-1'")  # a finding's link
+    _wait(browser, "return document.getElementById('memory-1').checkVisibility()")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert browser.execute_script(shown) == [True, True]
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_a_chart_of_five_thousand_points_wakes_within_the_wait(show: Callable[..., Any]) -> None:
     x = tuple(map(float, range(500)))
     wave = tuple((number * 7919) % 1000 << 20 for number in range(500))

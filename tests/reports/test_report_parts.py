@@ -10,10 +10,11 @@ from pathlib import Path
 
 import golden_report as golden
 import pytest
-from auditor.reports import amounts, charts, manual, summary, text
+from auditor.reports import charts, manual, summary, text
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auditor import amounts
 from auditor.pictures import Series
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +44,7 @@ def test_sizes(count: float, shown: str) -> None:
     assert amounts.size(count) == shown
 
 
-@pytest.mark.parametrize(
-    ("share", "shown"), [(0, "0.0 %"), (0.0004, "<0.1 %"), (0.011, "1.1 %"), (0.32, "32 %"), (math.nan, "?")]
-)
+@pytest.mark.parametrize(("share", "shown"), [(0, "0.0%"), (0.0004, "<0.1%"), (0.011, "1.1%"), (0.32, "32%"), (math.nan, "?")])
 def test_percentages(share: float, shown: str) -> None:
     assert amounts.percent(share) == shown
 

@@ -11,7 +11,7 @@ import pytest
 from auditor.reports import renderer
 from auditor.reports.terminal import Terminal
 
-from auditor.model import Finding, Severity, Site
+from auditor.model import Finding, Rank, Severity, Site, StepTimes, Verdict
 
 
 def test_every_finding_shows_code_place_price_and_basis() -> None:
@@ -36,8 +36,8 @@ def test_every_finding_shows_code_place_price_and_basis() -> None:
 
 def test_bases_are_never_added_together() -> None:
     shown = Terminal().render(golden.rich_report())
-    assert "measured: 8.82 ms per step of 38.2 ms (23 %) could come back, from 2 findings" in shown
-    assert "estimated: 4.1 ms per step of 38.2 ms (11 %) could come back, from 1 finding" in shown
+    assert "measured: 8.82 ms per step of 38.2 ms (23%) could come back, from 2 findings" in shown
+    assert "estimated: 4.1 ms per step of 38.2 ms (11%) could come back, from 1 finding" in shown
     assert "12.9 ms" not in shown
 
 
@@ -79,7 +79,7 @@ def test_colour_changes_no_word() -> None:
 def test_nothing_found_says_who_looked_and_who_could_not() -> None:
     shown = Terminal().render(golden.silent_report())
     assert "No findings: 31 rules looked and found nothing; 6 rules could not look." in shown
-    assert "skipped: KERN001, KERN002, MEM002: no CUDA device" in shown
+    assert "    3  no CUDA device" in shown.split("could not look")[-1]
 
 
 def test_a_failed_target_ends_with_its_own_traceback() -> None:
@@ -124,6 +124,28 @@ def test_the_registry_gives_it_by_name() -> None:
         renderer("pdf")
 
 
+def test_what_was_skipped_takes_four_lines_at_most() -> None:
+    report = golden.silent_report()
+    skipped = tuple(Verdict(f"KERN{n:03}", "name", "skipped", f"reason {n % 9} " + "and so on " * (n % 9 * 4)) for n in range(40))
+    shown = Terminal().render(replace(report, verdicts=skipped)).split("could not look")[-1].splitlines()[1:]
+    assert len(shown) == 4 and max(map(len, shown)) <= 80 and shown[-1].endswith("for 6 other reasons")
+    assert sum(int(line.split()[0]) for line in shown) == 40
+
+
+@pytest.mark.parametrize(("n", "said"), [(1, "10 ms (1 step)"), (6, "median 10 ms, 8 ms to 30 ms (6 steps)")])
+def test_few_steps_have_no_percentile(n: int, said: str) -> None:
+    report = golden.rich_report()
+    times = StepTimes(10_000.0, 30_000.0, 8_000.0, 30_000.0, n)
+    assert f"step time: {said}\n" in Terminal().render(replace(report, run=replace(report.run, step_us=times)))
+
+
+def test_a_rank_alone_is_a_sentence() -> None:
+    rank = Rank(None, "t.json", "host", "NVIDIA H100", 1, 10_000.0, 4_000.0, 4_000.0, 0.0, 0.0, 0.0, 500.0, 2**30)
+    shown = Terminal().render(replace(golden.silent_report(), ranks=(rank,)))
+    said = "of each step: device busy 4 ms, computing 4 ms, host waits 500 us, peak memory 1 GiB "
+    assert said in " ".join(shown.split())
+
+
 def test_a_rehearsal_alone_is_named_in_words() -> None:
     report = golden.rich_report()
     alone = replace(report, run=replace(report.run, device="rehearse"))
@@ -133,7 +155,7 @@ def test_a_rehearsal_alone_is_named_in_words() -> None:
 
 def test_a_rehearsal_is_said_beside_the_times() -> None:
     report = replace(golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"})
-    said = "GPU path rehearsed: NVIDIA H200 (rehearsed on the CPU); it finds what a GPU would wait for"
+    said = "GPU path rehearsed on the CPU as if on an NVIDIA H200: what it finds there has no price in time"
     assert said in " ".join(Terminal().render(report).split())
     assert said in renderer("html").render(report)
     assert "rehearsed:" not in Terminal().render(replace(report, environment={}))

@@ -35,12 +35,12 @@ def test_json_keeps_to_its_schema_and_comes_back(report: Report) -> None:
 
 
 def test_the_headline_is_what_was_measured(report: Report) -> None:
-    said = "verified: 1.83x faster [1.79-1.88], 41 % less memory, same losses with the patches for SYNC001, GRAPH001"
+    said = "verified: 1.83x faster [1.79-1.88], 41% less memory, same losses with the patches for SYNC001, GRAPH001"
     assert verified.headline(report) == said
     assert said in " ".join(terminal.Terminal(width=80).render(report).split())
     page = html.Html().render(report)
     assert "1.83x faster [1.79-1.88]" in page
-    assert "41 % less memory, same losses" in page
+    assert "41% less memory, same losses" in page
 
 
 @pytest.mark.parametrize("together", [None, BROKEN, UNTIMED])

@@ -127,7 +127,7 @@ def test_attention(number, us, marked, expected):
 def test_a_place_that_is_only_a_function_is_said_in_words():
     (found,) = UnfusedAttention().detect(replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE))
     assert found.site == PLACE.site
-    assert found.message.startswith("attention in train (train.py) runs as bmm, softmax, bmm: 50% of the kernel time")
+    assert found.message.startswith("attention in train runs as bmm, softmax, bmm: 50% of the kernel time")
     assert str(replace(PLACE, exact=True)) == str(Where()) == ""
 
 

@@ -1,4 +1,4 @@
-"""Numbers with their units, as people read them: three significant digits, never more."""
+"""Numbers with their units, as people read them, in messages and on pages alike: three significant digits, never more."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def digits(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as ``32 %``; small ones keep a digit, and what is there is never shown as nothing."""
+    """A share of 1 as ``32%``; small ones keep a digit, and what is there is never shown as nothing."""
     if not math.isfinite(share):
         return "?"
     if 0 < share < 0.001:
-        return "<0.1 %"
-    return f"{share * 100:.1f} %" if share < 0.0995 else f"{share * 100:.0f} %"
+        return "<0.1%"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
