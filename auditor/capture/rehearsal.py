@@ -14,6 +14,7 @@ from auditor.capture.reads_log import PART as READS
 from auditor.capture.reads_log import ReadLog
 from auditor.capture.rehearsed_memory import RehearsedMemory
 from auditor.capture.shadow import MODELS, Crossing, Listener, ShadowDevice
+from auditor.capture.shadow.storages import storages
 
 READ_KINDS = frozenset(
     [
@@ -70,8 +71,12 @@ class RehearsalProbe(Probe, Listener):
         self._used = 0
         context.mark_batch = _mark_batch
         context.counters = self._held.counters
-        context.address_of = lambda tensor: self._held.address(tensor.untyped_storage()._cdata)
+        context.address_of = self._address_of
         context.reset_peak = self._held.reset_peak
+
+    def _address_of(self, tensor: torch.Tensor) -> int:
+        """Of a sparse tensor that of its values."""
+        return next((self._held.address(storage._cdata) for storage in storages(tensor)), 0)
 
     # -- the shadow ------------------------------------------------------------------------------------------------
 
@@ -132,7 +137,7 @@ class RehearsalProbe(Probe, Listener):
         place = log.place(sys._getframe(1))
         if place is None:
             return
-        loader = None if crossing.subject is None else getattr(crossing.subject.untyped_storage(), LOADER_MARK, None)
+        loader = None if crossing.subject is None else _loader_of(crossing.subject)
         row = {
             "at": self.context.frames.number(place.frame, place.via),
             "lib": "loader" if place.loader else "",
@@ -169,4 +174,9 @@ class RehearsalProbe(Probe, Listener):
 
 def _mark_batch(tensor: torch.Tensor, loader: int) -> None:
     """Views of the batch share its storage, and so the mark."""
-    setattr(tensor.untyped_storage(), LOADER_MARK, loader)
+    for storage in storages(tensor):
+        setattr(storage, LOADER_MARK, loader)
+
+
+def _loader_of(tensor: torch.Tensor) -> int | None:
+    return next((getattr(storage, LOADER_MARK, None) for storage in storages(tensor)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -42,24 +42,29 @@ class Guard:
     """Functions of all recorded files by name; a name that several have is left out."""
 
     @cached_property
+    def body(self) -> list[ast.stmt]:
+        """The handler's statements that run when memory ran out, without the branches for other errors."""
+        return list(_when_out_of_memory(self.handler.body)) or self.handler.body
+
+    @cached_property
     def retries(self) -> tuple[Retry, ...]:
         """The first thing tried again inside the handler, and in each branch after it that the handler decides."""
-        inside = self._retry(self.handler.body, inside=True)
+        inside = self._retry(self.body, inside=True)
         after = [self._retry(branch, inside=False) for branch in self._branches()]
         return tuple(retry for retry in (inside, *after) if retry is not None)
 
     @property
     def kept(self) -> ast.stmt | None:
         """The statement that stores the exception itself, with its traceback."""
-        calls = (name_of(node.func) for node in _within(self.handler.body, ast.Call))
+        calls = (name_of(node.func) for node in _within(self.body, ast.Call))
         if self.handler.name is None or LETS_GO.intersection(calls):
             return None
-        return next((each for each in _within(self.handler.body, ast.stmt) if _stores(each, self.handler.name)), None)
+        return next((each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)), None)
 
     @property
     def forgets_gradients(self) -> bool:
         """The error skips the only clearing of gradients in this function, and the training goes on."""
-        if self.retries or _leaves(self.handler.body):
+        if self.retries or _leaves(self.body) or self._clears_in(self.body):
             return False
         clearings = list(_clearings([self.scope]))
         skipped = [line for line in clearings if self._is_skipped(line)]
@@ -68,15 +73,13 @@ class Guard:
     @property
     def steps_anyway(self) -> bool:
         """An optimizer steps behind the handler, with what the failed backward left."""
-        if self.retries or _leaves(self.handler.body) or isinstance(self.handler.body[-1], ast.Continue | ast.Return):
+        if self.retries or _leaves(self.body) or _ends(self.body) or self._clears_in(self.body):
             return False
-        if any(_clearings(self.handler.body)):
-            return False
-        told = _assigned(self.handler.body)
+        told = _assigned(self.body)
         for statement in self.following:
             if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
                 return False
-            if any(_clearings([statement])):
+            if self._clears_in([statement]):
                 return False
             if any(_steps(node) for node in _within([statement], ast.Call)):
                 return True
@@ -87,15 +90,15 @@ class Guard:
         return _covers([each for each in self.tried.body if each.lineno > failed] + self.tried.orelse, line)
 
     def _branches(self) -> Iterator[list[ast.stmt]]:
-        told = _assigned(self.handler.body)
+        told = _assigned(self.body)
         for statement in self.following:
             if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
                 yield statement.body
                 yield statement.orelse
 
     def _retry(self, region: list[ast.stmt], *, inside: bool) -> Retry | None:
-        again = self._names_tried
-        calls = [node for node in _within(region, ast.Call) if name_of(node.func) in BACKWARD or name_of(node.func) in again]
+        again = self._calls_tried
+        calls = [node for node in _within(region, ast.Call) if name_of(node.func) in BACKWARD or ast.unparse(node.func) in again]
         if not calls:
             return None
         first = min(calls, key=lambda node: (node.lineno, node.col_offset))
@@ -105,12 +108,19 @@ class Guard:
         return Retry(first, inside, backward and _old_graph(first, before), cleared)
 
     @cached_property
-    def _names_tried(self) -> frozenset[str]:
+    def _calls_tried(self) -> frozenset[str]:
         """What the tried statements called, where the backward itself ran further inside."""
         calls = [node for node in _within([self.tried], ast.Call) if any(_covers([node], n) for n in self.lines)]
-        ran = frozenset(name_of(node.func) for node in calls)
-        tried = frozenset(name_of(node.func) for node in _within(self.tried.body, ast.Call))
-        return frozenset() if ran & BACKWARD else ran & tried - {""}
+        if BACKWARD.intersection(name_of(node.func) for node in calls):
+            return frozenset()
+        tried = frozenset(ast.unparse(node.func) for node in _within(self.tried.body, ast.Call))
+        return frozenset(ast.unparse(node.func) for node in calls) & tried
+
+    def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
+        """True also where a function of the program that is called here clears them."""
+        nodes = list(body)
+        called = (self.definitions.get(name_of(call.func)) for call in _within(nodes, ast.Call))
+        return any(_clearings([*nodes, *(function for function in called if function is not None)]))
 
     def _clears_itself(self, name: str) -> bool:
         """True also where the function is not known."""
@@ -144,9 +154,15 @@ def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    if handler.type is not None and "OutOfMemoryError" in {name_of(node) for node in _within([handler.type], ast.expr)}:
+    named = handler.type is not None and _speaks_of_memory([handler.type])
+    return named or _speaks_of_memory(handler.body)
+
+
+def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
+    """Names the error's class, or asks for its text."""
+    if "OutOfMemoryError" in {name_of(node) for node in _within(nodes, ast.expr)}:
         return True
-    texts = (node.value for node in _within(handler.body, ast.Constant))
+    texts = (node.value for node in _within(nodes, ast.Constant))
     return any(isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30 for text in texts)
 
 
@@ -175,12 +191,42 @@ def _leaves(body: list[ast.stmt]) -> bool:
     return ends or isinstance(last, ast.Raise | ast.Break)
 
 
+def _ends(body: list[ast.stmt]) -> bool:
+    """Nothing behind these statements runs after them."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, ast.Return | ast.Continue | ast.Break | ast.Raise)
+
+
+def _when_out_of_memory(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        branch = _branch(statement) if isinstance(statement, ast.If) else None
+        yield from [statement] if branch is None else branch
+        if branch is not None and _ends(branch):
+            return
+
+
+def _branch(asked: ast.If) -> list[ast.stmt] | None:
+    """The branch taken when memory ran out, of a test for its text or its class; None where it asks something else."""
+    test, negated = asked.test, False
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, True
+    if not _speaks_of_memory([test]):
+        return None
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotIn):
+        negated = not negated
+    return asked.orelse if negated else asked.body
+
+
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    """Variables, and attributes as they are written: ``self.failed``."""
+    return {ast.unparse(each) for each in _within([node], ast.expr) if isinstance(each, ast.Name | ast.Attribute)}
 
 
 def _assigned(body: Iterable[ast.AST]) -> set[str]:
-    return {each.id for each in _within(body, ast.Name) if isinstance(each.ctx, ast.Store)}
+    kinds = ast.Name | ast.Attribute
+    return {ast.unparse(each) for each in _within(body, ast.expr) if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)}
 
 
 def _clearings(body: Iterable[ast.AST]) -> Iterator[int]:
@@ -189,10 +235,11 @@ def _clearings(body: Iterable[ast.AST]) -> Iterator[int]:
 
 
 def _clears(node: ast.AST) -> bool:
-    """``zero_grad()``, or ``p.grad = None``."""
+    """``zero_grad()``, ``p.grad = None``, ``del p.grad`` or ``p.grad.zero_()``."""
     if isinstance(node, ast.Call):
-        return name_of(node.func) == "zero_grad"
-    targets = node.targets if isinstance(node, ast.Assign) else []
+        emptied = isinstance(node.func, ast.Attribute) and node.func.attr == "zero_" and name_of(node.func.value) == "grad"
+        return name_of(node.func) == "zero_grad" or emptied
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
     return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in targets)
 
 

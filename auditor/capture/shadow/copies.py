@@ -13,6 +13,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.current import HERE, must_be_the_process, tell
+from auditor.capture.shadow.storages import parts
 from auditor.capture.shadow.tensor import ShadowTensor, wrap
 
 Tensor = torch.Tensor
@@ -40,6 +41,13 @@ def is_pinned(tensor: Tensor) -> bool:
     return getattr(tensor.untyped_storage(), _PINNED, False)
 
 
+def _sent(source: Tensor, itemsize: int) -> int:
+    """Bytes of the copy: of a sparse tensor what it stores."""
+    if source.layout == torch.strided:
+        return source.numel() * itemsize
+    return sum(part.nbytes for part in parts(source))
+
+
 def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, operator: str, *, constant: bool = False) -> None:
     """Report a host-to-device copy of ``source``, converted to ``dtype``."""
     if source.numel() == 0:
@@ -49,7 +57,7 @@ def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, o
     tell(
         "copy",
         operator,
-        source.numel() * size,
+        _sent(source, size),
         "h2d",
         pinned=pinned,
         blocking=not non_blocking,
@@ -70,7 +78,7 @@ def tell_download(
     tell(
         kind,
         operator,
-        source.numel() * size,
+        _sent(source, size),
         "d2h",
         pinned=pinned,
         blocking=blocking,

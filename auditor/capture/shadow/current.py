@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from auditor.capture.shadow.crossing import Crossing, GpuModel, Listener, ShadowLimit
+from auditor.capture.shadow.storages import storages
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -45,11 +46,13 @@ class Current:
         self.operators = 0
 
     def track(self, tensor: torch.Tensor) -> None:
-        """Report the storage of ``tensor`` if it is new, and its end when it comes."""
-        storage = tensor.untyped_storage()
+        """Report the storages of ``tensor`` that are new, and their end when it comes."""
+        for storage in storages(tensor):
+            if storage._cdata not in self.held:
+                self._hold(storage)
+
+    def _hold(self, storage: torch.UntypedStorage) -> None:
         key = storage._cdata
-        if key in self.held:
-            return
         size = storage.nbytes()
         self.listener.allocated(key, size)
         self.live_bytes += size

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 from torch._C import DisableTorchFunctionSubclass
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from auditor.capture.shadow.current import HERE, refuse, tell
 from auditor.capture.shadow.moving import as_type, moved
@@ -77,9 +78,9 @@ def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         HERE.function = before
     if func in MIXES and func not in HOST_RESULTS:  # what is plain here came from a host tensor
         return result
-    if type(result) is Tensor:
+    if _is_plain(result):
         return result if any(result is arg for arg in args) or result is kwargs.get("out") else _on_device(result)
-    if isinstance(result, (tuple, list)) and any(type(one) is Tensor for one in result):
+    if isinstance(result, (tuple, list)) and any(_is_plain(one) for one in result):
         return _results_on_device(func, result)
     return result
 
@@ -92,13 +93,18 @@ def _check_devices(func: Any, args: tuple[Any, ...]) -> None:
         for one in arg if type(arg) in (list, tuple) else (arg,):
             if isinstance(one, ShadowTensor):
                 device = True
-            elif isinstance(one, Tensor) and one.dim() >= lowest:
+            elif isinstance(one, Tensor) and one.dim() >= lowest and not is_functorch_wrapped_tensor(one):
                 host = True
     if host and device:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
             f"(when checking argument in method {getattr(func, '__name__', func)})"
         )
+
+
+def _is_plain(result: Any) -> bool:
+    """True for a host tensor. What torch.func's transforms wrap is of the plain class whatever device lies below it."""
+    return type(result) is Tensor and not is_functorch_wrapped_tensor(result)
 
 
 class _Rewrap(torch.autograd.Function):
@@ -120,7 +126,7 @@ def _on_device(host: Tensor) -> Tensor:
 
 def _results_on_device(func: Any, results: Any) -> Any:
     stays = HOST_RESULTS.get(func)
-    moved_results = [_on_device(one) if type(one) is Tensor and at != stays else one for at, one in enumerate(results)]
+    moved_results = [_on_device(one) if _is_plain(one) and at != stays else one for at, one in enumerate(results)]
     if type(results) in (tuple, list):
         return type(results)(moved_results)
     return type(results)(moved_results) if hasattr(results, "n_fields") else type(results)(*moved_results)

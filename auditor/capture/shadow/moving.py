@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._C import DisableTorchFunctionSubclass
+from torch._C._functorch import is_functorch_wrapped_tensor, maybe_current_level
 
 from auditor.capture.shadow.copies import to_device, to_host
 from auditor.capture.shadow.current import CUDA, refuse
@@ -80,6 +81,8 @@ def moved(
     """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is torch's own function."""
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
+    if _hides_its_device(tensor):
+        return _stay(tensor, move)
     if move.device is None or (on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")):
         return _stay(tensor, move) if shadow else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
     if torch.nn.parameter.is_lazy(tensor):
@@ -93,6 +96,11 @@ def moved(
         )
     with DisableTorchFunctionSubclass():
         return tensor._inner.to(*args, **kwargs) if isinstance(tensor, ShadowTensor) else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _hides_its_device(tensor: Tensor) -> bool:
+    """Inside a transform of torch.func ``.device`` of what it wraps is the C++ one, the host: nothing crosses for its sake."""
+    return is_functorch_wrapped_tensor(tensor) or (isinstance(tensor, ShadowTensor) and maybe_current_level() is not None)
 
 
 _TO = Tensor.to

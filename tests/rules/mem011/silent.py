@@ -182,3 +182,122 @@ def cache_emptied_once__cuda():
             torch.cuda.empty_cache()
 
     return step
+
+
+def other_errors_raised_from_the_same_handler():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError as error:
+            if "out of memory" in str(error):
+                torch.cuda.empty_cache()
+                return
+            else:
+                raise error
+        optimizer.step()
+
+    return step
+
+
+def other_errors_raised_first():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            print("skipped a batch")
+            optimizer.zero_grad()
+
+    return step
+
+
+def gradients_deleted_one_by_one():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        except torch.OutOfMemoryError:
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    del parameter.grad
+
+    return step
+
+
+def gradients_cleared_by_a_function_of_the_program():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def forget_this_batch():
+        for parameter in model.parameters():
+            parameter.grad = None
+        torch.cuda.empty_cache()
+
+    def step():
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        except torch.OutOfMemoryError:
+            forget_this_batch()
+
+    return step
+
+
+def step_skipped_by_a_flag_of_the_trainer():
+    class Trainer:
+        def __init__(self):
+            self.model = nn.Linear(8, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+            self.failed = False
+
+        def step(self):
+            self.failed = False
+            self.optimizer.zero_grad()
+            try:
+                self.model(torch.ones(4, 8)).square().mean().backward()
+            except torch.OutOfMemoryError:
+                self.failed = True
+            if not self.failed:
+                self.optimizer.step()
+
+    return Trainer().step
+
+
+def another_call_of_the_same_name_in_the_handler():
+    import subprocess
+
+    class Engine:
+        def __init__(self):
+            self.model = nn.Linear(8, 1)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+
+        def run(self):
+            self.optimizer.zero_grad()
+            self.model(torch.ones(4, 8)).square().mean().backward()
+            self.optimizer.step()
+
+    engine = Engine()
+
+    def step():
+        try:
+            engine.run()
+        except torch.OutOfMemoryError:
+            subprocess.run(["nvidia-smi"], check=False)
+            raise
+
+    return step

@@ -1,0 +1,30 @@
+"""Where the numbers of a tensor lie: in one storage, or, where it is sparse, in those of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+_COMPRESSED_ROWS = (torch.sparse_csr, torch.sparse_bsr)
+_COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
+
+
+def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
+    """The values' storage first, then those of indices; none for layouts that own no plain storage (MKL-DNN)."""
+    for part in parts(tensor):
+        yield part.untyped_storage()
+
+
+def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The dense tensors that hold the numbers: itself, or values and indices."""
+    layout = tensor.layout
+    if layout == torch.strided:
+        return (tensor,)
+    if layout == torch.sparse_coo:
+        return tensor._values(), tensor._indices()
+    if layout in _COMPRESSED_ROWS:
+        return tensor.values(), tensor.crow_indices(), tensor.col_indices()
+    if layout in _COMPRESSED_COLUMNS:
+        return tensor.values(), tensor.ccol_indices(), tensor.row_indices()
+    return ()

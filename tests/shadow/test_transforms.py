@@ -1,0 +1,58 @@
+"""Transforms of torch.func on the shadow: the results are the host's, and nothing crosses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
+from torch.nn.functional import cross_entropy
+
+from auditor.capture.shadow import shadow_cuda
+from tests.shadow.listening import Heard
+
+
+def gradients_of_each_sample(device):
+    model = torch.nn.Linear(3, 2).to(device)
+    x, wanted = torch.arange(12.0).reshape(4, 3).to(device), torch.tensor([0, 1, 1, 0]).to(device)
+
+    def loss(parameters, one, target):
+        return cross_entropy(functional_call(model, parameters, (one[None],)), target[None])
+
+    return lambda: vmap(grad(loss), (None, 0, 0))(dict(model.named_parameters()), x, wanted)["weight"]
+
+
+def ensemble(device):
+    models = [torch.nn.Linear(3, 2).to(device) for _ in range(2)]
+    parameters, buffers = stack_module_state(models)
+    x, wanted = torch.arange(12.0).reshape(4, 3).to(device), torch.tensor([0, 1, 1, 0]).to(device)
+
+    def loss(parameters, buffers, x):
+        return cross_entropy(functional_call(models[0], (parameters, buffers), (x,)), wanted)
+
+    return lambda: vmap(loss, (0, 0, None))(parameters, buffers, x)
+
+
+def moved_inside(device):
+    x = torch.arange(6.0).reshape(2, 3).to(device)
+    weight = torch.ones(3).to(device)
+    return lambda: vmap(lambda row: torch.dot(row.to(device), weight.to(row.device)))(x)
+
+
+def jacobian(device):
+    weight = torch.arange(3.0).to(device)
+    return lambda: jacrev(lambda x: (x * weight).sin())(weight)
+
+
+@pytest.mark.parametrize("make", [gradients_of_each_sample, ensemble, moved_inside, jacobian])
+def test_a_transform_is_played(make):
+    torch.manual_seed(0)
+    expected = make("cpu")()
+    heard = Heard()
+    with shadow_cuda(heard):
+        torch.manual_seed(0)
+        step = make("cuda")
+        heard.forget()
+        result = step()
+        assert result.device.type == "cuda"
+        assert heard.crossings == []
+        assert torch.equal(result.cpu(), expected)
