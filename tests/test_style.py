@@ -70,3 +70,10 @@ def test_public_things_are_documented(path: Path) -> None:
                     if inner.name not in overrides:
                         missing.append(f"{node.name}.{inner.name}")
     assert not missing
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    """pytest imports them by their bare names: two of one name are an error of collection."""
+    found = (ROOT / "tests").rglob("test_*.py")
+    names = [path.name for path in found if not (path.parent / "__init__.py").exists()]
+    assert sorted(names) == sorted(set(names))

@@ -336,6 +336,7 @@ class Hostile:
         pickle.dumps({"segments": [], "device_traces": [[{}]]}),
         pickle.dumps("text"),
     ],
+    ids=["global", "global in gzip", "cut", "cut gzip", "one byte", "no list", "no blocks", "no action", "text"],
 )
 def test_a_hostile_or_broken_pickle_is_one_sentence(content, tmp_path, monkeypatch):
     (tmp_path / "snapshot.pickle").write_bytes(content)
