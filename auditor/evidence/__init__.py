@@ -34,6 +34,7 @@ from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
 from auditor.evidence.unwalked import Cycles, Evaluations
+from auditor.evidence.updates import Updates
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "Steps",
     "Strays",
     "Table",
+    "Updates",
     "WhatIf",
     "ZeroGrads",
 ]
