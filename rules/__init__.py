@@ -55,6 +55,7 @@ from .mem014_one_change import PeakMemoryCutByOneChange
 from .mem015_out_of_memory import RanOutOfMemory
 from .num002_nonfinite_born import NonfiniteValueBorn
 from .num004_half_headroom import HalfNearOverflow
+from .num005_lost_updates import UpdatesRoundedAway
 from .num008_unstable_formula import UnstableFormula
 from .num009_anomaly_mode import AnomalyModeLeftOn
 from .num012_vanishing_epsilon import EpsilonVanishes
@@ -117,6 +118,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     RanOutOfMemory,
     NonfiniteValueBorn,
     HalfNearOverflow,
+    UpdatesRoundedAway,
     UnstableFormula,
     AnomalyModeLeftOn,
     EpsilonVanishes,

@@ -26,6 +26,7 @@ from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
+from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
 PROBES: tuple[type[Probe], ...] = (
@@ -42,6 +43,7 @@ PROBES: tuple[type[Probe], ...] = (
     CyclesProbe,
     EnclosingProbe,
     NormsProbe,
+    UpdatesProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
@@ -68,6 +70,7 @@ ON_SHADOW = (
     HoldersProbe,
     NumericsProbe,
     LeanerProbe,
+    UpdatesProbe,
     ResultsProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""

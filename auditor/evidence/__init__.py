@@ -35,6 +35,7 @@ from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
 from auditor.evidence.unwalked import Cycles, Evaluations
+from auditor.evidence.updates import Updates
 from auditor.evidence.zero_grads import ZeroGrads
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Steps",
     "Strays",
     "Table",
+    "Updates",
     "WhatIf",
     "ZeroGrads",
 ]

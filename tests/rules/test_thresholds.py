@@ -631,7 +631,17 @@ def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, ex
         found = list(asked)
         assert len(found) == expected
         for finding in found:  # the scaler goes with the dtype, or neither does
-            assert [edit.value for edit in HalfWhereBfloat16IsNative().remedy(finding).edits] == ["torch.bfloat16", "False"]
+            changed = apply_edits(HALF.encode(), HalfWhereBfloat16IsNative().remedy(finding).edits).decode()
+            assert "GradScaler(enabled=False)" in changed
+            assert "autocast('cuda', dtype=torch.bfloat16)" in changed
+
+
+@pytest.mark.parametrize("made", ["GradScaler(enabled=use)", "make_scaler()"])
+def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
+    source = Source({"a.py": HALF.replace("GradScaler()", made)})
+    events = [AmpEvent(what, Site("a.py", 3), step, "float16") for what in ("autocast", "scale") for step in range(10)]
+    (finding,) = HalfWhereBfloat16IsNative().detect(Amp(10, tuple(events)), Machine("cuda", 8, 9), source)
+    assert HalfWhereBfloat16IsNative().remedy(finding).edits == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,140 @@
+"""What an optimizer's step changed in weights that are stored in half precision: an update below their resolution is lost."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from auditor.capture.numerics_mode import plain
+from auditor.capture.probe import Context, Probe
+
+STEPS = 8
+"""Steps of each optimizer that are looked at."""
+
+OPTIMIZERS = 16
+PARAMETERS = 256
+ELEMENTS = 4096
+"""Optimizers, parameters of one and elements of a parameter that are looked at, at most: the first ones."""
+
+SMALL = 1e-8
+"""Gradients below this are left out: the epsilon of adaptive optimizers damps their updates, whatever the dtype."""
+
+PROPORTIONAL = frozenset({"SGD", "ASGD", "LBFGS"})
+"""Optimizers whose update is the rate times the gradient; that of the others is about the rate."""
+
+FLOAT32 = 2.0**-24
+"""An update of this share of a weight is half a unit in the last place of float32."""
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass
+class _Watched:
+    """One optimizer; counts stay on their device until the pass is over."""
+
+    optimizer: Optimizer
+    at: int | None
+    dtype: str
+    rate: float = 0.0
+    steps: int = 0
+    asked: list[torch.Tensor] = field(default_factory=list)
+    """How many elements had a gradient that asked for a change."""
+    kept: list[torch.Tensor] = field(default_factory=list)
+    """How many of them are what they were."""
+    before: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    """During a step: parameter, a copy of it, and where it was asked to change."""
+
+
+class UpdatesProbe(Probe):
+    """Writes ``updates``, when the pass is over.
+
+    Only torch's own optimizers are looked at: others may round at random, or keep what was lost.
+    """
+
+    name = "updates"
+    parts = ("updates",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched: dict[int, _Watched] = {}
+        self._watching = False
+        self._handles: list[Any] = []
+
+    def install(self) -> None:
+        """Notice steps: the hooks stay to the end, since a script's step ends while torch walks its list of hooks."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watched.clear()
+        self._watching = True
+        self.context.writer.touch("updates")
+
+    def stop(self) -> None:
+        """Read the counts and write one row for each optimizer of half precision."""
+        self._watching = False
+        for each in self._watched.values():
+            if each.asked:
+                asked, kept = (sum(int(count) for count in counts) for counts in (each.asked, each.kept))
+                row = {"at": each.at, "optimizer": type(each.optimizer).__name__, "dtype": each.dtype, "rate": each.rate}
+                self.context.add("updates", {**row, "steps": each.steps, "asked": asked, "kept": kept})
+        self._watched.clear()
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self._watching and self.context.in_step and type(optimizer).__module__.startswith("torch.optim."):
+            with contextlib.suppress(Exception), torch.no_grad():  # the groups are the user's
+                self._look(optimizer)
+
+    def _look(self, optimizer: Optimizer) -> None:
+        found_inf = getattr(optimizer, "found_inf", None)
+        half = [(each, group) for group in optimizer.param_groups for each in group["params"] if _half(each)][:PARAMETERS]
+        if not half or (found_inf is not None and bool(found_inf)):
+            return
+        watched = self._watched.get(id(optimizer))
+        if watched is None and len(self._watched) < OPTIMIZERS:
+            dtype = str(half[0][0].dtype).removeprefix("torch.")
+            watched = self._watched[id(optimizer)] = _Watched(optimizer, self.context.frames.here(), dtype)
+        if watched is None or watched.steps >= STEPS:
+            return
+        watched.before.clear()
+        proportional = type(optimizer).__name__ in PROPORTIONAL
+        for parameter, group in half:
+            rate = group.get("lr")
+            if isinstance(rate, (int, float)) and rate != 0:
+                watched.rate = max(watched.rate, abs(float(rate)))
+                values, gradient = _sample(parameter).clone(), _sample(parameter.grad).float().abs()
+                update = abs(float(rate)) * (gradient if proportional else 1.0)
+                asked = (gradient > SMALL) & (update > values.float().abs() * FLOAT32)
+                watched.before.append((parameter, values, asked))
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        watched = self._watched.get(id(optimizer))
+        if watched is None or not watched.before:
+            return
+        with contextlib.suppress(Exception), torch.no_grad():
+            watched.steps += 1
+            for parameter, before, asked in watched.before:
+                watched.asked.append(asked.sum())
+                watched.kept.append((asked & (_sample(parameter) == before)).sum())
+        watched.before.clear()
+
+
+def _half(parameter: torch.Tensor) -> bool:
+    return parameter.dtype in _HALF and parameter.grad is not None and parameter.grad.layout is torch.strided
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    return plain(tensor.detach()).reshape(-1)[:ELEMENTS]

@@ -1,0 +1,99 @@
+"""NUM005: updates that are too small for the dtype of the weights, and are rounded away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Machine, Updates
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+BITS = {"float16": 11, "bfloat16": 8}
+"""Bits of significand: an update below 2 ** -(bits + 1) of the weight is rounded away."""
+
+
+LEAST = 100
+"""Updates that must have been looked at."""
+
+
+@dataclass(frozen=True)
+class UpdatesRoundedAway(Rule):
+    """
+    Updates are too small for the dtype of the weights, and are rounded away.
+
+    ## What it finds
+    Weights stored in bfloat16 or float16 that one of torch's optimizers steps, most of which are bit for bit what they were
+    although their gradient asks for a change that float32 would keep. Measured on the first weights of each parameter, in
+    steps of the loud pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
+    may round at random or keep what was lost.
+
+    ## Why it costs
+    Bfloat16 has 8 bits: beside a weight of 1 an update below 0.002 does not exist. Those weights are not trained, however
+    many steps are taken; the loss still moves, because the small weights do.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(64, 64).bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64).bfloat16()).float().square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = model(torch.randn(8, 64))
+        out.float().square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The rate is warming up and will be a hundred times higher.
+
+    ## Sources
+    IEEE 754: round to nearest loses what is below half a unit in the last place. SageMaker Debugger looks at the ratio of
+    update and weight (below 1e-8), which does not know the dtype. Zamirai et al., "Revisiting BFloat16 Training" (2020),
+    measure the harm, and compensated or stochastic rounding against it. The shares are ours.
+    """
+
+    code = "NUM005"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
+    fewest: int = knob(3, "Steps of the optimizer below which nothing is said.")
+
+    def detect(self, updates: Updates, machine: Machine) -> Iterator[Finding]:
+        for each in updates.halves:
+            if each.steps < self.fewest or each.asked < LEAST or each.share < self.share:
+                continue
+            least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)
+            yield Finding(
+                each.site,
+                f"{each.optimizer} leaves {each.share:.0%} of the {each.dtype} weights that have a gradient as they are: an update "
+                f"at a rate of {each.rate:g} is below {least:.1g} of the weight and rounded away",
+                steps=each.steps,
+                per_step=1.0,
+                seen_on=machine.device,
+                facts=(("updates looked at", f"{each.asked} in {each.steps} steps"), ("lost", f"{each.kept}")),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(
+            "Keep the weights in float32 and compute under torch.autocast; or take an optimizer that rounds at random or keeps "
+            "a copy in float32."
+        )

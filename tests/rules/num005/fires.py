@@ -1,0 +1,53 @@
+"""NUM005 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def bfloat16_weights_and_a_small_rate():
+    model = nn.Linear(64, 64).bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64).bfloat16()).float().square().mean().backward()
+        optimizer.step()  # NUM005
+
+    return step
+
+
+def float16_weights_stepped_by_sgd():
+    model = nn.Linear(64, 64).half()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64).half()).float().square().mean().backward()
+        optimizer.step()  # NUM005
+
+    return step
+
+
+def one_group_of_two_in_bfloat16():
+    body, head = nn.Linear(64, 64).bfloat16(), nn.Linear(64, 1)
+    groups = [{"params": body.parameters(), "lr": 1e-6}, {"params": head.parameters(), "lr": 1e-3}]
+    optimizer = torch.optim.Adam(groups)
+
+    def step():
+        optimizer.zero_grad()
+        head(body(torch.randn(8, 64).bfloat16()).float()).square().mean().backward()
+        optimizer.step()  # NUM005
+
+    return step
+
+
+def bfloat16_on_a_gpu__rehearsal():
+    model = nn.Linear(64, 64).cuda().bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 64).cuda().bfloat16()).float().square().mean().backward()
+        optimizer.step()  # NUM005
+
+    return step
