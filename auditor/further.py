@@ -5,6 +5,7 @@ Neither can disturb the main run's times, nor break it: what goes wrong in them 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -182,7 +183,8 @@ def unfit(rehearsed: Recording) -> str:
     if steps < LEAST_REHEARSED:
         error = manifest.get("error") or {}
         said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
-        return f"it ended after {steps} step{'s' * (steps != 1)} ({said})"
+        where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
+        return f"it ended after {steps} step{'s' * (steps != 1)} ({said}{where})"
     return _unused(rehearsed)
 
 

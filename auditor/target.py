@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from auditor.errors import TargetProblem
+from auditor.errors import AuditProblem, TargetProblem
 
 Kind = Literal["callable", "generator", "script"]
 
@@ -137,6 +137,8 @@ def _guarded(address: Address, do: Callable[[], Any]) -> Any:
         raise
     except (Exception, SystemExit) as error:
         where = _last_frame(error)
+        if isinstance(error, AuditProblem):  # ours, raised below their line: nothing is wrong with the import
+            raise TargetProblem(f"{error}{where}", error.hint, traceback.format_exc()) from None
         name = address.path or address.module
         said = f"{type(error).__name__}: {error}".strip().rstrip(":")
         raise TargetProblem(
@@ -144,8 +146,11 @@ def _guarded(address: Address, do: Callable[[], Any]) -> Any:
         ) from None
 
 
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
 def _last_frame(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", _OURS))]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 

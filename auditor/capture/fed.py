@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from auditor.capture.finite import names_of
@@ -112,9 +113,14 @@ class FedProbe(Probe):
 
 
 def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
-    groups = [[each for each in group["params"] if each.requires_grad] for group in optimizer.param_groups]
+    groups = [[each for each in group["params"] if each.requires_grad and _has_values(each)] for group in optimizer.param_groups]
     unfed = [(f"group {g}, parameter {p}", each) for g, group in enumerate(groups) for p, each in enumerate(group)]
     return _Watched(optimizer, at, unfed, [0.0] * len(groups), groups=[len(group) for group in groups])
+
+
+def _has_values(parameter: torch.Tensor) -> bool:
+    """False for an empty one: programs keep it to ask a module for its device."""
+    return is_lazy(parameter) or parameter.numel() > 0
 
 
 def _drop_fed(watched: _Watched) -> None:

@@ -70,8 +70,9 @@ class CopySite:
 
     @property
     def amount(self) -> str:
-        """The bytes in words."""
-        return amounts.size(self.bytes_per_step)
+        """The bytes of a step on which it copies, in words."""
+        steps = {copy.step for copy in self.copies}
+        return amounts.size(sum(copy.bytes for copy in self.copies) / len(steps)) if steps else amounts.size(0)
 
     @property
     def memory(self) -> str:
@@ -94,7 +95,7 @@ class CopySite:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         facts = [
-            ("copied", f"{self.amount} per step in {self.per_step:.3g} copies"),
+            ("copied", f"{in_words(self.bytes_per_step)} per step in {self.per_step:.3g} copies"),
             ("from", f"{self.memory} memory"),
             ("seen on", str(self.rhythm)),
         ]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auditor.evidence import Backward, Batches, DeviceCalls, DeviceMemory, Held, Machine, Modes, Reads, Snapshot, Source, Steps
+from auditor.evidence.copies import Copy, CopySite
 from auditor.evidence.reading import Expression, act_of
 from auditor.evidence.source import Span
 from auditor.evidence.trend import Trend, sen_slope
@@ -400,3 +401,10 @@ def test_short_and_long_series():
     assert Trend((1.0,)).rises == 0.0
     assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
     assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)
+
+
+def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
+    site = Site("agent.py", 3)
+    place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
+    assert (place.amount, str(place.rhythm)) == ("16 bytes", "11 of 12 steps")
+    assert place.facts[0] == ("copied", "15 bytes per step in 0.917 copies")

@@ -47,6 +47,9 @@ TARGETS = {
         device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"
     ),
     "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model); loss.item()"),
+    "parallel_at_import": BODY.format(
+        device=PORTABLE + "\n    shared = nn.DataParallel(nn.Linear(8, 1))", workers=0, more="loss.item()"
+    ),
     "hungry": BODY.format(device=PORTABLE, workers=0, more="kept.append(torch.empty(3 << 20, device=device))").replace(
         "    def step", "    kept = []\n\n    def step"
     ),
@@ -168,7 +171,14 @@ def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
     done, report, _ = runs["breaks_on_a_gpu"]
     assert (done.returncode, report["run"]["outcome"]) == (0, "completed")
     (warning,) = report["warnings"]
-    assert "no kernel for this card" in warning
+    assert warning.endswith("it ended after 0 steps (AssertionError: no kernel for this card at breaks_on_a_gpu.py:19)")
+
+
+def test_what_the_shadow_cannot_do_at_import_is_no_import_error(runs):
+    _, report, out = runs["parallel_at_import"]
+    (warning,) = report["warnings"]
+    line = f"{out.parent / 'parallel_at_import.py'}, line 7"
+    assert warning == f"the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one thread ({line})"
 
 
 def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):

@@ -114,3 +114,23 @@ def optimizer_that_drops_gradients_in_its_step():
         optimizer.step()
 
     return step
+
+
+def empty_parameter_that_only_tells_the_device():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.dummy = nn.Linear(8, 1), nn.Parameter(torch.empty(0))
+
+        def forward(self, x):
+            return self.inner(x.to(self.dummy.device))
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()
+
+    return step
