@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from auditor import catalogue, config
+from auditor import amounts, catalogue, config
 from auditor.cli import EXIT_FOUND
 from auditor.commands import reading, results
 from auditor.errors import AuditProblem
@@ -113,7 +113,7 @@ def _changes(compared: Comparison) -> tuple[tuple[str, tuple[Finding, ...]], ...
 
 
 def _lines(compared: Comparison) -> Iterator[str]:
-    amounts, text = catalogue.reports("amounts"), catalogue.reports("text")
+    text = catalogue.reports("text")
     before, after = compared.before, compared.after
     one, other = before.report.run.peak_bytes, after.report.run.peak_bytes
     yield f"{'':14}{'before':>12}{'after':>12}"
