@@ -200,7 +200,7 @@ def test_running_out_of_memory_is_explained_first(runs, name):
     first = report["findings"][0]
     assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == ("MEM015", "error", "snapshot", "estimated")
     assert first["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
-    assert "12.0 MiB were requested" in first["message"] and "real demand" in first["message"]
+    assert "12 MiB were requested" in first["message"] and "real demand" in first["message"]
     facts = dict(first["facts"])
     holder = next(text for label, text in facts.items() if label.startswith(f"{name}.py"))
     assert "blocks" in holder and "kept to the end" in holder
