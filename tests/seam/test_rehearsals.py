@@ -113,7 +113,8 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
 
 
 def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
-    (chart,) = runs["portable"][1]["layers"]
+    chart, *purposes = runs["portable"][1]["layers"]
+    assert [each["by"] for each in (chart, *purposes)] in (["line"], ["line", "purpose"])
     assert chart["note"].startswith("Predicted")
     assert [label for _, label in chart["marks"] if label.startswith("loud")] == [f"loud step {step}" for step in range(12)]
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
