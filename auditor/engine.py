@@ -91,7 +91,7 @@ class Tables:
         if outcome != "completed":
             return f"the run ended early ({outcome}), before this could be recorded"
         if self._recording.manifest.get("device") == "rehearse" and not OF_REHEARSALS.intersection(parts):
-            return "a rehearsal does not record what this needs: audit run on the CPU or on a GPU does"
+            return "only a run on the CPU or on a GPU records what this needs"
         told = [ABSENT[part] for part in parts if part in ABSENT]
         if told:
             return told[0]

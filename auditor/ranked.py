@@ -80,11 +80,17 @@ class RankedRecording(Recording):
         return self.members[0], "no rank is slower than it by more than 5 %"
 
     def _failures(self, judged: int) -> list[str]:
-        return [
-            f"rank {_rank(each)}: {each.manifest['outcome']}"
-            for each in self.members
-            if each.manifest["outcome"] != "completed" and _rank(each) != judged
+        failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
+        shown = [
+            f"the error that is shown is that of rank {judged}" for each in failed if _rank(each) == judged and len(failed) > 1
         ]
+        return shown + [f"rank {_rank(each)} did not end well either: {_ended(each)}" for each in failed if _rank(each) != judged]
+
+
+def _ended(recording: Recording) -> str:
+    """``raised (RuntimeError)``."""
+    kind = (recording.manifest.get("error") or {}).get("type")
+    return f"{recording.manifest['outcome']}{f' ({kind})' if kind else ''}"
 
 
 def _members(folder: Path) -> tuple[list[Recording], list[str]]:

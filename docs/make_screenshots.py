@@ -39,8 +39,13 @@ SHOTS = (
     Shot("phone-light", 390, 844, "light", "#finding-1"),
     Shot("phone-dark", 390, 844, "dark"),
     Shot("memory-light", 1280, 620, "light", "#memory-1"),
+    Shot("purpose-light", 1280, 680, "light", "#memory-2"),
     Shot("timeline-dark", 1280, 820, "dark", "#timeline-1"),
 )
+
+
+SHOW = "location.hash = arguments[0]; document.querySelector(arguments[0]).scrollIntoView()"
+"""The address brings a view of a chart to the front that stands behind another one."""
 
 
 def audited(folder: Path) -> Path:
@@ -73,7 +78,7 @@ def taken(driver: Any, page: Path, shot: Shot) -> bytes:
     driver.get(page.as_uri())
     for _ in range(2):  # charts that wake on the way push the place down
         if shot.place:
-            driver.execute_script("document.querySelector(arguments[0]).scrollIntoView()", shot.place)
+            driver.execute_script(SHOW, shot.place)
         time.sleep(3)
     return base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
 

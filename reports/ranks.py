@@ -36,9 +36,9 @@ def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:
 
 
 def table(report: Report, limit: int, micro: str = "us") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows of at most ``limit`` ranks, without the columns that nothing is known of."""
+    """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown or zero on every rank."""
     rows = [cells(rank, micro) for rank in ordered(report, limit)]
-    known = [column for column in range(len(HEADINGS)) if any(row[column] != UNKNOWN for row in rows)]
+    known = [column for column in range(len(HEADINGS)) if column < 2 or any(_holds(row[column]) for row in rows)]
     return tuple(HEADINGS[column] for column in known), [tuple(row[column] for column in known) for row in rows]
 
 
@@ -50,7 +50,11 @@ def alone(report: Report) -> str:
     if len(report.ranks) != 1:
         return ""
     told = zip(HEADINGS[2:], cells(report.ranks[0])[2:], strict=True)
-    return ", ".join(f"{name} {value}" for name, value in told if value != UNKNOWN and not value.startswith("0 "))
+    return ", ".join(f"{name} {value}" for name, value in told if _holds(value))
+
+
+def _holds(cell: str) -> bool:
+    return cell != UNKNOWN and not cell.startswith("0 ")
 
 
 def left_out(report: Report, limit: int) -> str:

@@ -107,6 +107,7 @@ MAY = {
         "auditor.workplace",
     },
     "auditor/tensorboard_tab": {
+        "auditor.amounts",
         "auditor.catalogue",
         "auditor.errors",
         "auditor.model",

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 
-from auditor import catalogue, config
+from auditor import amounts, catalogue, config
 from auditor.cli import EXIT_FOUND
 from auditor.commands import reading, results
 from auditor.errors import AuditProblem
@@ -20,6 +21,9 @@ from auditor.recording import MANIFEST, Recording
 from auditor.verify.comparison import Comparison, Side, compare, unlike
 from auditor.verify.intervals import Run
 from auditor.verify.times import quiet_run
+
+TOLD = 0.02
+"""Share of the step time from which it is said that waiting for the processor was taken off."""
 
 
 def run(*, before: str, after: str, max_regression: float | None, as_json: bool, debug: bool) -> int:
@@ -113,11 +117,14 @@ def _changes(compared: Comparison) -> tuple[tuple[str, tuple[Finding, ...]], ...
 
 
 def _lines(compared: Comparison) -> Iterator[str]:
-    amounts, text = catalogue.reports("amounts"), catalogue.reports("text")
+    text = catalogue.reports("text")
     before, after = compared.before, compared.after
     one, other = before.report.run.peak_bytes, after.report.run.peak_bytes
     yield f"{'':14}{'before':>12}{'after':>12}"
     yield f"{'step time':14}{_cell(before.step_us, amounts.duration)}{_cell(after.step_us, amounts.duration)}  {_ratio(compared)}"
+    if any(run.busy >= TOLD for _, side in _sides(compared) for run in side.runs):
+        shares = " and ".join(_waiting(side) for _, side in _sides(compared))
+        yield f"{'':14}without the time that steps waited for the processor, which was {shares} of it"
     for name, a, b in (("device memory", one.device, other.device), ("host memory", one.host, other.host)):
         if a is not None or b is not None:
             change = f"  {b / a - 1:+.1%}" if a and b is not None else ""
@@ -134,6 +141,10 @@ def _named_lines(changes: Iterable[tuple[str, tuple[Finding, ...]]], text: Any) 
         for finding in found:
             where = f" {text.path(str(finding.site))}" if finding.site else ""
             yield f"  {name:5}{text.path(finding.code)}{where}: {text.one_line(finding.message, 1000)}"
+
+
+def _waiting(side: Side) -> str:
+    return amounts.percent(median(run.busy for run in side.runs)) if side.runs else "an unknown part"
 
 
 def _cell(value: float | None, shown: Any) -> str:

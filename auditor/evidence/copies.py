@@ -95,7 +95,7 @@ class CopySite:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         facts = [
-            ("copied", f"{in_words(self.bytes_per_step)} per step in {self.per_step:.3g} copies"),
+            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {self.per_step:.3g} copies"),
             ("from", f"{self.memory} memory"),
             ("seen on", str(self.rhythm)),
         ]

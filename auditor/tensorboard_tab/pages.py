@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qs
 
-from auditor import catalogue
+from auditor import amounts, catalogue
 from auditor.model import Report
 
 from . import catapult, slices
@@ -156,7 +156,7 @@ def _described(run: Run) -> dict[str, Any]:
         report = _loaded(run)
     except NotThere as problem:
         return told | {"problem": str(problem)}
-    summary, text, amounts = (catalogue.reports(module) for module in ("summary", "text", "amounts"))
+    summary, text = catalogue.reports("summary"), catalogue.reports("text")
     return told | {
         "target": text.one_line(report.run.target, 200),
         "recorded": amounts.moment(text.one_line(report.run.recorded_at, 60)),

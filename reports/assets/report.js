@@ -54,7 +54,19 @@
     for (const part of document.querySelectorAll("details")) part.open = true;
   }
 
+  // In audit view the page around this one says which findings can be seen in its trace, and shows what is asked for.
+  function showTraced(told) {
+    if (parent === window || told.source !== parent || !Array.isArray(told.data?.traced)) return;
+    for (const finding of document.querySelectorAll("article[data-key]")) {
+      const line = finding.querySelector(".traced");
+      if (!line || !told.data.traced.includes(finding.dataset.key)) continue;
+      line.hidden = false;
+      line.querySelector("button").onclick = () => parent.postMessage({finding: finding.dataset.key}, "*");
+    }
+  }
+
   wakeCopyButtons();
+  addEventListener("message", showTraced);
   addEventListener("hashchange", openLinked);
   addEventListener("beforeprint", openForPrint);
   addEventListener("DOMContentLoaded", openLinked);

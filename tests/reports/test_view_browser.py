@@ -105,6 +105,22 @@ def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., 
     _wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
 
 
+def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
+    browser = opened("run=framed&view=report")
+    _enter(browser, "Report")
+    lines = _wait(
+        browser, "return [...document.querySelectorAll('.traced:not([hidden])')].map((line) => line.closest('article').id)"
+    )
+    assert "finding-1" in lines
+    memory = "return [...document.querySelectorAll('article')].filter((one) => one.innerText.includes('GRAPH001')).map((one) => one.id)"
+    assert not set(browser.execute_script(memory)[:1]) & set(lines), "what has no slices has no button"
+    browser.execute_script("document.querySelector('#finding-1 .traced button').click()")
+    browser.switch_to.parent_frame()
+    _trace(browser)
+    title = "return [...(viewer.brushingStateController.selection ?? [])].map((slice) => slice.title)"
+    assert _wait(browser, f"const found = (() => {{ {title} }})(); return found.length && found") == ["aten::item"]
+
+
 def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
     browser = opened("run=framed&view=trace")
     _trace(browser)

@@ -116,7 +116,8 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
 
 
 def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
-    (chart,) = runs["portable"][1]["layers"]
+    chart, *purposes = runs["portable"][1]["layers"]
+    assert [each["by"] for each in (chart, *purposes)] in (["line"], ["line", "purpose"])
     assert chart["note"].startswith("Predicted")
     assert [label for _, label in chart["marks"] if label.startswith("loud")] == [f"loud step {step}" for step in range(12)]
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
@@ -210,7 +211,7 @@ def test_running_out_of_memory_is_explained_first(runs, name):
     first = report["findings"][0]
     assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == ("MEM015", "error", "snapshot", "estimated")
     assert first["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
-    assert "12.0 MiB were requested" in first["message"] and "real demand" in first["message"]
+    assert "12 MiB were requested" in first["message"] and "real demand" in first["message"]
     facts = dict(first["facts"])
     holder = next(text for label, text in facts.items() if label.startswith(f"{name}.py"))
     assert "blocks" in holder and "kept to the end" in holder

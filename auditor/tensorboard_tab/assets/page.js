@@ -6,20 +6,41 @@
   let runs = [];
 
   const chosen = () => new URLSearchParams(location.hash.slice(1));
-  const go = (run, view) => { location.hash = new URLSearchParams({run, view}); };
+  const go = (run, view, more = {}) => { location.hash = new URLSearchParams({run, view, ...more}); };
 
-  const framed = (run, view) => {
+  // A report is told which of its findings have slices in the trace beside it; it may then ask for one to be shown.
+  const tell = async (run, frame) => {
+    const reply = await fetch(`findings?${new URLSearchParams({run})}`);
+    if (!reply.ok) return;
+    const traced = (await reply.json()).findings.filter((finding) => finding.slices).map((finding) => finding.key);
+    frame.contentWindow.postMessage({traced}, "*");
+    addEventListener("message", (asked) => {
+      if (asked.source !== frame.contentWindow || !traced.includes(asked.data?.finding)) return;
+      go(run, "trace", {finding: asked.data.finding});
+    });
+  };
+
+  const framed = ({name: run, trace}, view) => {
     const name = `${view} ${run}`;
     if (!frames.has(name)) {
       const frame = document.createElement("iframe");
       frame.title = view === "trace" ? "Trace" : "Report";
       // A report may come from a stranger: no origin, so that it reads nothing of ours.
       frame.sandbox = view === "trace" ? "allow-scripts allow-same-origin" : "allow-scripts allow-popups";
+      if (trace && view === "report") frame.addEventListener("load", () => tell(run, frame), {once: true});
       frame.src = `${view === "trace" ? "viewer" : "report"}?${new URLSearchParams({run})}`;
       element("frames").append(frame);
       frames.set(name, frame);
     }
     return frames.get(name);
+  };
+
+  // The viewer reads its address when it has read the trace, and again when it changes.
+  const zoom = (frame, finding) => {
+    const hash = `#${new URLSearchParams({finding})}`;
+    const address = frame.contentWindow.location;
+    if (address.pathname.endsWith("/viewer")) address.hash = hash;
+    else frame.src = frame.src.split("#")[0] + hash;
   };
 
   const show = () => {
@@ -38,7 +59,11 @@
     element("show-trace").title = run.trace ? "" : "this run has no trace beside its report";
     for (const frame of frames.values()) frame.hidden = true;
     element("said").textContent = run.page || view === "trace" ? "" : run.problem ?? "this run has no report.html";
-    if (run.page || view === "trace") framed(run.name, view).hidden = false;
+    if (run.page || view === "trace") {
+      const frame = framed(run, view), finding = chosen().get("finding");
+      frame.hidden = false;
+      if (view === "trace" && finding) zoom(frame, finding);
+    }
   };
 
   const listed = (run) => {

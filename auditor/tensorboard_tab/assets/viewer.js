@@ -127,8 +127,12 @@
         document.body.dataset.shown = `${finding.key} ${at}`;
       };
     }
-    const wanted = new URLSearchParams(location.hash.slice(1)).get("finding");
-    [...items.children].find((item) => item.dataset.key === wanted)?.querySelector("button")?.click();
+    const goToWanted = () => {
+      const wanted = new URLSearchParams(location.hash.slice(1)).get("finding");
+      [...items.children].find((item) => item.dataset.key === wanted)?.querySelector("button")?.click();
+    };
+    addEventListener("hashchange", goToWanted);
+    goToWanted();
   };
 
   try {
