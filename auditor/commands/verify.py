@@ -71,7 +71,8 @@ def verified(
                 findings[number] = workers.with_diff(searched.finding, recording)
                 notes.append(searched.note)
         seconds = round(time.monotonic() - deadline + budget, 1)
-        verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, seconds=seconds)
+        steps = laboratory.steps if len(notes) > len(verification.notes) else verification.steps
+        verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, steps=steps, seconds=seconds)
     return replace(report, findings=tuple(findings), verification=verification)
 
 
