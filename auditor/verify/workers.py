@@ -21,6 +21,8 @@ CODE = "DATA007"
 MOST_WORKERS = 16
 """Numbers above are not tried, however many processors there are."""
 
+CURVE = "step time by num_workers"
+
 MOST_ROUNDS = 6
 """Rounds at most: what six pairs of runs do not show is not worth more."""
 
@@ -124,18 +126,22 @@ def _said(finding: Finding, present: Loaders, curve: Sequence[Tried], runs: dict
     best = min(proven, key=lambda each: median(each.step_us), default=None)
     told = ", ".join(f"{each.workers}{' (now)' if each.workers == present.workers else ''}: {each}" for each in curve)
     failed = [f"{workers}: fails, {done[-1].failed}" for workers, done in sorted(runs.items()) if not _worked(done)]
-    facts = ((f"step time by num_workers, {rounds} round{'s' * (rounds != 1)}", "; ".join([told, *failed])),)
+    known = tuple(fact for fact in finding.facts if not fact[0].startswith(CURVE))  # without an earlier search's
+    facts = (
+        *known,
+        (f"{CURVE}, {rounds} round{'s' * (rounds != 1)}", "; ".join([told, *failed])),
+    )
     if best is None:
         why = (
             "no other number is proven faster"
             if rounds >= LEAST_PAIRS
             else f"the budget was spent after {rounds} of {LEAST_PAIRS} rounds"
         )
-        note = f"{finding.code} {finding.site}: step time by num_workers: {told}; {why}"
-        return Searched(replace(finding, facts=(*finding.facts, *facts)), note)
+        note = f"{finding.code} {finding.site}: {CURVE}: {told}; {why}"
+        return Searched(replace(finding, facts=facts), note)
     verified = _verified(runs[present.workers], runs[best.workers], best)
-    changed = replace(finding, facts=(*finding.facts, *facts), verified=verified, remedy=_proposing(finding.remedy, best.workers))
-    return Searched(changed, f"{finding.code} {finding.site}: step time by num_workers: {told}; {best.workers} is the best")
+    changed = replace(finding, facts=facts, verified=verified, remedy=_proposing(finding.remedy, best.workers))
+    return Searched(changed, f"{finding.code} {finding.site}: {CURVE}: {told}; {best.workers} is the best")
 
 
 def _verified(before: Sequence[Measured], after: Sequence[Measured], best: Tried) -> Verified:

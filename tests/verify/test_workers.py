@@ -71,6 +71,13 @@ def test_the_fastest_is_proposed_with_its_curve_and_in_its_patch(monkeypatch: py
     assert "2 is the best" in done.note
 
 
+def test_a_second_search_replaces_the_first_ones_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = searched({0: 10_000, 1: 12_000, 2: 11_000, 4: 13_000}, monkeypatch).found.finding
+    again = searched({0: 20_000, 1: 22_000, 2: 21_000, 4: 23_000}, monkeypatch, first).found.finding
+    ((_, curve),) = again.facts
+    assert curve.startswith("0 (now): 20.0")
+
+
 def test_where_none_is_faster_the_remedy_stays_and_the_curve_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     done = searched({0: 10_000, 1: 12_000, 2: 11_000, 4: 13_000}, monkeypatch).found
     assert done.finding.verified is None and done.finding.remedy == finding().remedy
