@@ -53,10 +53,20 @@ SYNC_STEPS = 3
 
 
 @dataclass(frozen=True)
+class Loaders:
+    """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory), with ``workers``."""
+
+    file: str
+    line: int
+    workers: int
+
+
+@dataclass(frozen=True)
 class Trial:
-    """A run that ``audit verify`` measures, with all random generators seeded."""
+    """A run that ``audit verify`` measures, with all random generators seeded, and another number of workers for ``loaders``."""
 
     seed: int
+    loaders: Loaders | None = None
 
 
 JOURNAL = "journal.jsonl"
@@ -165,6 +175,8 @@ class Plan:
         data = json.loads(text)
         for name in ("args", "parts", "rehearsed"):
             data[name] = tuple(data[name])
+        if data["trial"] and data["trial"]["loaders"]:
+            data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
         for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial)):
             data[name] = kind(**data[name]) if data[name] else None
         return Plan(**data)

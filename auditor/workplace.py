@@ -105,6 +105,7 @@ class _Budget:
     files: int
     size: int
     looks: int
+    scratch: str
 
     def take(self, entry: os.DirEntry[str]) -> bool:
         """True if this file may be copied."""
@@ -122,7 +123,7 @@ def copy(project: Path, scratch: Path, files: Mapping[str, bytes] = NOTHING) -> 
     """Copy ``project`` below ``scratch`` and write ``files`` there; returns the copy's path."""
     kept = {str(parent) for path in files for parent in PurePosixPath(path).parents}
     folder = _surroundings(project, scratch)
-    _mirror(str(project), folder, "", kept, _Budget(ENTRY_LIMIT, TREE_LIMIT, LOOK_LIMIT))
+    _mirror(str(project), folder, "", kept, _Budget(ENTRY_LIMIT, TREE_LIMIT, LOOK_LIMIT, str(scratch)))
     for path, content in files.items():
         target = folder / path
         target.unlink(missing_ok=True)  # it may be a link: never write through one
@@ -158,6 +159,8 @@ def _mirror(source: str, target: Path, below: str, kept: set[str], budget: _Budg
         for entry in entries:
             path = f"{below}{entry.name}"
             budget.looks -= 1
+            if entry.path == budget.scratch:  # the folder for temporary files lies in the project
+                continue
             if path in kept or (budget.looks > 0 and _worth_copying(entry)):
                 (target / entry.name).mkdir()
                 _mirror(entry.path, target / entry.name, f"{path}/", kept, budget)

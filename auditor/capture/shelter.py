@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from auditor.capture.importing import AfterImport
@@ -57,6 +59,7 @@ class Shelter:
         self._kept = copied.kept
         self._spared = tuple(map(_folder, (os.path.realpath(spared), sys.prefix, os.path.dirname(self._kept))))
         self._journaled: set[str] = set()
+        self._thread = threading.local()
 
     def install(self) -> None:
         """Begin, for the rest of this process: an audit hook cannot be removed."""
@@ -93,7 +96,7 @@ class Shelter:
 
     def _changes(self, path: Any, *, contents: bool = True, entry: bool = False, anywhere: bool = False) -> None:
         """``path`` is about to change: only as an ``entry`` of its folder, or what it leads to, of which ``contents`` may stay."""
-        if not isinstance(path, (str, bytes, os.PathLike)):  # a file descriptor, a buffer
+        if not isinstance(path, (str, bytes, os.PathLike)) or getattr(self._thread, "cuts", False):  # a descriptor, a buffer; we
             return
         with suppress(ValueError):  # a name that no file can have
             place = os.path.abspath(os.fsdecode(path))
@@ -111,11 +114,25 @@ class Shelter:
     def _own(self, path: str, *, contents: bool, last: bool) -> None:
         """Cut the links on the way to ``path``, and, if ``last``, the one that it is itself."""
         place, parts = self._root, path[len(self._root) + 1 :].split(os.sep)
-        for number, part in enumerate(parts, 1):
-            place = os.path.join(place, part)
-            final = number == len(parts)
-            if os.path.islink(place) and (last or not final):
-                _cut(place, contents=contents or not final)
+        with self._alone():
+            for number, part in enumerate(parts, 1):
+                place = os.path.join(place, part)
+                final = number == len(parts)
+                if os.path.islink(place) and (last or not final):
+                    _cut(place, contents=contents or not final)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other thread or process of the program cuts links: for a moment, there is nothing in a link's place."""
+        lock = os.open(os.path.join(self._kept, "lock"), os.O_RDWR | os.O_CREAT)
+        self._thread.cuts = True  # what we do ourselves is heard, too
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            self._thread.cuts = False
+            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough: a child that was just forked has it open, too
+            os.close(lock)
 
     def _keep(self, path: str, *, needed: bool) -> None:
         """Remember the file as it is now, or that there is none.

@@ -36,8 +36,8 @@ def fix(
     edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
     require_plain_values(report, edits)
     standing = _standing(judged, edits, _recorded(path), lambda file: _read(root, file))
-    for reason in standing.refused:
-        click.echo(f"audit: {reason}", err=True)
+    for reason in dict.fromkeys(standing.refused):
+        click.echo(f"audit: not patched: {reason}", err=True)
     if apply and standing.changed:
         raise AuditProblem(
             f"{', '.join(standing.changed)} changed since the audit; nothing was patched",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ import click
 from auditor.commands import reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
-from auditor.model import Report
+from auditor.model import Finding, Report
 from auditor.recording import Recording
+from auditor.verify import workers
 from auditor.verify.candidates import candidates, require_unchanged
 from auditor.verify.experiment import Experiment
 from auditor.verify.trials import Laboratory
@@ -45,22 +47,38 @@ def require_recorded_here(recording: Recording) -> None:
 def verified(
     report: Report, recording: Recording, *, select: Collection[str] = (), unsafe: bool = False, budget: float, quiet: bool
 ) -> Report | None:
-    """The report with what the re-runs measured; None where there is no patch to try.
+    """The report with what the re-runs measured; None where there is nothing to try: no patch, no number of workers.
 
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """
     require_unchanged(recording)
     tried = candidates(report, recording, select, unsafe=unsafe)
-    if not tried:
+    loaders = [number for number, finding in enumerate(report.findings) if _searched(finding, recording, select)]
+    if not tried and not loaders:
         return None
     require_plain_values("the report", (edit for candidate in tried for edit in candidate.edits))
+    say, deadline = _silent if quiet else _say, time.monotonic() + budget
     with Laboratory(recording) as laboratory:
-        experiment = Experiment(laboratory, recording, budget, _silent if quiet else _say)
-        found, verification = experiment.run(tried)
-    findings = tuple(
-        replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
-    )
-    return replace(report, findings=findings, verification=verification)
+        found, verification = Experiment(laboratory, recording, budget, say).run(tried)
+        findings = [
+            replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
+        ]
+        notes = list(verification.notes)
+        for number in loaders:
+            present = workers.loader_of(findings[number], recording)
+            searched = present and workers.search(laboratory, findings[number], present, deadline, say)
+            if searched:
+                findings[number] = workers.with_diff(searched.finding, recording)
+                notes.append(searched.note)
+        seconds = round(time.monotonic() - deadline + budget, 1)
+        steps = laboratory.steps if len(notes) > len(verification.notes) else verification.steps
+        verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, steps=steps, seconds=seconds)
+    return replace(report, findings=tuple(findings), verification=verification)
+
+
+def _searched(finding: Finding, recording: Recording, select: Collection[str]) -> bool:
+    chosen = not select or finding.code in select or finding.code.rstrip("0123456789") in select
+    return chosen and workers.loader_of(finding, recording) is not None
 
 
 def _say(text: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
-from auditor.plan import REHEARSED_STEPS, Device, Plan, Trial
+from auditor.plan import REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.recording import Recording, Row
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
@@ -89,14 +89,14 @@ class Laboratory:
         """Where the trials run."""
         return self._plan.device
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False) -> Measured:
+    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False, loaders: Loaders | None = None) -> Measured:
         """One run. What the target does never raises; a recorder that fails does."""
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
         try:
             with Workplace(self._project, {file.path: file.after for file in patched}) as place:
-                plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED)))
+                plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan, began)

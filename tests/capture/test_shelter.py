@@ -134,3 +134,22 @@ def test_a_file_too_large_to_be_kept_is_not_overwritten(project: Path) -> None:
         assert __import__('os').path.islink('model.pt')
     """
     run(project, code)
+
+
+def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path) -> None:
+    code = """
+        import os, time
+        begin = time.time() + 0.2
+        children = []
+        for number in range(8):
+            child = os.fork()
+            if not child:
+                time.sleep(max(0, begin - time.time()))
+                open(f'wandb/run/{{number}}', 'w').close()
+                open('model.pt', 'a').close()
+                os._exit(0)
+            children.append(child)
+        assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    """
+    for _ in range(3):
+        run(project, code)

@@ -101,3 +101,12 @@ def test_absolute_paths_into_the_project_lead_into_the_copy(project: Path) -> No
         copied = place.folder
     assert not copied.exists()
     assert (project / "train.py").read_text() == "original"
+
+
+def test_a_copy_inside_the_project_does_not_copy_itself(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(project / "tmp"))
+    with Workplace(project) as place:
+        (inner,) = (place.folder / "tmp").iterdir()
+        assert [path.name for path in inner.iterdir()] == ["kept"]
+    assert not list((project / "tmp").iterdir())
