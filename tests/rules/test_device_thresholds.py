@@ -33,6 +33,7 @@ from auditor.evidence.trace_ranks import Ranks
 from auditor.evidence.trace_structure import Loop, Structure, Tuning
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
+from tests.rules.asking import ask
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 PLACE = Where(Site("train.py", 12, "train"), exact=False)
@@ -40,7 +41,7 @@ PLACE = Where(Site("train.py", 12, "train"), exact=False)
 
 def says(rule, *tables):
     """Severity of the one finding, None without any."""
-    found = list(rule.detect(*tables))
+    found = list(ask(rule, *tables))
     assert len(found) <= 1
     return (found[0].severity or rule.severity) if found else None
 
@@ -125,7 +126,7 @@ def test_attention(number, us, marked, expected):
 
 
 def test_a_place_that_is_only_a_function_is_said_in_words():
-    (found,) = UnfusedAttention().detect(replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE))
+    (found,) = ask(UnfusedAttention(), replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE))
     assert found.site == PLACE.site
     assert found.message.startswith("attention in train runs as bmm, softmax, bmm: 50% of the kernel time")
     assert str(replace(PLACE, exact=True)) == str(Where()) == ""

@@ -58,6 +58,7 @@ from auditor.evidence.zero_grads import ZeroGrad
 from auditor.model import Severity, Site
 from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
+from tests.rules.asking import ask
 
 CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
@@ -84,7 +85,7 @@ def reads(on, of=20, *, device="cpu", derived=1, **more):
 
 
 def weights(on, of=20):
-    return [finding.severity for finding in ScalarReadEveryStep().detect(reads(on, of))]
+    return [finding.severity for finding in ask(ScalarReadEveryStep(), reads(on, of))]
 
 
 @pytest.mark.parametrize(
@@ -114,30 +115,30 @@ def test_frequency_of_a_read_decides(on, of, expected):
 
 def test_cpu_read_counts_only_if_most_of_it_came_from_the_model():
     rule = ScalarReadEveryStep()
-    assert len(list(rule.detect(reads(range(20), derived=1)))) == 1
-    assert list(rule.detect(reads(range(20), derived=0, grad=1))) == []
+    assert len(list(ask(rule, reads(range(20), derived=1)))) == 1
+    assert list(ask(rule, reads(range(20), derived=0, grad=1))) == []
     half = replace(reads(range(20)), origin={read(0).key: (4, 2)})
     less = replace(reads(range(20)), origin={read(0).key: (4, 1)})
-    assert len(list(rule.detect(half))) == 1
-    assert list(rule.detect(less)) == []
+    assert len(list(ask(rule, half))) == 1
+    assert list(ask(rule, less)) == []
 
 
 def test_where_the_origin_pass_did_not_come_gradients_decide():
     rule = ScalarReadEveryStep()
-    assert len(list(rule.detect(replace(reads(range(20), grad=1), origin={})))) == 1
-    assert list(rule.detect(replace(reads(range(20), grad=0), origin={}))) == []
+    assert len(list(ask(rule, replace(reads(range(20), grad=1), origin={})))) == 1
+    assert list(ask(rule, replace(reads(range(20), grad=0), origin={}))) == []
 
 
 def test_on_cuda_only_reads_of_cuda_tensors_count_and_are_priced():
     rule = ScalarReadEveryStep()
-    (finding,) = rule.detect(reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
+    (finding,) = ask(rule, reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
     assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (800.0, "estimated", "cuda")
     assert ("host held", "800 us per step (loud pass)") in finding.facts
-    assert list(rule.detect(reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
+    assert list(ask(rule, reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
 
 
 def test_on_cpu_nothing_is_priced_and_the_message_says_would():
-    (finding,) = ScalarReadEveryStep().detect(reads(range(20), us=3.0))
+    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), us=3.0))
     assert (finding.lost_us_per_step, finding.basis) == (None, "none")
     assert "would make the host wait for the GPU" in finding.message
 
@@ -152,17 +153,17 @@ def test_on_cpu_nothing_is_priced_and_the_message_says_would():
     ],
 )
 def test_reads_of_the_machinery_never_count(more):
-    assert list(ScalarReadEveryStep().detect(reads(range(20), **more))) == []
+    assert list(ask(ScalarReadEveryStep(), reads(range(20), **more))) == []
 
 
 def test_read_inside_a_library_is_a_note_that_names_it():
     via = "torch/nn/functional.py:gaussian_nll_loss"
-    (finding,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via=via)))
+    (finding,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via=via)))
     assert finding.severity is Severity.NOTE
     assert via in finding.message
-    (own,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")))
+    (own,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")))
     assert own.severity is None
-    (scheduler,) = ScalarReadEveryStep().detect(reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")))
+    (scheduler,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")))
     assert "lr_scheduler" in scheduler.message
 
 
@@ -181,7 +182,7 @@ def test_a_line_leads_with_its_strongest_act_and_is_reported_once(lead, other):
         for act in {lead, other}
     )
     table = Reads("cpu", 20, rows, {})
-    found = {act: list(rule().detect(table)) for act, rule in RULE_OF.items()}
+    found = {act: list(ask(rule(), table)) for act, rule in RULE_OF.items()}
     assert {act: len(findings) for act, findings in found.items()} == {act: int(act == strongest) for act in RULE_OF}
     assert found[strongest][0].per_step == 1.0
 
@@ -191,12 +192,12 @@ def test_a_read_inside_another_read_of_the_same_expression_is_left_out():
         read(step, kind=kind, act=act, grad=1) for step in range(20) for kind, act in (("item", "scalar"), ("tolist", "transfer"))
     )
     table = Reads("cpu", 20, rows, {})
-    assert list(ScalarReadEveryStep().detect(table)) == []
-    assert len(list(CopyToHostEveryStep().detect(table))) == 1
+    assert list(ask(ScalarReadEveryStep(), table)) == []
+    assert len(list(ask(CopyToHostEveryStep(), table))) == 1
 
 
 def test_occurrences_per_step_are_averaged_over_all_steps():
-    (finding,) = ScalarReadEveryStep().detect(reads(range(10), n=14))
+    (finding,) = ask(ScalarReadEveryStep(), reads(range(10), n=14))
     assert (finding.steps, finding.per_step) == (10, 7.0)
 
 
@@ -272,7 +273,7 @@ LOADER = Loader(1, made_at=LINE, length=1000)
 def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
     steps = tuple(Step(number, us) for number in range(len(waits)))
     batches = tuple(Batch(loader.number, number, wait) for number, wait in enumerate(waits))
-    return list(StepWaitsForInput().detect(Batches("cpu", (loader,), steps, 0, batches), machine))
+    return list(ask(StepWaitsForInput(), Batches("cpu", (loader,), steps, 0, batches), machine))
 
 
 @pytest.mark.parametrize(
@@ -305,9 +306,9 @@ def test_workers_are_proposed_only_where_they_would_help():
 
 def test_without_a_loader_or_steps_input_is_not_judged():
     with pytest.raises(NotLooked, match="no torch DataLoader"):
-        list(StepWaitsForInput().detect(Batches(), CPU))
+        list(ask(StepWaitsForInput(), Batches(), CPU))
     with pytest.raises(NotLooked, match="no step was timed"):
-        list(StepWaitsForInput().detect(Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU))
+        list(ask(StepWaitsForInput(), Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU))
 
 
 def resident(on, of=20, **more):
