@@ -34,7 +34,7 @@ class HalfWhereBfloat16IsNative(Rule):
 
     ## Example
     ```python
-    # needs: rehearsal
+    # needs: cuda
     import torch
 
     model = torch.nn.Linear(8, 1).cuda()
@@ -52,7 +52,7 @@ class HalfWhereBfloat16IsNative(Rule):
 
     ## Use instead
     ```python
-    # needs: rehearsal
+    # needs: cuda
     import torch
 
     model = torch.nn.Linear(8, 1).cuda()
@@ -67,6 +67,7 @@ class HalfWhereBfloat16IsNative(Rule):
     ```
 
     ## When to ignore
+    It is asked of runs on a real GPU alone: the card of a rehearsal is made up.
     The run must give what it gave on an older card, the weights are served in float16, or the loss curve was seen to be
     better in float16.
 
@@ -78,7 +79,6 @@ class HalfWhereBfloat16IsNative(Rule):
     code = "AMP004"
     severity = Severity.NOTE
     since = "0.3"
-    rehearsed = True
 
     share: float = knob(0.5, "Share of the loud steps on which a loss is scaled from which it is reported.")
 

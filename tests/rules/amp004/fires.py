@@ -9,7 +9,7 @@ def _parts():
     return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cuda")
 
 
-def default_dtype_of_autocast__rehearsal():
+def default_dtype_of_autocast__cuda():
     model, optimizer, scaler = _parts()
     x = torch.ones(4, 8, device="cuda")
 
@@ -24,7 +24,7 @@ def default_dtype_of_autocast__rehearsal():
     return step
 
 
-def context_that_was_made_before__rehearsal():
+def context_that_was_made_before__cuda():
     model, optimizer, scaler = _parts()
     context = torch.amp.autocast("cuda", dtype=torch.float16)
     x = torch.ones(4, 8, device="cuda")

@@ -9,7 +9,7 @@ def _parts(**more):
     return model, torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cuda", **more)
 
 
-def dtype_chosen_by_what_the_card_can__rehearsal():
+def dtype_chosen_by_what_the_card_can__cuda():
     model, optimizer, scaler = _parts(enabled=not torch.cuda.is_bf16_supported())
     dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     x = torch.ones(4, 8, device="cuda")
@@ -25,7 +25,7 @@ def dtype_chosen_by_what_the_card_can__rehearsal():
     return step
 
 
-def no_mixed_precision__rehearsal():
+def no_mixed_precision__cuda():
     model, optimizer, _ = _parts()
     x = torch.ones(4, 8, device="cuda")
 
@@ -38,7 +38,7 @@ def no_mixed_precision__rehearsal():
     return step
 
 
-def float16_only_for_a_frozen_teacher__rehearsal():
+def float16_only_for_a_frozen_teacher__cuda():
     model, optimizer, _ = _parts()
     teacher = nn.Linear(8, 1).cuda()
     x = torch.ones(4, 8, device="cuda")
