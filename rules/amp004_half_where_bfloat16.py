@@ -25,7 +25,7 @@ class HalfWhereBfloat16IsNative(Rule):
 
     ## What it finds
     A GradScaler in use while autocast only ever ran in float16, its default on CUDA, on a GPU of compute capability 8.0
-    (Ampere) or later; in a rehearsal on the card that was rehearsed. Without a scaler AMP006 says so.
+    (Ampere) or later. Without a scaler AMP006 says so.
 
     ## Why it costs
     Float16 ends at 65504: steps overflow and are skipped, and on every step the scaler scans all gradients and waits for a
