@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from auditor import catalogue
 from tests.inprocess import judge
+
+pytestmark = pytest.mark.skipif(not os.environ.get("AUDITOR_SLOW"), reason="takes a minute: AUDITOR_SLOW=1 runs it")
 
 PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "planted_nans.py"
 
