@@ -177,7 +177,15 @@ def _rank(finding: Finding) -> tuple[Any, ...]:
     severity = finding.severity.rank if finding.severity is not None else 9
     place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
     ended = finding.severity is not Severity.ERROR  # what stops or spoils the training comes before what slows it
-    return (finding.code not in OPENS, ended, -(finding.lost_us_per_step or 0.0), severity, -(finding.lost_bytes or 0), finding.code, place)
+    return (
+        finding.code not in OPENS,
+        ended,
+        -(finding.lost_us_per_step or 0.0),
+        severity,
+        -(finding.lost_bytes or 0),
+        finding.code,
+        place,
+    )
 
 
 def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
