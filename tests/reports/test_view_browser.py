@@ -59,10 +59,11 @@ def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterato
     """Opens a run's view: the browser stands in our page then, inside TensorBoard's frames or alone."""
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
-        def go(fragment: str) -> Any:  # noqa: ANN401
+        def go(fragment: str, *, fresh: bool = False) -> Any:  # noqa: ANN401
             driver.switch_to.default_content()
-            if not driver.current_url.startswith(url.partition("#")[0]):
+            if fresh or not driver.current_url.startswith(url.partition("#")[0]):
                 driver.get_log("performance")
+                driver.get("about:blank")
                 driver.get(url)
             for _ in range(0 if request.param else 2):
                 driver.switch_to.frame(_wait(driver, "return document.querySelector('iframe')"))
@@ -122,7 +123,7 @@ def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) 
 
 
 def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
-    browser = opened("run=framed&view=trace")
+    browser = opened("run=framed&view=trace", fresh=True)  # the test before has zoomed to this finding already
     _trace(browser)
     button = _wait(browser, "return document.querySelector('#findings li button')")
     assert button.text == "Show in trace (3)"
