@@ -15,11 +15,12 @@ import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler, OptState
 from torch.nn.utils import clip_grad
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of
+from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
-from auditor.capture.probe import Context, Probe
+from auditor.capture.probe import Context
 
 OLD_MODULES = ("torch.cuda.amp", "torch.cpu.amp")
 """Where the classes live that torch 2.4 deprecated."""
@@ -41,7 +42,7 @@ class _Step:
     """Autocast was entered in float16 with gradients on."""
 
 
-class AmpProbe(Probe):
+class AmpProbe(OptimizerProbe):
     """Writes ``amp``.
 
     Scales are kept on their device and read when the pass is over: reading one is a host sync on a GPU.
@@ -59,17 +60,6 @@ class AmpProbe(Probe):
         self._scales: list[tuple[int, int, torch.Tensor, torch.Tensor]] = []
         self._step = _Step()
         self._watching = False
-        self._hook: Any = None
-
-    def install(self) -> None:
-        """Notice steps: the hook stays to the end, since a script's step ends while torch walks its list of hooks."""
-        self._hook = register_optimizer_step_pre_hook(self._steps)
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
 
     def start(self) -> None:
         """Watch autocast, GradScaler, clipping and the door of backward."""
@@ -145,7 +135,8 @@ class AmpProbe(Probe):
                 self._events[at, "clip_scaled", ""] += 1
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
 
-    def _steps(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Note a step with gradients that are scaled still."""
         """An optimizer steps by itself: with scaled gradients, if all backwards of the step began at scaled losses."""
         step = self._step
         if self._watching and step.scaled and not (step.plain or step.scale_read or id(optimizer) in step.unscaled):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.birth_log import Birth, BirthLog, Phase
 from auditor.capture.origin_modes import tensors
 from auditor.capture.ranges import Range, describe, measure
+from auditor.capture.watching import OperatorWatch
 
 MOST_BIRTHS = 20_000
 """Births that are remembered; once a NaN is loose nearly everything inherits it, so there are few."""
@@ -96,44 +95,23 @@ class Call:
         return tuple(describe(tensor, known, written=id(tensor) in written) for tensor, known in self.inputs[:MOST_INPUTS])
 
 
-class BirthWatch(TorchDispatchMode):
-    """Checks inputs and outputs of every operator. Results are those of the operators, untouched.
+class BirthWatch(OperatorWatch):
+    """Checks inputs and outputs of every operator.
 
     A producer makes a non-finite value of finite inputs. What inherits one inherits its birth, so that the NaN of
     ``inf / inf`` is the doing of the ``exp`` that overflowed; but a NaN made of a mask's ``-inf`` is a birth of its own.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, log: BirthLog, where: Where, on_error: Callable[[Exception], None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        super().__init__(on_error)
         self._log = log
         self._where = where
-        self._on_error = on_error
         self._operators: dict[Any, Operator] = {}
-        self._process = os.getpid()
-        self.live = True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.live or os.getpid() != self._process or not hasattr(func, "_schema"):
-            return func(*args, **kwargs)
-        call = self._guarded(lambda: self._before(func, args, kwargs))
-        result = func(*args, **kwargs)
-        if call is not None:
-            self._guarded(lambda: self._after(call, result))
-        return result
-
-    def _guarded(self, do: Callable[[], Any]) -> Any:
-        try:
-            return do()
-        except Exception as error:  # the user's step goes on whatever we got wrong
-            self._on_error(error)
-            return None
 
     # -- one call --------------------------------------------------------------------------------------------------
 
-    def _before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """The ranges of the inputs; None of a view."""
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = Operator(func)
@@ -151,7 +129,8 @@ class BirthWatch(TorchDispatchMode):
         holes = [~torch.isfinite(tensor) for tensor, known in inputs if operator.pointwise and not known.finite]
         return Call(operator, inputs, written, arguments, holes)
 
-    def _after(self, call: Call, result: Any) -> None:
+    def after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        """A non-finite output is held with the birth that is to blame."""
         outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.written)}
         for output in outputs.values():
             known = measure(output)

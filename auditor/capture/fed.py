@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.finite import names_of
-from auditor.capture.probe import Context, Probe
+from auditor.capture.optimizers import OptimizerProbe
+from auditor.capture.probe import Context
 
 NAMED = 20
 """Parameters that a row names; the rest are counted."""
@@ -32,7 +33,7 @@ class _Watched:
     groups: list[int] = field(default_factory=list)
 
 
-class FedProbe(Probe):
+class FedProbe(OptimizerProbe):
     """Writes ``fed``, when the pass is over.
 
     Each step looks only at the parameters that have had no gradient so far: after the first step hardly any. Nothing of a
@@ -47,19 +48,6 @@ class FedProbe(Probe):
         super().__init__(context)
         self._watched: dict[int, _Watched] = {}
         self._watching = False
-        self._handles: list[Any] = []
-
-    def install(self) -> None:
-        """Notice steps: the hooks stay to the end, since a script's step ends while torch walks its list of hooks."""
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),  # some optimizers drop gradients in their step
-            register_optimizer_step_post_hook(self._after_step),  # and a closure makes them there
-        ]
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        while self._handles:
-            self._handles.pop().remove()
 
     def start(self) -> None:
         """Begin to look."""
@@ -73,7 +61,8 @@ class FedProbe(Probe):
             self.context.add("fed", self._row(watched))
         self._watched.clear()
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Look before the step: some optimizers drop gradients in it."""
         if self._watching:
             with contextlib.suppress(Exception):  # the groups are the user's
                 self._look(optimizer)
@@ -89,7 +78,8 @@ class FedProbe(Probe):
         for number, group in enumerate(optimizer.param_groups[: len(watched.rates)]):
             watched.rates[number] = _higher(watched.rates[number], group.get("lr"))
 
-    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Look after it as well: a closure makes gradients there."""
         watched = self._watched.get(id(optimizer))
         if watched is not None and watched.unfed:
             _drop_fed(watched)

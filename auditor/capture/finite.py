@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import torch
 from torch import optim
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer
 
+from auditor.capture.optimizers import OptimizerSteps
 from auditor.capture.probe import Context, Probe
 
 SMALL = 8192
@@ -31,28 +32,14 @@ NAMED = 5
 """Bad tensors that the row describes; the rest are counted."""
 
 
-class Stepped:
-    """The optimizers that have stepped since :meth:`take` was called last.
-
-    The hook stays from install to uninstall: in a script a step ends inside such a hook, while torch walks its list of
-    hooks, which must not change then. Installed before the script's own step finder, it is called first.
-    """
+class Stepped(OptimizerSteps):
+    """The optimizers that have stepped since :meth:`take` was called last."""
 
     def __init__(self) -> None:
+        super().__init__(after=self._after_step)
         self._found: dict[int, tuple[Optimizer, torch.Tensor | None]] = {}
-        self._handle: Any = None
 
-    def install(self) -> None:
-        """Begin to notice steps."""
-        self._handle = register_optimizer_step_post_hook(self._after_step)
-
-    def uninstall(self) -> None:
-        """Stop. May be called twice."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _after_step(self, optimizer: Optimizer) -> None:
         self._found[id(optimizer)] = optimizer, getattr(optimizer, "found_inf", None)
 
     def take(self) -> list[tuple[Optimizer, torch.Tensor | None]]:

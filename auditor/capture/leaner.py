@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward
-from auditor.capture.optimizers import groups_of, live_optimizers, tensors_of
-from auditor.capture.probe import Context, Probe
+from auditor.capture.optimizers import OptimizerProbe, groups_of, live_optimizers, tensors_of
+from auditor.capture.probe import Context
 from auditor.plan import LEANER_STEPS
 
 Gradient = tuple[int, int]
 """Identity and version of a gradient; zeros where there is none."""
 
 
-class LeanerProbe(Probe):
+class LeanerProbe(OptimizerProbe):
     """Writes ``leaner``: one row for each step of its pass.
 
     ``gradients`` clears all gradients before the step, where the program itself has cleared them by its first backward: then
@@ -38,18 +38,11 @@ class LeanerProbe(Probe):
         self._kept: set[int] | None = None
         """Tensors whose gradient was still there at the first backward of a step; None: not known."""
         self._switched: list[tuple[dict[str, Any], Any]] = []
-        self._handle: Any = None
-
-    def install(self) -> None:
-        """Notice where optimizers step; the hook stays to the end, since a script's step ends inside torch's list of them."""
-        self._handle = register_optimizer_step_pre_hook(self._before_step)
 
     def uninstall(self) -> None:
         """Stop noticing. May be called twice."""
         self._restore()
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        super().uninstall()
 
     def start(self) -> None:
         """Look for the optimizers."""
@@ -96,7 +89,8 @@ class LeanerProbe(Probe):
         """Without the door gradients are left alone."""
         self._kept = None
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Notice where it steps."""
         if self.context.pass_name == "leaner":
             self._at = self.context.frames.here()
             self._stepped[id(optimizer)] = optimizer

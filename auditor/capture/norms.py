@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.nn.utils import clip_grad
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.finite import QUIET_EVERY, norms_of, parameters_of, values_of
+from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
-from auditor.capture.probe import Context, Probe
+from auditor.capture.probe import Context
 
 OPTIMIZERS = 16
 """Optimizers that are followed at most; one made anew at every step is none that trains."""
@@ -37,7 +38,7 @@ class _Seen:
     clipped: bool
 
 
-class NormsProbe(Probe):
+class NormsProbe(OptimizerProbe):
     """Writes ``norms``.
 
     A norm that clipping computed is used as it is, so that what clipping hides is seen; else one reduction over all
@@ -51,21 +52,14 @@ class NormsProbe(Probe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._patches = Patches()
-        self._handle: Any = None
         self._watching = False
         self._numbers: dict[int, tuple[int, Optimizer]] = {}
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
         self._seen: list[_Seen] = []
 
-    def install(self) -> None:
-        """Notice steps: the hook stays to the end, since a script's step ends while torch walks its list of hooks."""
-        self._handle = register_optimizer_step_pre_hook(self._before_step)
-
     def uninstall(self) -> None:
         """Stop noticing."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        super().uninstall()
         self._numbers.clear()
 
     def start(self) -> None:
@@ -104,7 +98,8 @@ class NormsProbe(Probe):
             clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             self._before_clipping.append(({id(parameter) for parameter in clipped}, total_norm.detach().clone()))
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Look at the gradients, where it is time to."""
         if self._due():
             with contextlib.suppress(Exception):  # the groups are the user's
                 self._look(optimizer)

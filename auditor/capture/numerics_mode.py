@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.numerics_log import Entry, NumericsLog, Trail
 from auditor.capture.origin_modes import tensors
 from auditor.capture.poles import POLES, Poles
+from auditor.capture.watching import OperatorWatch
 
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
@@ -89,44 +88,27 @@ class Call:
     made: Trail | None
 
 
-class NumericsWatch(TorchDispatchMode):
-    """Follows the forward and the optimizer, not the backward. Results are those of the operators, untouched."""
-
-    supports_higher_order_operators = True
+class NumericsWatch(OperatorWatch):
+    """Follows the forward and the optimizer, not the backward."""
 
     def __init__(
         self, log: NumericsLog, here: Callable[[], int | None], step: Callable[[], int], on_error: Callable[[Exception], None]
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        super().__init__(on_error)
         self._log = log
         self.poles = Poles(here, step, plain)
         self._here = here
         self._step = step
-        self._on_error = on_error
         self._operators: dict[Any, Operator] = {}
-        self._process = os.getpid()
-        self.live = True
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not self.live or os.getpid() != self._process or not hasattr(func, "_schema") or _node_now() is not None:
-            return func(*args, **kwargs)
-        call = self._guarded(lambda: self._before(func, args))
-        result = func(*args, **kwargs)
-        if call is not None:
-            self._guarded(lambda: self._after(call, args, result))
-        return result
-
-    def _guarded(self, do: Callable[[], Any]) -> Any:
-        try:
-            return do()
-        except Exception as error:  # the user's step goes on whatever we got wrong
-            self._on_error(error)
-            return None
+    def watches(self, func: Any) -> bool:
+        """Not in a backward."""
+        return super().watches(func) and _node_now() is None
 
     # -- one call --------------------------------------------------------------------------------------------------
 
-    def _before(self, func: Any, args: tuple[Any, ...]) -> Call | None:
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Where the inputs came from; None of a view."""
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = Operator(func)
@@ -142,7 +124,8 @@ class NumericsWatch(TorchDispatchMode):
         made = self._trail(operator, given, trails, epsilon, graph=graph and not _widens(operator, args))
         return Call(operator, graph, trails, made)
 
-    def _after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+    def after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        """Lay the trail on, and note what left the range of its dtype."""
         outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.operator.written(args))}
         if call.graph and call.operator.name in POLES and isinstance(result, torch.Tensor):
             self.poles.ran(call.operator.name, args, result)

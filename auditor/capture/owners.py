@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
-from auditor.capture.probe import Context, Probe
+from auditor.capture.optimizers import OptimizerProbe
+from auditor.capture.probe import Context
 
 PARAMETER, GRADIENT, STATE = "parameter", "gradient", "optimizer state"
 PART = "owners"
 
 
-class OwnersProbe(Probe):
+class OwnersProbe(OptimizerProbe):
     """Writes ``owners`` for the passes whose allocations are recorded (memory on CUDA, all of a rehearsal).
 
     Looks at each optimizer's step, when all gradients are there; reads addresses, never values. Anything may lie elsewhere at
@@ -29,20 +30,7 @@ class OwnersProbe(Probe):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._handles: list[Any] = []
         self._watching = False
-
-    def install(self) -> None:
-        """Notice steps: the hooks stay to the end, since a script's step ends while torch walks its list of hooks."""
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        ]
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        while self._handles:
-            self._handles.pop().remove()
 
     def start(self) -> None:
         """Begin to look."""
@@ -59,7 +47,8 @@ class OwnersProbe(Probe):
         if self._watching:
             self.context.add(PART, {"what": "step", "time_us": now_us(), "addresses": []})
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Write where parameters and gradients are."""
         if not self._watching:
             return
         with contextlib.suppress(Exception):  # the groups are the user's
@@ -67,7 +56,8 @@ class OwnersProbe(Probe):
             self._write(PARAMETER, parameters)
             self._write(GRADIENT, [each.grad for each in parameters if each.grad is not None])
 
-    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Write where its state is."""
         if not self._watching:
             return
         with contextlib.suppress(Exception):  # the same

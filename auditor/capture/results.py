@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward
-from auditor.capture.probe import Context, Probe
+from auditor.capture.optimizers import OptimizerProbe
+from auditor.capture.probe import Context
 
 LOSSES = 10_000
 """Losses that are kept at most: a scalar of a few bytes each."""
@@ -18,7 +19,7 @@ LOSSES = 10_000
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class ResultsProbe(Probe):
+class ResultsProbe(OptimizerProbe):
     """Writes ``results``: one row for each loss, and at the last pass's end one for each parameter that an optimizer stepped.
 
     During the pass a loss is only copied where it lives; it is read when the pass is over, so a GPU is never waited for.
@@ -33,19 +34,9 @@ class ResultsProbe(Probe):
         self._losses: list[tuple[int, torch.Tensor]] = []
         self._kept = 0
         self._optimizers: dict[int, Optimizer] = {}
-        self._handle: Any = None
 
-    def install(self) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
         """Notice which optimizers step."""
-        self._handle = register_optimizer_step_post_hook(self._after_step)
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._optimizers.setdefault(id(optimizer), optimizer)
 
     @property

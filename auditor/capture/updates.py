@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture.numerics_mode import plain
-from auditor.capture.probe import Context, Probe
+from auditor.capture.optimizers import OptimizerProbe
+from auditor.capture.probe import Context
 
 STEPS = 8
 """Steps of each optimizer that are looked at."""
@@ -49,7 +49,7 @@ class _Watched:
     """During a step: parameter, a copy of it, and where it was asked to change."""
 
 
-class UpdatesProbe(Probe):
+class UpdatesProbe(OptimizerProbe):
     """Writes ``updates``, when the pass is over.
 
     Only torch's own optimizers are looked at: others may round at random, or keep what was lost.
@@ -63,19 +63,6 @@ class UpdatesProbe(Probe):
         super().__init__(context)
         self._watched: dict[int, _Watched] = {}
         self._watching = False
-        self._handles: list[Any] = []
-
-    def install(self) -> None:
-        """Notice steps: the hooks stay to the end, since a script's step ends while torch walks its list of hooks."""
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-        ]
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        while self._handles:
-            self._handles.pop().remove()
 
     def start(self) -> None:
         """Begin to look."""
@@ -93,7 +80,8 @@ class UpdatesProbe(Probe):
                 self.context.add("updates", {**row, "steps": each.steps, "asked": asked, "kept": kept})
         self._watched.clear()
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Look, where it is time to."""
         if self._watching and self.context.in_step and type(optimizer).__module__.startswith("torch.optim."):
             with contextlib.suppress(Exception), torch.no_grad():  # the groups are the user's
                 self._look(optimizer)
@@ -120,7 +108,8 @@ class UpdatesProbe(Probe):
                 asked = (gradient > SMALL) & (update > values.float().abs() * FLOAT32)
                 watched.before.append((parameter, values, asked))
 
-    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Count what is as it was."""
         watched = self._watched.get(id(optimizer))
         if watched is None or not watched.before:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import overrides
 from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.patching import Patches
 
@@ -21,6 +23,45 @@ def run_compiled_code_eagerly(patches: Patches) -> None:
     stance = set_stance("force_eager")
     stance.__enter__()
     patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+
+class OperatorWatch(TorchDispatchMode):
+    """Base of the watches over single operators: results are those of the operators, untouched, whatever we get wrong."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._on_error = on_error
+        self._process = os.getpid()
+        self.live = True
+
+    def watches(self, func: Any) -> bool:
+        """False once the watch is over, in a process that was forked, and for operators without a schema."""
+        return self.live and os.getpid() == self._process and hasattr(func, "_schema")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.watches(func):
+            return func(*args, **kwargs)
+        call = self._guarded(lambda: self.before(func, args, kwargs))
+        result = func(*args, **kwargs)
+        if call is not None:
+            self._guarded(lambda: self.after(call, args, result))
+        return result
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call is about to run. What this returns is given to :meth:`after`; None: nothing to look at then."""
+
+    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+        """The call has run."""
+
+    def _guarded(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except Exception as error:  # the user's step goes on
+            self._on_error(error)
+            return None
 
 
 def leave_dispatch(mode: Any) -> None:
