@@ -84,11 +84,11 @@ def main() -> None:
     budget = sys.argv[1] if len(sys.argv) > 1 else "240"
     parts = ["# Verified patches of the broken examples", f"Written by `benchmarks/verified_examples.py {budget}`: each broken"]
     parts.append("example audited, all its safe patches verified, applied, and audited again.\n")
-    for name, folder, target in broken():
-        parts += page(name, *verify(folder, target, budget))
     page_file = ROOT / "docs" / "verified.md"
     _, mark, by_hand = page_file.read_text().partition(BY_HAND)
-    page_file.write_text("\n".join(parts) + "\n" + (f"\n{mark}{by_hand}" if mark else ""))
+    for name, folder, target in broken():
+        parts += [*page(name, *verify(folder, target, budget)), ""]
+        page_file.write_text("\n".join(parts) + (f"\n{mark}{by_hand}" if mark else ""))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Literal
 
 from auditor.model import Verified
 from auditor.verify.candidates import Candidate
-from auditor.verify.intervals import Interval, of_pairs
+from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.verify.results import Agreement, agree, tolerance_for
 from auditor.verify.trials import Measured
 
@@ -45,10 +45,10 @@ class Arm:
         """True if the last patched run computed something else than the unpatched one."""
         return not self.broken and self.agreement is not None and not self.agreement.same
 
-    def break_by_result(self) -> None:
-        """The difference was confirmed."""
+    def break_by_result(self, doubt: str = "") -> None:
+        """The difference was confirmed, or could not be: then ``doubt`` says so."""
         assert self.agreement is not None
-        self.broken = f"with the patch the target computes something else: {self.agreement.note}"
+        self.broken = f"with the patch the target computes something else: {self.agreement.note}{doubt}"
 
     @property
     def timed(self) -> bool:
@@ -63,14 +63,14 @@ class Arm:
         return of_pairs(before, after)
 
     def decided(self, noise: Interval | None) -> bool:
-        """True if no further pair is needed: a difference is proven, or there is nothing to time."""
-        if self.broken or self.unloaded:
+        """True if no further pair is made: a difference is proven, there is nothing to time, or no more looks are allowed."""
+        if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
             return True
         return _proven(self.interval(), noise)
 
     def verified(self, noise: Interval | None, *, repeatable: bool) -> Verified | None:
-        """What the report says; None where the runs did not use the patched file at all."""
-        if self.unloaded:
+        """What the report says; None where no run was made, or the runs did not use the patched file at all."""
+        if self.unloaded or not self.pairs:
             return None
         interval = self.interval()
         before, after = [one for one, _ in self.pairs], [other for _, other in self.pairs]
