@@ -19,6 +19,7 @@ from auditor.verify.candidates import candidates, is_selected, require_unchanged
 from auditor.verify.experiment import Experiment
 from auditor.verify.intervals import LEAST_PAIRS
 from auditor.verify.trials import SLOW_SECONDS, Laboratory
+from auditor.workplace import reached
 
 
 def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool, debug: bool) -> int:
@@ -72,6 +73,8 @@ def verified(
             findings[number], note = loaders.search(laboratory, findings[number], present, whole.part(1 / left), say)
             findings[number] = loaders.with_diff(findings[number], recording)
             notes.append(note)
+        if laboratory.changed:
+            notes.append(reached(laboratory.changed))
         seconds, steps = round(whole.spent, 1), laboratory.steps if searched else verification.steps
         verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, steps=steps, seconds=seconds)
     return replace(report, findings=tuple(findings), verification=verification)

@@ -69,6 +69,7 @@ class Laboratory:
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
         self._plan = _plan(recording, seconds)
         self._patience: float | None = None
+        self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
     def __enter__(self) -> Self:
@@ -103,6 +104,7 @@ class Laboratory:
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan, began)
+            self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
         if self._patience is None:
