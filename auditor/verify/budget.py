@@ -6,11 +6,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from statistics import median
 
 from auditor.verify.trials import Measured
 
 RECENT = 3
-"""Runs whose longest is what the next one is expected to take: on a shared machine the load comes and goes."""
+"""Runs that say how long the next one takes: on a shared machine the load comes and goes."""
 
 Lengths = dict[bool, deque[float]]
 
@@ -44,12 +45,26 @@ class Budget:
         return measured
 
     def length(self, *, rehearsed: bool = False) -> float | None:
-        """Seconds that a run is expected to take; None before the first."""
-        return max(self._lengths[rehearsed] or self._lengths[not rehearsed], default=None)
+        """Seconds that a run typically takes by now; None before the first."""
+        recent = self._recent(rehearsed=rehearsed)
+        return median(recent) if recent else None
 
-    def fitting(self, *, rehearsed: bool = False) -> int:
-        """How many more runs can end in time. Before anything is known of their length: any number, if there is time at all."""
-        left, length = self.seconds - self.spent, self.length(rehearsed=rehearsed)
+    def planned(self) -> int:
+        """How many more runs (not of the rehearsal) are likely to end in time: what rounds are planned by."""
+        return self._room(self.length())
+
+    def fits(self, runs: int, *, rehearsed: bool = False) -> bool:
+        """True if so many more end in time, even if each takes as long as the longest of late: then they may begin.
+
+        Before anything is known of their length, any number may, if there is time at all.
+        """
+        return self._room(max(self._recent(rehearsed=rehearsed), default=None)) >= runs
+
+    def _recent(self, *, rehearsed: bool) -> deque[float]:
+        return self._lengths[rehearsed] or self._lengths[not rehearsed]
+
+    def _room(self, length: float | None) -> int:
+        left = self.seconds - self.spent
         if left <= 0.0:
             return 0
         return sys.maxsize if length is None else int(left / max(length, 1e-3))

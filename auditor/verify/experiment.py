@@ -49,8 +49,8 @@ class Experiment:
         if timed:
             self._round(timed)
         self._rehearse([arm for arm in arms if arm not in timed])
-        while chosen := self._affordable(self._undecided(timed)):
-            self._round(chosen)
+        while (chosen := self._affordable(self._undecided(timed))) and self._round(chosen):
+            pass
         found = {number: done for arm in arms if (done := self._verified(arm)) is not None for number in arm.candidate.findings}
         return found, self._summary()
 
@@ -67,7 +67,7 @@ class Experiment:
 
     def _fits(self, runs: int, *, rehearsed: bool = False) -> bool:
         """True if so many more runs end in time. The first look at each patch is all that a budget of 0 asks for."""
-        return self._budget.seconds == 0 or self._budget.fitting(rehearsed=rehearsed) >= runs
+        return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
 
     def _affordable(self, arms: Sequence[Arm]) -> list[Arm]:
         """The arms of one more round: first all together, then who lacks least to an interval, then who had fewest pairs.
@@ -79,7 +79,7 @@ class Experiment:
 
     def _fitting(self, arms: Sequence[Arm], rounds: Callable[[Arm], int]) -> list[Arm]:
         """As many, from the first on, as can have their ``rounds`` in time."""
-        room, chosen = self._budget.fitting(), list[Arm]()
+        room, chosen = self._budget.planned(), list[Arm]()
         for arm in arms:
             needed = [rounds(each) for each in (*chosen, arm)]
             again = min(max(needed), max(0, LEAST_PAIRS - len(self._unpatched)))
@@ -89,12 +89,13 @@ class Experiment:
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
-    def _round(self, arms: Sequence[Arm]) -> None:
+    def _round(self, arms: Sequence[Arm]) -> bool:
+        """One round, or as much of it as fits; False if no patch was run."""
         self._rounds += 1
         backwards = self._rounds % 2 == 0
         again = len(self._unpatched) < LEAST_PAIRS
         if not self._fits(2):
-            return
+            return False
         first = self._unpatched_run() if again or not backwards else None
         done = [(arm, self._patched_run(arm)) for arm in (arms[::-1] if backwards else arms) if self._fits(1 + backwards)]
         last = self._unpatched_run() if done and (backwards or (again and self._fits(1))) else None
@@ -105,6 +106,7 @@ class Experiment:
         for arm, after in done[::-1] if backwards else done:
             assert before is not None
             self._take(arm, before, after)
+        return bool(done)
 
     def _take(self, arm: Arm, before: Measured, after: Measured, *, rehearsed: bool = False) -> None:
         """Add a pair. A result that differs must differ again: a target that is only sometimes the same accuses no patch."""

@@ -43,7 +43,7 @@ class Grid:
         self._left = [setting for setting in self._left if self.works(setting)]
         if not all(map(self.works, self.references)) or (self.rounds >= LEAST_PAIRS and all(map(self._decided, self._left))):
             return False
-        room = budget.fitting() // max(1, LEAST_PAIRS - self.rounds) - len(self.references)
+        room = budget.planned() // max(1, LEAST_PAIRS - self.rounds) - len(self.references)
         self._left = sorted(self._left, key=self.step_us)[: max(0, room)]
         return bool(self._left)
 
@@ -52,7 +52,7 @@ class Grid:
         order = [*self.references, *self._left]
         done: dict[Setting, Measured] = {}
         for setting in order if self.rounds % 2 == 0 else order[::-1]:
-            if budget.fitting():
+            if budget.fits(1):
                 done[setting] = budget.measured(partial(self._run, setting))
         if all(reference in done for reference in self.references):
             self.rounds += 1
