@@ -101,8 +101,8 @@ class Workplace:
         if not journal.exists():
             return
         for line in reversed(journal.read_text("utf-8", "surrogateescape").splitlines()):
-            row = json.loads(line)
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # a process that is killed may leave half a line
+                row = json.loads(line)
                 if row["kept"]:
                     os.makedirs(os.path.dirname(row["path"]), exist_ok=True)
                     shutil.move(row["kept"], row["path"])

@@ -40,6 +40,7 @@ class Experiment:
         self._rounds = 0
         self._arms: list[Arm] = []
         self._together: Arm | None = None
+        self._compared = False
         self.repeatable = True
 
     def run(self, candidates: Sequence[Candidate]) -> tuple[dict[int, Verified], Verification]:
@@ -144,6 +145,7 @@ class Experiment:
         return "rehearsal" if rehearsed else f"round {self._rounds}"
 
     def _compare_unpatched(self, one: Measured, other: Measured) -> None:
+        self._compared = True
         if self.repeatable and not agree(one.results, other.results).same:
             self.repeatable = False
             self._say("two unpatched runs with the same seeds computed different losses: results cannot be compared")
@@ -216,6 +218,8 @@ class Experiment:
                 yield f"{arm.candidate.name}: not verified, since the target does not import {paths} from its folder"
         if not self.repeatable:
             yield "two unpatched runs with the same seeds computed different losses: no patch's result could be compared"
+        if not self._compared and any(arm.pairs for arm in self._arms):
+            yield "the budget left no time for a second unpatched run: whether the target repeats its own results was not seen"
         if self._together is not None and self._together not in self._arms:
             yield from self._told_together(self._together)
         yield from self._untried()

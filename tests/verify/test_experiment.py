@@ -163,6 +163,12 @@ def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_
     assert len(done.asked) == 3
 
 
+def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat() -> None:
+    done = verify(lambda applied, run: {}, candidate(0), budget=2.5)
+    assert done.found[0].same_result is True
+    assert any("whether the target repeats its own results was not seen" in note for note in done.summary.notes)
+
+
 def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
     done = verify(lambda applied, run: {"results": OTHER if "second" in applied else STEADY}, candidate(0), candidate(1))
     broken = done.found[1]
