@@ -118,8 +118,8 @@ class Shelter:
 
     def _starts(self, command: Any, folder: Any) -> None:
         """A program that is started may change what its command line names, but for programs."""
-        for word in _words(command):
-            with suppress(TypeError, ValueError):
+        with suppress(OSError, TypeError, ValueError):  # a guess must not keep the program from being started
+            for word in _words(command):
                 path = os.path.join(os.fsdecode(folder or ""), word.rpartition("=")[2])
                 if os.path.isdir(path) or not os.access(path, os.X_OK):
                     self._changes(path)
