@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from auditor.capture.importing import AfterImport
 from auditor.capture.patching import Patches
@@ -35,7 +36,7 @@ _REPLACED = {"os.remove": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link"
 _STARTED = {"subprocess.Popen": 1, "os.posix_spawn": 1, "os.exec": 1, "os.system": 0}
 """Events that start another program, by the place of its command line among the arguments."""
 
-_CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree", "sqlite3.connect"}
+_CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree"}
 """Events that change what their first argument leads to, or, as ``chdir``, are followed by changes there."""
 
 
@@ -111,6 +112,8 @@ class Shelter:
                 self._changes(args[number], entry=True)
         elif event in _STARTED:
             self._starts(args[_STARTED[event]], args[2] if event == "subprocess.Popen" else None)
+        elif event == "sqlite3.connect":
+            self._changes(_database(args[0]))
         elif event in _CHANGED:
             if event == "shutil.rmtree":  # removes by open folders, whose names nobody can tell afterwards
                 self._keep_tree(args[0])
@@ -148,7 +151,7 @@ class Shelter:
         path = args[watched.place] if len(args) > watched.place else kwargs.get(watched.keyword)
         mode = args[watched.place + 1] if len(args) > watched.place + 1 else kwargs.get("mode", "r")
         if not (watched.modes and mode == "r"):
-            self._changes(path, contents=watched.modes and mode in ("r+", "a"), anywhere=True)
+            self._changes(path, contents=watched.modes and mode != "w", anywhere=True)
         return write(*args, **kwargs)
 
     # -- what is done about it -------------------------------------------------------------------------------------------
@@ -226,6 +229,11 @@ def _words(command: Any) -> Iterator[str]:
                 line = shlex.shlex(os.fsdecode(word), posix=True, punctuation_chars=True)
                 line.whitespace_split = True
                 yield from line
+
+
+def _database(name: Any) -> Any:
+    """The file that SQLite opens; its name may be a URI."""
+    return unquote(urlsplit(name).path) if isinstance(name, str) and name.startswith("file:") else name
 
 
 def _folder(path: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -80,19 +82,36 @@ def run(project: Path, code: str, *, also: str = "") -> Path:
         "open('../beside/x/best.pt', 'w'); open('../beside/y', 'w')",
         "import sqlite3; c = sqlite3.connect('new.db'); c.execute('create table t(x)'); c.commit()",
         "import sqlite3; c = sqlite3.connect('wandb/new.db'); c.execute('create table t(x)'); c.commit()",
-        "import os; os.write(os.open('model.pt', os.O_WRONLY), b'x')",
-        "import os; os.write(os.open('wandb/run/new', os.O_CREAT | os.O_RDWR), b'x')",
-        "import shutil; shutil.move('model.pt', 'wandb/run/log.txt')",
-        "import shutil; shutil.copytree('wandb', '../beside', dirs_exist_ok=True)",
-        "import numpy as n; n.memmap('model.pt', 'u1', 'r+')[:] = 7",
-        "import numpy as n; n.memmap('../beside/x/best.pt', 'u1', 'w+', shape=(9,))[:] = 7",
-        "import numpy as n; n.save('wandb/run/log.txt', n.ones(3)); n.ones(3).tofile('model.pt')",
-        "import mmap; f = open('model.pt', 'r+b'); mmap.mmap(f.fileno(), 0)[:3] = b'xyz'",
-        "import subprocess as s; s.run(['sh', '-c', 'true'], check=True); s.run(['cp', 'a.db', 'model.pt'], check=True)",
-        "import subprocess as s; s.run('echo x >model.pt; echo x >> wandb/run/log.txt', shell=True, check=True)",
-        "import subprocess as s; s.run(['dd', 'if=/dev/null', 'of=run/log.txt'], cwd='wandb', check=True, stderr=s.DEVNULL)",
-        "import os; os.system('rm -rf wandb ../beside'); os.system('truncate -s 0 model.pt')",
-        "import os; os.spawnvp(os.P_WAIT, 'cp', ['cp', 'a.db', 'model.pt'])",
+        """
+        import mmap, os
+        os.write(os.open('model.pt', os.O_WRONLY), b'x')
+        os.write(os.open('wandb/run/new', os.O_CREAT | os.O_RDWR), b'x')
+        with open('a.db', 'r+b') as file:
+            mmap.mmap(file.fileno(), 0)[:3] = b'xyz'
+        """,
+        """
+        import shutil
+        shutil.move('model.pt', 'wandb/run/log.txt')
+        shutil.copytree('wandb', '../beside', dirs_exist_ok=True)
+        """,
+        """
+        import numpy
+        numpy.memmap('model.pt', 'u1', 'r+')[:] = 7
+        numpy.memmap('../beside/x/best.pt', 'u1', 'w+', shape=(9,))[:] = 7
+        numpy.save(open('wandb/run/log.txt', 'wb'), numpy.ones(3))
+        numpy.ones(3).tofile('a.db')
+        """,
+        """
+        import subprocess as s
+        s.run(['cp', 'a.db', 'model.pt'], check=True)
+        s.run(['dd', 'if=/dev/null', 'of=run/log.txt'], cwd='wandb', check=True, stderr=s.DEVNULL)
+        s.run('echo x >a.db; echo x >> ../beside/x/best.pt', shell=True, check=True)
+        """,
+        """
+        import os
+        os.system('rm -rf wandb ../beside; truncate -s 0 model.pt')
+        os.spawnvp(os.P_WAIT, 'cp', ['cp', 'model.pt', 'a.db'])
+        """,
         "import multiprocessing as m; p = m.get_context('fork').Process(target=open, args=('model.pt', 'w')); p.start(); p.join()",
     ],
 )
@@ -148,6 +167,20 @@ def test_safetensors_writes_from_rust(project: Path) -> None:
     """
     run(project, code)
     assert not (project / "new.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", ["real.db", "file:real.db?mode=rw", "file:{project}/real.db", "{project}/real.db"])
+def test_sqlite_writes_from_c(project: Path, name: str) -> None:
+    with closing(sqlite3.connect(project / "real.db")) as data, data:
+        data.execute("create table t(x)")
+    code = f"""
+        import sqlite3
+        data = sqlite3.connect("{name}", uri=True)
+        data.execute("insert into t values (1)")
+        data.commit()
+        assert data.execute("select x from t").fetchall() == [(1,)]
+    """
+    run(project, code)
 
 
 def test_h5py_writes_from_c(project: Path) -> None:
