@@ -15,6 +15,7 @@ from .amp009_loss_in_half import LossInHalf
 from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
+from .cfg008_float64_creeps import Float64InTheStep
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from .ckpt003_damaged import CheckpointDamaged
@@ -136,6 +137,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AutotuningEveryStep,
     BiasBeforeBatchNorm,
     LayoutTransposedAroundConvolutions,
+    Float64InTheStep,
     OptimizerStepsOneByOne,
     GradientsFilledWithZeros,
     FusedOptimizerNotUsed,

@@ -7,6 +7,7 @@ from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
 from auditor.capture.cycles import CyclesProbe
+from auditor.capture.doubles import DoublesProbe
 from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
@@ -48,6 +49,7 @@ PROBES: tuple[type[Probe], ...] = (
     HoldersProbe,
     ReadsProbe,
     NumericsProbe,
+    DoublesProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -69,6 +71,7 @@ ON_SHADOW = (
     BackwardProbe,
     HoldersProbe,
     NumericsProbe,
+    DoublesProbe,
     LeanerProbe,
     UpdatesProbe,
     ResultsProbe,

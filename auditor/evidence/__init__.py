@@ -9,6 +9,7 @@ from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.configs import Configs
 from auditor.evidence.copies import Copies
+from auditor.evidence.doubles import Doubles
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.leaner import Leaner
@@ -51,6 +52,7 @@ __all__ = [
     "Cycles",
     "DeviceCalls",
     "DeviceMemory",
+    "Doubles",
     "Evaluations",
     "Fed",
     "GradientNorms",
