@@ -67,6 +67,7 @@ from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .opt003_fused_not_used import FusedOptimizerNotUsed
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
+from .opt005_gradients_pile_up import GradientsPileUp
 from .sync001_scalar_read import ScalarReadEveryStep
 from .sync002_branch_on_tensor import BranchOnTensor
 from .sync003_copy_to_host import CopyToHostEveryStep
@@ -142,6 +143,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     GradientsFilledWithZeros,
     FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
+    GradientsPileUp,
     CheckpointNeedsCode,
     CheckpointVariantNotChosen,
     CheckpointDamaged,

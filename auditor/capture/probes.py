@@ -27,6 +27,7 @@ from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
+from auditor.capture.uncleared import UnclearedProbe
 from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -45,6 +46,7 @@ PROBES: tuple[type[Probe], ...] = (
     EnclosingProbe,
     NormsProbe,
     UpdatesProbe,
+    UnclearedProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
@@ -74,6 +76,7 @@ ON_SHADOW = (
     DoublesProbe,
     LeanerProbe,
     UpdatesProbe,
+    UnclearedProbe,
     ResultsProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""

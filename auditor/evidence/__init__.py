@@ -35,6 +35,7 @@ from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
+from auditor.evidence.uncleared import Uncleared
 from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.updates import Updates
 from auditor.evidence.zero_grads import ZeroGrads
@@ -76,6 +77,7 @@ __all__ = [
     "Steps",
     "Strays",
     "Table",
+    "Uncleared",
     "Updates",
     "WhatIf",
     "ZeroGrads",
