@@ -71,11 +71,11 @@ class Experiment:
         return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
 
     def _affordable(self, arms: Sequence[Arm]) -> list[Arm]:
-        """The arms of one more round: first all together, then who lacks least to an interval, then who had fewest pairs.
+        """The arms of one more round: first all together, then who lacks least to an interval, had fewest pairs, changed most.
 
         Where the time gives no more intervals, what was never run is run once: its result is worth knowing without its time.
         """
-        order = sorted(arms, key=lambda arm: (arm is not self._together, _lacking(arm), len(arm.pairs)))
+        order = sorted(arms, key=lambda arm: (arm is not self._together, _lacking(arm), len(arm.pairs), -arm.effect))
         return self._fitting(order, _lacking) or self._fitting([arm for arm in order if not arm.pairs], lambda arm: 1)
 
     def _fitting(self, arms: Sequence[Arm], rounds: Callable[[Arm], int]) -> list[Arm]:

@@ -133,10 +133,15 @@ def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs() -> None:
     assert done.took <= 40.0
 
 
-def test_time_for_one_interval_only_gives_one_and_not_two_halves() -> None:
-    done = verify(lambda applied, run: {}, *map(candidate, range(3)), budget=5 + 2 * 3 + 1)
+def test_time_for_one_interval_only_gives_it_to_the_largest_effect_and_not_two_halves() -> None:
+    done = verify(
+        lambda applied, run: {"step_us": 300.0 if "second" in applied else 1000.0},
+        *map(candidate, range(3)),
+        budget=5 + 2 * 3 + 1,
+    )
     assert done.summary.together is None
-    assert [each.pairs for each in done.found.values()] == [3, 1, 1]
+    assert [each.pairs for each in done.found.values()] == [1, 3, 1]
+    assert done.found[1].status == "better"
     assert "not tried, the budget was spent before (a run takes 1 s): all together" in done.summary.notes
 
 
