@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,30 +23,37 @@ OPTIMIZERS = 64
 
 @dataclass
 class _Followed:
-    """A parameter's gradient since its optimizer stepped. The version says whether anything has written into it since."""
+    """A parameter's gradient since its optimizer stepped. The version says whether anything has written into it since.
 
-    parameter: torch.Tensor
-    gradient: torch.Tensor
+    Nothing is kept alive: gradients that the program drops are gone.
+    """
+
+    parameter: weakref.ref[torch.Tensor]
+    gradient: weakref.ref[torch.Tensor]
     version: int
     cleared: bool = False
     added_to: bool = False
 
     def look(self) -> None:
         """Before a backward: was it dropped, zeroed or otherwise written since?"""
-        if self.parameter.grad is not self.gradient or self.gradient._version != self.version:
+        parameter, gradient = self.parameter(), self.gradient()
+        gone = parameter is None or gradient is None or parameter.grad is not gradient
+        if gone or _version(gradient) != self.version:
             self.cleared = True
 
     def look_again(self) -> None:
         """After a backward: did that add to it?"""
-        if not self.cleared and self.gradient._version != self.version:
-            self.added_to, self.version = True, self.gradient._version
+        version = _version(self.gradient())
+        if not self.cleared and version != self.version:
+            self.added_to, self.version = True, version
 
 
 @dataclass
 class _Watched:
     """One optimizer."""
 
-    optimizer: Optimizer
+    optimizer: weakref.ref[Optimizer]
+    name: str
     at: int | None
     backward_at: int | None = None
     steps: int = 0
@@ -78,7 +86,7 @@ class UnclearedProbe(OptimizerProbe):
         DOOR.remove(self)
         self._watching = False
         for each in self._watched.values():
-            row = {"at": each.at, "backward_at": each.backward_at, "optimizer": type(each.optimizer).__name__}
+            row = {"at": each.at, "backward_at": each.backward_at, "optimizer": each.name}
             self.context.add("uncleared", {**row, "steps": each.steps, "piled": each.piled})
         self._watched.clear()
 
@@ -107,10 +115,12 @@ class UnclearedProbe(OptimizerProbe):
 
     def _stepped(self, optimizer: Optimizer) -> None:
         watched = self._watched.get(id(optimizer))
-        if watched is None:
+        if watched is None or watched.optimizer() is not optimizer:
             if len(self._watched) >= OPTIMIZERS:
                 return
-            watched = self._watched[id(optimizer)] = _Watched(optimizer, self.context.frames.here())
+            watched = self._watched[id(optimizer)] = _Watched(
+                weakref.ref(optimizer), type(optimizer).__name__, self.context.frames.here()
+            )
         watched.steps += 1
         if watched.followed and all(each.added_to and not each.cleared for each in watched.followed):
             watched.piled += 1
@@ -124,4 +134,9 @@ class UnclearedProbe(OptimizerProbe):
 
 def _follow(parameter: torch.Tensor) -> _Followed:
     gradient: Any = parameter.grad
-    return _Followed(parameter, gradient, gradient._version)
+    return _Followed(weakref.ref(parameter), weakref.ref(gradient), _version(gradient))
+
+
+def _version(gradient: torch.Tensor | None) -> int:
+    """How often it was written to; -1 if it is gone."""
+    return -1 if gradient is None else gradient._version
