@@ -64,7 +64,7 @@ class OutOfMemory(Table):
             return cls()
         try:
             if failed is not None:
-                return _from_history(data, failed, origins_of(recording))
+                return _from_history(data, failed, recording)
             return _from_message(data, recording, why)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
@@ -84,14 +84,13 @@ class OutOfMemory(Table):
         return "fragmentation" if self.largest_free < self.requested else "elsewhere"
 
 
-def _from_history(data: SnapshotData, course: Course, origins: Origins) -> OutOfMemory:
-    index = course.ooms[-1]
+def _from_history(data: SnapshotData, course: Course, recording: Recording) -> OutOfMemory:
+    index, origins = course.ooms[-1], origins_of(recording)
     event, state = data.trace(course.device)[index], state_after(data, course.device, index)
     outcomes: tuple[Outcome, ...] = ()
     why = ""
     try:
-        tried = what_if(data, course)
-        outcomes = tried.others
+        outcomes = what_if(recording, course).others
     except NotLooked as reason:
         why = str(reason)
     left = event.get("device_free", event.get("addr"))

@@ -14,7 +14,7 @@ from auditor import engine
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.bare_snapshot import SnapshotRecording, is_pickle
 from auditor.cli import main
-from auditor.evidence import Allocations, KeptLines, PeakHolders, Snapshot, WhatIf
+from auditor.evidence import Allocations, KeptLines, PeakHolders, Snapshot
 from auditor.evidence import OutOfMemory as Shortage
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_file import snapshot_of
@@ -126,8 +126,6 @@ def test_a_history_that_begins_late_has_what_was_there_before(bare):
     assert (course.start_allocated, course.peak_allocated, course.start_reserved) == (200 * MIB, 200 * MIB, 200 * MIB)
     (peak,) = PeakHolders.build(recording).devices
     assert [(h.site.line if h.site else 0, h.blocks, h.older) for h in peak.holders] == [(1, 3, 150 * MIB), (0, 1, 50 * MIB)]
-    with pytest.raises(NotLooked, match="begins when 200 MiB were allocated already"):
-        WhatIf.build(recording)
 
 
 def test_without_history_the_moment_of_the_snapshot_counts(bare):
