@@ -16,8 +16,8 @@ from auditor.rule import NotLooked
 
 KEPT = "_replays"
 MIB, GIB = 1 << 20, 1 << 30
-EVENT_LIMIT = 120_000
-"""Events of a history that is replayed at most: each replay takes about 25 us for each."""
+EVENT_LIMIT = 300_000
+"""Events of a history that is replayed at most: each replay takes about 4 us for each."""
 LATE_SHARE = 0.05
 """Share of the peak that may be live before the first event, and still be allocated anew: nobody knows in which order it came."""
 AGREES = 0.05
@@ -113,6 +113,7 @@ class Replays:
     def __init__(self, course: Course) -> None:
         self.course = course
         self.from_recorded = course.start_allocated > LATE_SHARE * course.peak_allocated and not course.history.expandable
+        self._refused = course.retries > 0 or bool(course.ooms)
         self._made: dict[tuple[str, int | None], Outcome] = {}
 
     @property
@@ -131,7 +132,7 @@ class Replays:
 
     def _replayed(self, setting: str, card: int | None) -> Outcome:
         unlimited = self._made.get((setting, None))
-        if unlimited is not None and card is not None and unlimited.peak_reserved <= card and not unlimited.retries:
+        if card is not None and unlimited is not None and unlimited.peak_reserved <= card and not self._refused:
             return unlimited  # such a card refuses nothing
         try:
             done = replay(self.course.history, self._settings(setting), fresh=not self.from_recorded, total_bytes=card)

@@ -116,6 +116,23 @@ def test_state_in_the_middle_of_a_history(bare):
     assert (then.largest_free, now.largest_free) == (0, 60 * MIB)
 
 
+def test_pages_in_the_middle_of_a_history(bare):
+    allocator = CachingAllocator(1 << 40, settings=AllocatorSettings.parse("expandable_segments:True"))
+    held, seen = [], []
+    for size in (30, 50, 90, 10):
+        held.append(allocator.malloc(size * MIB, frames=at(size)))
+        seen.append((len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"]))
+    for address in held[1:3]:
+        allocator.free(address)
+    seen.append((len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"]))
+    allocator.empty_cache()
+    allocator.malloc(40 * MIB, frames=at(40))
+    data = snapshot_of(bare(allocator.snapshot()))
+    states = [(state_after(data, 0, index), reserved) for index, reserved in seen]
+    assert [sum(state.segments.values()) for state, _ in states] == [reserved for _, reserved in states]
+    assert states[-1][0].largest_free == 140 * MIB
+
+
 def test_a_history_that_begins_late_has_what_was_there_before(bare):
     allocator = CachingAllocator(1 << 40, history_limit=3)
     old = [allocator.malloc(50 * MIB, frames=at(1)) for _ in range(4)]
