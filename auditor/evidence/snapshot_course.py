@@ -61,7 +61,8 @@ class Course:
     @cached_property
     def peak_reserved(self) -> int:
         """The most that the allocator held from the device, at any time."""
-        return max(self.start_reserved, max(self.reserved))
+        highest = max(self.reserved)
+        return max(self.start_reserved, highest)
 
     @property
     def starts_late(self) -> bool:

@@ -67,8 +67,8 @@ class LateGrowth(Table):
 def _rise(start: int, column: Sequence[int]) -> int:
     """By how much the second half of a history exceeds all that came before it."""
     middle = len(column) // 2
-    before = max(start, max(column[:middle], default=0))
-    return max(before, max(column[middle:])) - before
+    first, second = max(column[:middle], default=0), max(column[middle:])
+    return max(0, second - max(start, first))
 
 
 def _lines(data: SnapshotData, course: Course, origins: Origins) -> tuple[NewSizes, ...]:

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.evidence.owners import Owners
 from auditor.evidence.snapshot import Origins, origins_of
+from auditor.evidence.snapshot_batch import with_half_the_batch
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot_state import Holder, State, by_line, state_after
@@ -43,6 +45,8 @@ class OutOfMemory(Table):
     holders: tuple[Holder, ...] = ()
     what_ifs: tuple[Outcome, ...] = ()
     why_no_what_if: str = ""
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would have come to with half the batch, up to the error."""
 
     @classmethod
     def build(cls, recording: Recording) -> OutOfMemory:
@@ -88,9 +92,11 @@ def _from_history(data: SnapshotData, course: Course, recording: Recording) -> O
     index, origins = course.ooms[-1], origins_of(recording)
     event, state = data.trace(course.device)[index], state_after(data, course.device, index)
     outcomes: tuple[Outcome, ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
     why = ""
     try:
-        outcomes = what_if(recording, course).others
+        tried = what_if(recording, course)
+        outcomes, halved = tried.others, with_half_the_batch(recording, course, Owners(recording), tried.card)
     except NotLooked as reason:
         why = str(reason)
     left = event.get("device_free", event.get("addr"))
@@ -102,6 +108,7 @@ def _from_history(data: SnapshotData, course: Course, recording: Recording) -> O
         device_free=int(left) if left is not None else None,
         site=origins.site(event.get("frames") or ()),
         what_ifs=outcomes,
+        halved=halved,
         why_no_what_if=why,
     )
 

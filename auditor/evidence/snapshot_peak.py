@@ -8,6 +8,7 @@ from typing import ClassVar
 from auditor import amounts
 from auditor.evidence.owners import Category, Owners, by_category
 from auditor.evidence.snapshot import origins_of
+from auditor.evidence.snapshot_batch import with_half_the_batch
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.snapshot_state import Holder, by_line, state_after
@@ -30,6 +31,8 @@ class Peak:
     holders: tuple[Holder, ...]
     timed: bool
     cards: tuple[tuple[str, str], ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would come to with half the batch."""
     categories: tuple[Category, ...] = ()
     """What the memory was for; known of recordings in which an optimizer stepped."""
 
@@ -82,5 +85,6 @@ def _peak(recording: Recording, course: Course | None, device: int, owners: Owne
         by_line(blocks, origins),
         timed=True,
         cards=on_cards(recording, course),
+        halved=with_half_the_batch(recording, course, owners) if not course.ooms else (),
         categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
     )

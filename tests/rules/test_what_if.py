@@ -49,11 +49,9 @@ def sliding(allocator, steps=20):
 def agreement(recording):
     """Predicted over recorded peak of each device whose history can be replayed."""
     for course in Allocations.build(recording).devices:
-        try:
-            predicted = replays_of(recording, course).under("", card_of(course, snapshot_of(recording)))
-        except NotLooked as why:
-            assert "does not say why" in str(why)
+        if course.untrusted:
             continue
+        predicted = replays_of(recording, course).under("", card_of(course, snapshot_of(recording)))
         assert predicted.retries == course.retries
         yield predicted.peak_reserved / course.peak_reserved
 
