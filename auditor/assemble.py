@@ -124,7 +124,7 @@ def _guarded(what: str, draw: Callable[[], Charts]) -> tuple[Charts, tuple[str, 
     try:
         return draw(), ()
     except Exception as error:
-        return ((), ()), (f"the charts of the {what} could not be drawn ({type(error).__name__}); everything else stands",)
+        return ((), ()), (f"the {what} charts could not be drawn ({type(error).__name__}); everything else stands",)
 
 
 def _memory(recording: Recording, rehearsed: Recording | None) -> Charts:

@@ -83,7 +83,7 @@ def test_a_fault_in_a_chart_costs_the_chart_alone(tmp_path, content, analyze, mo
 
     monkeypatch.setattr(assemble, "memory_charts", broken)
     done = analyze("dump.pickle")
-    said = "the charts of the memory could not be drawn (ZeroDivisionError); everything else stands"
+    said = "the memory charts could not be drawn (ZeroDivisionError); everything else stands"
     assert done.exit_code == 0 and f"audit: {said}" in done.output
     report = json.loads((tmp_path / "audits" / "dump" / "report.json").read_text())
     assert [finding["code"] for finding in report["findings"]] == ["MEM006"]
