@@ -7,6 +7,7 @@ from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
 from auditor.capture.cycles import CyclesProbe
+from auditor.capture.doubles import DoublesProbe
 from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
@@ -26,6 +27,7 @@ from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.strays import StraysProbe
+from auditor.capture.uncleared import UnclearedProbe
 from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -44,10 +46,12 @@ PROBES: tuple[type[Probe], ...] = (
     EnclosingProbe,
     NormsProbe,
     UpdatesProbe,
+    UnclearedProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
     NumericsProbe,
+    DoublesProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -69,8 +73,10 @@ ON_SHADOW = (
     BackwardProbe,
     HoldersProbe,
     NumericsProbe,
+    DoublesProbe,
     LeanerProbe,
     UpdatesProbe,
+    UnclearedProbe,
     ResultsProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""

@@ -9,6 +9,7 @@ from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.configs import Configs
 from auditor.evidence.copies import Copies
+from auditor.evidence.doubles import Doubles
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.leaner import Leaner
@@ -34,6 +35,7 @@ from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
+from auditor.evidence.uncleared import Uncleared
 from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.updates import Updates
 from auditor.evidence.zero_grads import ZeroGrads
@@ -51,6 +53,7 @@ __all__ = [
     "Cycles",
     "DeviceCalls",
     "DeviceMemory",
+    "Doubles",
     "Evaluations",
     "Fed",
     "GradientNorms",
@@ -74,6 +77,7 @@ __all__ = [
     "Steps",
     "Strays",
     "Table",
+    "Uncleared",
     "Updates",
     "WhatIf",
     "ZeroGrads",
