@@ -21,6 +21,7 @@ from auditor.capture.norms import NormsProbe
 from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
+from auditor.capture.piecewise import PiecewiseProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads import ReadsProbe
 from auditor.capture.recompute import RecomputeProbe
@@ -52,6 +53,7 @@ PROBES: tuple[type[Probe], ...] = (
     ReadsProbe,
     NumericsProbe,
     DoublesProbe,
+    PiecewiseProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -74,6 +76,7 @@ ON_SHADOW = (
     HoldersProbe,
     NumericsProbe,
     DoublesProbe,
+    PiecewiseProbe,
     LeanerProbe,
     UpdatesProbe,
     UnclearedProbe,

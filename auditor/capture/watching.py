@@ -68,14 +68,19 @@ class OperatorWatch(TorchDispatchMode):
             return None
 
 
+def _is_wrapper(file: str) -> bool:
+    return any(part in file for part in _WRAPPERS)
+
+
 def site_of_operator(context: Context) -> int | None:
     """Where the user's line is that an operator of the step runs for, as a watch sees it; None outside of a step."""
     if not context.in_step:
         return None
-    frame, via = context.frames.user_frame()
-    while via is not None and via is not frame and any(part in via.f_code.co_filename for part in _WRAPPERS):
+    frames = context.frames
+    frame, via = frames.user_frame()
+    while via is not None and via is not frame and (_is_wrapper(via.f_code.co_filename) or frames.is_own(via.f_code.co_filename)):
         via = via.f_back
-    return None if frame is None else context.frames.number(frame, None if via is frame else via)
+    return None if frame is None else frames.number(frame, None if via is frame else via)
 
 
 def leave_dispatch(mode: Any) -> None:

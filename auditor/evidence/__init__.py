@@ -20,6 +20,7 @@ from auditor.evidence.norms import GradientNorms
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
+from auditor.evidence.piecewise import Piecewise
 from auditor.evidence.reads import Reads
 from auditor.evidence.recompute import Recompute
 from auditor.evidence.saves import Saves
@@ -69,6 +70,7 @@ __all__ = [
     "OomHandlers",
     "OutOfMemory",
     "PeakHolders",
+    "Piecewise",
     "Reads",
     "Recompute",
     "Saves",
