@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -27,14 +27,13 @@ TOP_OPERATORS = 15
 
 
 def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
-    """The report of a judged recording. Reads sources as they were recorded, never the files as they are now."""
+    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the files as they are now."""
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
-    layers, lanes = _memory(recording, rehearsed)
     return Report(
         run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
@@ -48,9 +47,17 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
-        layers=layers,
-        lanes=(*trace_charts(recording, findings), *lanes),
     )
+
+
+def drawn(report: Report, recording: Recording) -> Report:
+    """The report with its charts. Where one cannot be drawn a warning says so, and everything else stands."""
+    if report.layers or report.lanes:
+        return report
+    (_, traced), trace_failed = _guarded("trace", lambda: ((), trace_charts(recording, report.findings)))
+    (layers, lanes), memory_failed = _guarded("memory", lambda: _memory(recording, rehearsal_of(recording)))
+    said = (each for each in (*trace_failed, *memory_failed) if each not in report.warnings)
+    return replace(report, layers=layers, lanes=(*traced, *lanes), warnings=(*report.warnings, *said))
 
 
 def step_rows(recording: Recording) -> list[Row]:
@@ -107,10 +114,20 @@ def _times(us: list[float]) -> StepTimes | None:
     return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- charts ------------------------------------------------------------------------------------------------------------
+
+Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
 
 
-def _memory(recording: Recording, rehearsed: Recording | None) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
+def _guarded(what: str, draw: Callable[[], Charts]) -> tuple[Charts, tuple[str, ...]]:
+    """The charts, or a sentence: a fault of ours in a picture must not cost the findings."""
+    try:
+        return draw(), ()
+    except Exception as error:
+        return ((), ()), (f"the {what} charts could not be drawn ({type(error).__name__}); everything else stands",)
+
+
+def _memory(recording: Recording, rehearsed: Recording | None) -> Charts:
     """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
     layers, lanes = memory_charts(recording, predicted=recording.manifest.get("device") == "rehearse")
     return (layers, lanes) if layers or lanes or rehearsed is None else memory_charts(rehearsed, predicted=True)

@@ -23,6 +23,15 @@ def is_pickle(path: Path) -> bool:
         return False
 
 
+NAMES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+"""What the name of a snapshot ends in, where a folder is looked through. torch's own examples use the first two."""
+
+
+def snapshot_files(folder: Path) -> list[Path]:
+    """Files in a folder that may be snapshots: pickles by name and by content."""
+    return sorted(path for path in folder.iterdir() if path.name.endswith(NAMES) and path.is_file() and is_pickle(path))
+
+
 class SnapshotRecording(BareRecording):
     """A snapshot that stands alone, from wherever: judged by what a snapshot shows."""
 
@@ -34,3 +43,8 @@ class SnapshotRecording(BareRecording):
     def snapshot(self) -> Path | None:
         """The file itself."""
         return self._path
+
+    @property
+    def name(self) -> str:
+        """The file's name without what tells its format."""
+        return self._path.name.removesuffix(".gz").removesuffix(".pickle").removesuffix(".pkl")

@@ -176,7 +176,8 @@ def analyze(**options: Any) -> None:
     """Judge what was recorded: no GPU, no program, no torch.
 
     PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote (.json, .json.gz), a CUDA memory
-    snapshot (.pickle), or a folder with the traces of all ranks of a job: one report, on the rank that the others wait for.
+    snapshot (.pickle, .pickle.gz, or a folder that holds one), or a folder with the traces of all ranks of a job: one report, on
+    the rank that the others wait for.
 
     \b
       audit analyze audits/trainer-step-20260101-120000

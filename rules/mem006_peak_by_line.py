@@ -22,7 +22,8 @@ class PeakHeldByFewLines(Rule):
     The lines whose tensors were live when most memory was allocated, from the allocation history of a memory snapshot: bytes,
     number of blocks, whether they are freed again, and the stack of the largest. Without a history, those that were live when
     the snapshot was taken. Where an audit recorded the history it also says what the memory was for: parameters, gradients,
-    optimizer state, made in the step, kept from earlier ones. It is information, not a defect: where to look first if the step shall use less.
+    optimizer state, made in the step, kept from earlier ones; and, where the batches come from one DataLoader, an estimate of the
+    peak with half the batch. It is information, not a defect: where to look first if the step shall use less.
 
     ## Why it costs
     The peak decides which batch fits on which card. What is not live at the peak can be optimised without any effect on it.
@@ -82,6 +83,7 @@ class PeakHeldByFewLines(Rule):
                     *(holder.row for holder in each.holders[: self.lines]),
                     ("stack of the largest block", " < ".join(first.stack)),
                     *each.cards,
+                    *each.halved,
                 ),
             )
 

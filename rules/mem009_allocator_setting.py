@@ -62,9 +62,10 @@ class AllocatorSettingWouldHelp(Rule):
 
     ## Sources
     The simulation asks the device for the same segments as the real allocator on 13 recorded histories of torch 2.0 to 2.11.
-    Nothing is advised where the history begins with memory in use, does not say why memory went back to the device, or where
-    the replay of the recorded settings misses the recorded peak by more than 5 %. ``garbage_collection_threshold`` is not
-    tried: without a memory fraction torch does not heed it.
+    Where the history begins with memory in use, the segments are taken over as they were then, and a setting counts from that
+    moment on. Nothing is advised where the history does not say why memory went back to the device, or where the replay of the
+    recorded settings misses the recorded peak by more than 5 %. ``garbage_collection_threshold`` is not tried: without a memory
+    fraction torch does not heed it.
     """
 
     code = "MEM009"
@@ -76,13 +77,15 @@ class AllocatorSettingWouldHelp(Rule):
     least_mib: float = knob(256.0, "MiB that it must save besides.")
 
     def detect(self, what_if: WhatIf, machine: Machine, configs: Configs) -> Iterator[Finding]:
-        before = what_if.recorded
+        before, least = what_if.recorded, max(self.share * what_if.recorded.peak_reserved, self.least_mib * MIB)
+        if not before.ooms and not before.retries and what_if.may_save < least:
+            return
         best = min(what_if.others, key=lambda each: (each.ooms, each.retries, each.peak_reserved), default=None)
         if best is None:
             return
         saved = before.peak_reserved - best.peak_reserved
         avoided = _avoided(before.ooms - best.ooms, before.retries - best.retries)
-        if not avoided and (saved < self.share * before.peak_reserved or saved < self.least_mib * MIB):
+        if not avoided and saved < least:
             return
         told = avoided or f"reserves {amounts.size(best.peak_reserved)} instead of {amounts.size(before.peak_reserved)}"
         yield Finding(
@@ -92,7 +95,7 @@ class AllocatorSettingWouldHelp(Rule):
             basis="estimated",
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
-            facts=(before.row, *(each.row for each in what_if.others)),
+            facts=(*what_if.since, before.row, *(each.row for each in what_if.others)),
             hints={"setting": best.setting, "set_at": allocator_home(configs)},
         )
 

@@ -27,7 +27,8 @@ class RanOutOfMemory(Rule):
     ## What it finds
     The error that ended the run, or the last one in the history of a memory snapshot: what was asked for, how much was free
     inside the allocator's segments and in the largest piece, who held the rest, and under which allocator settings a replay
-    of the same allocations fits. Fragmentation is named only where the free bytes would have been enough.
+    of the same allocations fits, and whether half the batch would (an estimate, where the batches come from one DataLoader).
+    Fragmentation is named only where the free bytes would have been enough.
 
     ## Why it costs
     The training stops. Whether a smaller batch or another allocator setting helps depends on which of the two it was.
@@ -97,6 +98,7 @@ class RanOutOfMemory(Rule):
 
     def _replays(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         yield from (each.row for each in oom.what_ifs)
+        yield from oom.halved
         if oom.why_no_what_if:
             yield "other settings", oom.why_no_what_if
 

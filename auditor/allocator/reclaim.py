@@ -25,18 +25,21 @@ class Reclaim:
                 self._expandable.shrink(block, frames, now_us)
 
     def oversize(self, request: Request) -> bool:
-        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True if that was enough."""
+        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True if that was enough.
+
+        Oversize blocks are whole segments, but not those that were split before the setting was there (:meth:`CachingAllocator.adopt`).
+        """
         if self._settings.max_split_size is None or self._settings.expandable_segments:
             return False  # expandable segments have no whole blocks to give back
         pool, wanted = request.pool, max(request.size, self._settings.max_split_size)
-        single = next(pool.best_fit(request.stream, wanted), None)
+        single = next((block for block in pool.best_fit(request.stream, wanted) if not block.is_split), None)
         if single is not None:
             self._release(single, request.frames, request.now_us)
             return True
         released = 0
         while released < wanted:
             block = pool.largest(request.stream)
-            if block is None or not self._settings.is_oversize(block.size):
+            if block is None or block.is_split or not self._settings.is_oversize(block.size):
                 return False
             released += block.size
             self._release(block, request.frames, request.now_us)

@@ -89,8 +89,8 @@ class _Run:
                 live = [(block.address, block.size, block.requested) for block in segment.live]
                 self._allocator.adopt(segment.address, segment.size, small=segment.small, stream=segment.stream, live=live)
             for block in segment.live:
-                fits = self._allocator.malloc(block.requested, block.stream, now_us=0) if fresh else block.address
-                self._places[block.address] = fits
+                place = self._allocator.malloc(block.requested, block.stream, now_us=0) if fresh else block.address
+                self._places[block.address] = place
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
     def step(self, call: Call) -> None:

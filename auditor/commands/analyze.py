@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from auditor import catalogue, config
-from auditor.bare_snapshot import SnapshotRecording, is_pickle
+from auditor.bare_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.cli import exit_code
 from auditor.commands import cluster, results
@@ -39,7 +39,7 @@ def analyze(
         recording = _open(Path(path), dask)
         report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
-        results.show(report, results.write(report, recording, folder, formats), formats, quiet=quiet)
+        results.deliver(report, recording, folder, formats, quiet=quiet)
         codes.append(exit_code(report, fail_on or settings.fail_on))
     return max(codes)
 
@@ -64,7 +64,32 @@ def _open(path: Path, dask: str | None) -> Recording:
                 return RankedRecording(folder)
             except UnreadableRecording as error:
                 raise AuditProblem(str(error)) from None
-    return _open_ranks(path, dask)
+    return _open_folder(path, dask)
+
+
+def _open_folder(folder: Path, dask: str | None) -> Recording:
+    """The traces of all ranks, or one memory snapshot."""
+    snapshots = snapshot_files(folder)
+    try:
+        ranks = _open_ranks(folder, dask)
+    except AuditProblem:
+        if not snapshots:
+            raise
+        return _open_snapshot(_only(snapshots, folder))
+    for path in snapshots:
+        ranks.manifest["warnings"].append(f"{path.name} beside the traces was not looked at: give its own path to judge it")
+    return ranks
+
+
+def _only(snapshots: list[Path], folder: Path) -> Path:
+    """Raises :class:`AuditProblem` where there are several: unlike traces, snapshots of ranks say nothing about each other."""
+    if len(snapshots) > 1:
+        shown = ", ".join(path.name for path in snapshots[:3]) + (", ..." if len(snapshots) > 3 else "")
+        both = " ".join(str(path) for path in snapshots[:2]) + (" ..." if len(snapshots) > 2 else "")
+        raise AuditProblem(
+            f"{folder} holds {len(snapshots)} memory snapshots ({shown}): each has a report of its own", f"audit analyze {both}"
+        )
+    return snapshots[0]
 
 
 def _open_ranks(folder: Path, dask: str | None) -> Recording:
@@ -74,7 +99,7 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
         files = trace_files(folder)
     except AuditProblem:
         raise AuditProblem(
-            f"{folder} holds no recording ({MANIFEST} is missing) and no trace",
+            f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot",
             "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a folder with all ranks' traces",
         ) from None
     return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
@@ -106,6 +131,6 @@ def _home(recording: Recording) -> Path:
         name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
         return Path("audits") / name
     if isinstance(recording, SnapshotRecording):
-        return Path("audits") / str(recording.manifest["target"]).removesuffix(".gz").removesuffix(".pickle")
+        return Path("audits") / recording.name
     folder = recording.home if isinstance(recording, RankedRecording) else recording.folder
     return folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")

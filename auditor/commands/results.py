@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -31,7 +32,7 @@ COPIED = 8 * 1024 * 1024
 
 
 def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
-    """The report on a recording."""
+    """The report on a recording, without its charts."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
     return assemble.report(recording, judgement, rules)
@@ -117,18 +118,29 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
     return trace.stat().st_size <= COPIED * (1 if trace.suffix == ".gz" else 10)
 
 
-def show(report: Report, path: Path, formats: Iterable[tuple[str, str]] = (), *, quiet: bool) -> None:
-    """Print the table of findings, then the report's path; only the path with ``quiet``.
+def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
+    """Print the table of findings, then draw and write all files and print the report's path; only the path with ``quiet``.
 
-    Formats without a file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
+    The table comes first: charts and page take as long as the judging. Formats without a file are printed to stdout alone, for
+    other programs to read; the table and the path then go to stderr.
     """
+    formats = tuple(formats)
     asked = [name for name, file in formats if not file and name != "terminal"]
-    for name in asked:
-        rendered = catalogue.renderer(name).render(report)
-        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
     stream = sys.stderr if asked else sys.stdout
     if not quiet:
-        terminal = catalogue.reports("terminal").Terminal.for_stream(stream)
-        click.echo(terminal.render(report), nl=False, file=stream)
+        show(report, stream)
+    whole = assemble.drawn(report, recording)
+    for sentence in whole.warnings[len(report.warnings) :]:
+        click.echo(f"audit: {sentence}", err=True)
+    path = write(whole, recording, out, formats)
+    for name in asked:
+        rendered = catalogue.renderer(name).render(whole)
+        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
     click.echo(str(path), file=stream)
+    stream.flush()
+
+
+def show(report: Report, stream: TextIO) -> None:
+    """Print the table of findings."""
+    click.echo(catalogue.reports("terminal").Terminal.for_stream(stream).render(report), nl=False, file=stream)
     stream.flush()

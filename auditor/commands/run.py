@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from auditor import catalogue, config, engine, further, runner
+from auditor import assemble, catalogue, config, engine, further, runner
 from auditor import target as targets
 from auditor.cli import exit_code
 from auditor.commands import results
@@ -79,9 +79,10 @@ def run(
         raise
     report = results.judge(recording, rules, settings)
     if verify and report.run.outcome == "completed":
+        report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
         report = _verified(report, recording, budget, quiet=quiet)
-    results.show(report, results.write(report, recording, folder, formats), formats, quiet=quiet)
+    results.deliver(report, recording, folder, formats, quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
 
 

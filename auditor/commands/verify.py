@@ -36,7 +36,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
         hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
         click.echo(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
         return 0
-    results.show(checked, results.write(checked, recording, folder, ()), quiet=quiet)
+    results.deliver(checked, recording, folder, (), quiet=quiet)
     return 0
 
 

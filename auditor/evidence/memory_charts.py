@@ -36,10 +36,9 @@ def memory_charts(recording: Recording, *, predicted: bool) -> tuple[tuple[Layer
     """Both kinds of chart of every device; empty where the recording holds no snapshot that can be read."""
     try:
         courses, now = _courses(recording), Snapshot.build(recording)
-        chosen = _devices(now, courses)
-        drawn = [_device(recording, device, courses.get(device), predicted=predicted) for device in chosen]
-    except (NotLooked, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+    except NotLooked:
         return (), ()  # a chart is no verdict: the rules say why the snapshot tells nothing
+    drawn = [_device(recording, device, courses.get(device), predicted=predicted) for device in _devices(now, courses)]
     return tuple(chart for charts, _ in drawn for chart in charts), tuple(chart for _, chart in drawn if chart)
 
 

@@ -37,10 +37,12 @@ class Owners:
     def __init__(self, recording: Recording) -> None:
         self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in ORDER}
         self.steps: list[int] = []
+        self._updates: list[tuple[int, int]] = []
         for row in recording.rows(PART) if recording.has(PART) else ():
             if row["what"] == STEP:
                 self.steps.append(int(row["time_us"]))
                 continue
+            self._note_update(row["what"], int(row["time_us"]))
             for address in row["addresses"] if row["what"] in self._marks else ():
                 self._marks[row["what"]][address].append(int(row["time_us"]))
 
@@ -48,6 +50,18 @@ class Owners:
     def known(self) -> bool:
         """Whether an optimizer's step was seen while allocations were recorded."""
         return any(self._marks.values())
+
+    def _note_update(self, what: str, time_us: int) -> None:
+        """Parameters are looked at before an optimizer's step, its state after it."""
+        if what == ORDER[0]:
+            self._updates.append((time_us, time_us))
+        elif what == ORDER[-1] and self._updates:
+            self._updates[-1] = (self._updates[-1][0], time_us)
+
+    def updating(self, time_us: int) -> bool:
+        """Whether an optimizer was stepping then; one without state is not seen to."""
+        began = bisect_right(self._updates, (time_us, FOR_EVER)) - 1
+        return began >= 0 and time_us <= self._updates[began][1]
 
     def purpose(self, address: int, born_us: int, gone_us: int) -> str:
         """What a block was for that lived from ``born_us`` until ``gone_us``; empty where nothing was seen of it."""

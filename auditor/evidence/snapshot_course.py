@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import ClassVar, cast
 
@@ -45,8 +45,10 @@ class Course:
     """Events at which a request failed."""
     untrusted: str
     """Why a replay of this history would say nothing; empty if it can."""
+    history: History = field(repr=False, compare=False)
+    """The same as a program for the simulated allocator."""
 
-    @property
+    @cached_property
     def peak(self) -> int:
         """The event after which tensors held most."""
         return max(range(len(self.allocated)), key=self.allocated.__getitem__)
@@ -56,17 +58,18 @@ class Course:
         """What they held then, or before the first event if that was more."""
         return max(self.start_allocated, self.allocated[self.peak])
 
-    @property
+    @cached_property
     def peak_reserved(self) -> int:
         """The most that the allocator held from the device, at any time."""
-        return max(self.start_reserved, *self.reserved)
+        highest = max(self.reserved)
+        return max(self.start_reserved, highest)
 
     @property
     def starts_late(self) -> bool:
         """Whether memory was in use before the first event."""
         return self.start_allocated > 0
 
-    @property
+    @cached_property
     def reserved_at_peak(self) -> int:
         """The most that the allocator held from the device from the peak on."""
         return max(self.reserved[self.peak :])
@@ -169,7 +172,8 @@ def _course(data: SnapshotData, device: int) -> Course:
         device_frees=tuple(index for index, event in enumerate(trace) if event["action"] in LOSSES),
         retries=history.recorded.retries,
         ooms=tuple(index for index, event in enumerate(trace) if event["action"] == "oom"),
-        untrusted=_untrusted(history, allocated[0], max(allocated)),
+        untrusted="its history does not say why cached memory went back to the device" if history.unknown_flushes else "",
+        history=history,
     )
 
 
@@ -214,15 +218,3 @@ def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int,
                 found[address] = int(block["size"])
             address += int(block["size"])
     return found
-
-
-LATE_SHARE = 0.05
-"""Share of the peak that may be live before the first event: what was there is known, in which order it came is not."""
-
-
-def _untrusted(history: History, start: int, peak: int) -> str:
-    if history.unknown_flushes:
-        return "its history does not say why cached memory went back to the device"
-    if start > LATE_SHARE * peak:
-        return f"its history begins when {amounts.size(start)} were allocated already"
-    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -54,12 +55,8 @@ class LateGrowth(Table):
             lines = _lines(data, course, origins_of(recording))
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
-        middle = len(course.reserved) // 2
-        before = [max(start, *column[:middle]) for start, column in _columns(course)] if middle else [0, 0]
-        reserved, allocated = (
-            max(high, *column[middle:]) - high for high, (_, column) in zip(before, _columns(course), strict=True)
-        )
-        return cls(reserved, allocated, course.peak_reserved, lines)
+        reserved = _rise(course.start_reserved, course.reserved)
+        return cls(reserved, _rise(course.start_allocated, course.allocated), course.peak_reserved, lines)
 
     @property
     def wasted_bytes(self) -> int:
@@ -67,8 +64,11 @@ class LateGrowth(Table):
         return max(0, self.reserved - self.allocated)
 
 
-def _columns(course: Course) -> tuple[tuple[int, list[int]], tuple[int, list[int]]]:
-    return (course.start_reserved, list(course.reserved)), (course.start_allocated, list(course.allocated))
+def _rise(start: int, column: Sequence[int]) -> int:
+    """By how much the second half of a history exceeds all that came before it."""
+    middle = len(column) // 2
+    first, second = max(column[:middle], default=0), max(column[middle:])
+    return max(0, second - max(start, first))
 
 
 def _lines(data: SnapshotData, course: Course, origins: Origins) -> tuple[NewSizes, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -93,7 +94,7 @@ def layers(history: Told, steps: Sequence[tuple[float, str]], *, note: str, by: 
     moments = held_at(history, positions(course, POINTS // (LINES + 3)))
     shown = largest(moments, LINES)
     tones = {history.owners[number]: Tone(named(history.owners[number]), colour) for colour, number in enumerate(shown, 1)}
-    rest = [number for number in range(len(history.owners)) if number not in set(shown)]
+    rest = set(range(len(history.owners))).difference(shown)
     rows = [tuple(held[number] for held in moments.held) for number in shown]
     others = tuple(sum(held[number] for number in rest) for held in moments.held)
     stacked = [*zip(tones.values(), rows, strict=True), *([(Tone(RESTS[by], -1), others)] if any(others) else [])]
@@ -194,4 +195,4 @@ def _marks(course: Course, steps: Sequence[tuple[float, str]], *, by_time: bool)
 
 
 def _event_at(times: Sequence[int], us: float) -> int:
-    return next((index for index, time in enumerate(times) if time >= us), len(times) - 1)
+    return min(bisect_left(times, us), len(times) - 1)

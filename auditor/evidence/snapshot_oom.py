@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.evidence.owners import Owners
 from auditor.evidence.snapshot import Origins, origins_of
+from auditor.evidence.snapshot_batch import with_half_the_batch
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.snapshot_state import Holder, State, by_line, state_after
@@ -43,6 +45,8 @@ class OutOfMemory(Table):
     holders: tuple[Holder, ...] = ()
     what_ifs: tuple[Outcome, ...] = ()
     why_no_what_if: str = ""
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would have come to with half the batch, up to the error."""
 
     @classmethod
     def build(cls, recording: Recording) -> OutOfMemory:
@@ -64,7 +68,7 @@ class OutOfMemory(Table):
             return cls()
         try:
             if failed is not None:
-                return _from_history(data, failed, origins_of(recording))
+                return _from_history(data, failed, recording)
             return _from_message(data, recording, why)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
@@ -84,14 +88,15 @@ class OutOfMemory(Table):
         return "fragmentation" if self.largest_free < self.requested else "elsewhere"
 
 
-def _from_history(data: SnapshotData, course: Course, origins: Origins) -> OutOfMemory:
-    index = course.ooms[-1]
+def _from_history(data: SnapshotData, course: Course, recording: Recording) -> OutOfMemory:
+    index, origins = course.ooms[-1], origins_of(recording)
     event, state = data.trace(course.device)[index], state_after(data, course.device, index)
     outcomes: tuple[Outcome, ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
     why = ""
     try:
-        tried = what_if(data, course)
-        outcomes = tried.others
+        tried = what_if(recording, course)
+        outcomes, halved = tried.others, with_half_the_batch(recording, course, Owners(recording), tried.card)
     except NotLooked as reason:
         why = str(reason)
     left = event.get("device_free", event.get("addr"))
@@ -103,6 +108,7 @@ def _from_history(data: SnapshotData, course: Course, origins: Origins) -> OutOf
         device_free=int(left) if left is not None else None,
         site=origins.site(event.get("frames") or ()),
         what_ifs=outcomes,
+        halved=halved,
         why_no_what_if=why,
     )
 

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.owners import Category, Owners, by_category
-from auditor.evidence.snapshot import Origins, origins_of
+from auditor.evidence.snapshot import origins_of
+from auditor.evidence.snapshot_batch import with_half_the_batch
 from auditor.evidence.snapshot_course import Allocations, Course
-from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.snapshot_state import Holder, by_line, state_after
 from auditor.evidence.snapshot_whatif import on_cards
 from auditor.evidence.table import Table
@@ -30,6 +31,8 @@ class Peak:
     holders: tuple[Holder, ...]
     timed: bool
     cards: tuple[tuple[str, str], ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would come to with half the batch."""
     categories: tuple[Category, ...] = ()
     """What the memory was for; known of recordings in which an optimizer stepped."""
 
@@ -51,14 +54,14 @@ class PeakHolders(Table):
     @classmethod
     def build(cls, recording: Recording) -> PeakHolders:
         """From the recording's snapshot. Raises :class:`NotLooked` where neither a history nor a stack was recorded."""
-        data, origins = snapshot_of(recording), origins_of(recording)
+        data = snapshot_of(recording)
         try:
             courses = {course.device: course for course in Allocations.build(recording).devices}
         except NotLooked:
             courses = {}
         try:
             owners = Owners(recording)
-            peaks = [_peak(data, courses.get(device), device, origins, owners) for device in data.devices]
+            peaks = [_peak(recording, courses.get(device), device, owners) for device in data.devices]
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise NotLooked(f"the snapshot has another layout than torch's: {type(error).__name__}") from None
         told = [peak for peak in peaks if any(holder.site is not None for holder in peak.holders)]
@@ -67,7 +70,8 @@ class PeakHolders(Table):
         return cls(tuple(sorted(told, key=lambda peak: -peak.allocated)))
 
 
-def _peak(data: SnapshotData, course: Course | None, device: int, origins: Origins, owners: Owners) -> Peak:
+def _peak(recording: Recording, course: Course | None, device: int, owners: Owners) -> Peak:
+    data, origins = snapshot_of(recording), origins_of(recording)
     if course is None:
         state = state_after(data, device, -1)
         reserved, allocated = sum(state.segments.values()), sum(block.size for block in state.blocks)
@@ -80,6 +84,7 @@ def _peak(data: SnapshotData, course: Course | None, device: int, origins: Origi
         course.reserved_at_peak,
         by_line(blocks, origins),
         timed=True,
-        cards=on_cards(data, course),
+        cards=on_cards(recording, course),
+        halved=with_half_the_batch(recording, course, owners) if not course.ooms else (),
         categories=by_category(blocks, data.trace(device), max(at, 0), course.time_us, owners),
     )

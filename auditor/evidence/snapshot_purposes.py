@@ -32,7 +32,7 @@ class _Teller:
 
     def told(self) -> Told:
         trace = self.data.trace(self.course.device)
-        lives = _Lives(trace, self.course.time_us)
+        lives = Lives(trace, self.course.time_us)
         before = self._before(lives)
         owner, moves = array("i"), dict[int, tuple[Move, ...]]()
         begins = iter((*self.owners.steps, FOR_EVER))
@@ -47,7 +47,7 @@ class _Teller:
         sizes = tuple(before.get(number, 0) for number in range(len(self.numbers)))
         return Told(self.course, tuple(self.numbers), owner, sizes, self.at, moves)
 
-    def _before(self, lives: _Lives) -> dict[int, int]:
+    def _before(self, lives: Lives) -> dict[int, int]:
         """Bytes of each purpose before the first event."""
         found: dict[int, int] = defaultdict(int)
         for block in state_after(self.data, self.course.device, -1).blocks:
@@ -57,7 +57,7 @@ class _Teller:
         found[0] += self.course.start_allocated - sum(found.values())  # blocks whose free was pending
         return found
 
-    def _changed(self, index: int, event: Event, lives: _Lives) -> int:
+    def _changed(self, index: int, event: Event, lives: Lives) -> int:
         """Whose memory the event changes; -1 where it changes nobody's."""
         action, address = event["action"], event.get("addr", 0)
         if action == "alloc":
@@ -67,7 +67,7 @@ class _Teller:
             return self.at.get(address, 0)
         return -1
 
-    def _born(self, index: int, address: int, lives: _Lives) -> int:
+    def _born(self, index: int, address: int, lives: Lives) -> int:
         now = self.course.time_us[index]
         purpose = self.owners.purpose(address, now, lives.gone_us(address, index)) or self.owners.age(now, now)
         if purpose == OF_STEP:
@@ -77,7 +77,7 @@ class _Teller:
         return number
 
 
-class _Lives:
+class Lives:
     """Until when a block can have lived: the next allocation at its address. To be asked in the order of the history."""
 
     def __init__(self, trace: Sequence[Event], time_us: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from auditor import amounts
@@ -58,7 +59,7 @@ def _gap(start: int, end: int, blocks: Iterable[LiveBlock]) -> int:
 def state_after(data: SnapshotData, device: int, index: int) -> State:
     """The state after event ``index`` of a device's history (the final one where there is none)."""
     trace, segments = data.trace(device), data.of(device)
-    settings = AllocatorSettings.from_snapshot(data.settings)
+    round_size = cache(AllocatorSettings.from_snapshot(data.settings).round_size)
     final, held = live_at_end(segments), {int(each.get("address", 0)): int(each["total_size"]) for each in segments}
     live = dict(final)
     moved: set[int] = set()  # addresses at which something else lay afterwards
@@ -68,12 +69,16 @@ def state_after(data: SnapshotData, device: int, index: int) -> State:
             live.pop(address, None)
             moved.add(address)
         elif action == "free_completed":
-            live[address] = settings.round_size(size)
+            live[address] = round_size(size)
             moved.add(address)
         elif action == "segment_alloc":
             held.pop(address, None)
         elif action == "segment_free":
             held[address] = size
+        elif action == "segment_map":
+            _take_out(held, address, size)
+        elif action == "segment_unmap":
+            _put_back(held, address, size)
     kept = _frames_at_end(segments)
     born = {event["addr"]: at for at, event in enumerate(trace[: index + 1]) if event["action"] == "alloc"}
     blocks = []
@@ -82,6 +87,26 @@ def state_after(data: SnapshotData, device: int, index: int) -> State:
         frames = (trace[at].get("frames") if at >= 0 else kept.get(address) if stays else None) or ()
         blocks.append(LiveBlock(address, size, at, stays, frames))
     return State(tuple(blocks), held)
+
+
+def _take_out(held: dict[int, int], address: int, size: int) -> None:
+    """Pages that were mapped later are cut out of the stretch in which they lie."""
+    for start, length in held.items():
+        if start <= address and address + size <= start + length:
+            break
+    else:
+        return
+    del held[start]
+    for first, end in ((start, address), (address + size, start + length)):
+        if end > first:
+            held[first] = end - first
+
+
+def _put_back(held: dict[int, int], address: int, size: int) -> None:
+    """Pages that were unmapped later, joined with the stretches of memory on both sides of them."""
+    before = next((start for start, length in held.items() if start + length == address), address)
+    size += (held.pop(before) if before != address else 0) + held.pop(address + size, 0)
+    held[before] = size
 
 
 def _frames_at_end(segments: Sequence[Event]) -> dict[int, Frames]:

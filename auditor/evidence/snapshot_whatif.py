@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.allocator import AllocatorSettings, History, Replayed, replay
+from auditor.allocator import AllocatorSettings, replay
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.table import Table
 from auditor.recording import Recording
 from auditor.rule import NotLooked
 
+KEPT = "_replays"
 MIB, GIB = 1 << 20, 1 << 30
-EVENT_LIMIT = 120_000
-"""Events of a history that is replayed at most: each replay takes about 25 us for each."""
+EVENT_LIMIT = 300_000
+"""Events of a history that is replayed at most: each replay takes about 4 us for each."""
+LATE_SHARE = 0.05
+"""Share of the peak that may be live before the first event, and still be allocated anew: nobody knows in which order it came."""
 AGREES = 0.05
 """By how much a replay of the recorded settings may miss the recorded peak, before its word counts for nothing."""
+CHANGES = {
+    "expandable_segments:True": "expandable_segments",
+    "max_split_size_mb:128": "max_split_size",
+    "max_split_size_mb:512": "max_split_size",
+    "roundup_power2_divisions:8": "roundup_power2_divisions",
+}
+"""Settings that are tried, one at a time, and the field of :class:`AllocatorSettings` that each changes."""
 CARDS = (4, 6, 8, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 141, 180)
 """GiB of the cards that people train on."""
 CONTEXT = 450 * MIB
@@ -47,7 +57,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WhatIf(Table):
-    """The history of the device with most memory under other settings, on the same card. ``card`` is None where nothing failed."""
+    """The history of the device with most memory under other settings, on the same card. ``card`` is None where nothing failed.
+
+    ``rounded`` says that the recorded settings round sizes up, so that others might need less even for the same tensors.
+    """
 
     parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
@@ -55,39 +68,105 @@ class WhatIf(Table):
     device: int
     card: int | None
     recorded: Outcome
-    others: tuple[Outcome, ...]
+    rounded: bool
+    replays: Replays = field(repr=False, compare=False)
 
     @classmethod
     def build(cls, recording: Recording) -> WhatIf:
         """From the recording's snapshot. Raises :class:`NotLooked` where a replay of its history would say nothing."""
-        return what_if(snapshot_of(recording), Allocations.build(recording).devices[0])
+        return what_if(recording, Allocations.build(recording).devices[0])
+
+    @cached_property
+    def others(self) -> tuple[Outcome, ...]:
+        """One change to the settings each; replayed when asked for."""
+        return tuple(self.replays.under(setting, self.card) for setting in self.replays.changes)
+
+    @property
+    def since(self) -> tuple[tuple[str, str], ...]:
+        """A row of facts where the replays begin in the middle of the program."""
+        held = amounts.size(self.replays.course.start_allocated)
+        return (("replayed", f"from where the history begins, when {held} were in use"),) if self.replays.from_recorded else ()
+
+    @property
+    def may_save(self) -> int:
+        """Bytes that no setting can save more than: what was reserved at most without what tensors needed at most."""
+        return self.recorded.peak_reserved - (0 if self.rounded else self.recorded.peak_allocated)
 
 
-def what_if(data: SnapshotData, course: Course) -> WhatIf:
-    """Replays one device's history. Raises :class:`NotLooked` where that would say nothing."""
-    try:
-        history = trusted(data, course)
-        card = card_of(history, course, data)
-        recorded = _outcome("", replay(history, fresh=True, total_bytes=card))
-        _check(recorded, history, course)
-        others = [_outcome(text, replay(history, settings, fresh=True, total_bytes=card)) for text, settings in _others(history)]
-    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-        raise NotLooked(f"the snapshot's history cannot be replayed: {type(error).__name__}") from None
-    return WhatIf(course.device, card, recorded, tuple(others))
+def what_if(recording: Recording, course: Course) -> WhatIf:
+    """One device's history, replayed as it was. Raises :class:`NotLooked` where that would say nothing."""
+    replays = replays_of(recording, course)
+    card = card_of(course, snapshot_of(recording))
+    recorded = replays.under("", card)
+    if not _agrees(recorded.peak_reserved, course) or bool(recorded.ooms) != bool(course.ooms):
+        raise NotLooked("the snapshot cannot be replayed under other settings: the replay does not reserve what was recorded")
+    return WhatIf(course.device, card, recorded, any(course.history.settings.roundup_power2_divisions), replays)
 
 
-def trusted(data: SnapshotData, course: Course) -> History:
-    """The history, if a replay can be believed. Raises :class:`NotLooked` otherwise."""
+class Replays:
+    """A device's history under other settings and on other cards, each replay made once.
+
+    Where much was live before the first event, the recorded segments are taken over as they stood: the settings then count from
+    that moment on. Else what was live is allocated anew, as if the settings had been there from the start of the program.
+    """
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self.from_recorded = course.start_allocated > LATE_SHARE * course.peak_allocated and not course.history.expandable
+        self._refused = course.retries > 0 or bool(course.ooms)
+        self._made: dict[tuple[str, int | None], Outcome] = {}
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Settings worth a try: those that change something."""
+        return tuple(setting for setting in CHANGES if self._settings(setting) != self.course.history.settings)
+
+    def under(self, setting: str, card: int | None) -> Outcome:
+        """With ``setting``, in the form of ``PYTORCH_CUDA_ALLOC_CONF``, on top of those recorded; empty: as they were.
+
+        ``card`` are the bytes that torch may hold, None for no limit. Raises :class:`NotLooked` where it cannot be replayed.
+        """
+        if (setting, card) not in self._made:
+            self._made[setting, card] = self._replayed(setting, card)
+        return self._made[setting, card]
+
+    def _replayed(self, setting: str, card: int | None) -> Outcome:
+        unlimited = self._made.get((setting, None))
+        if card is not None and unlimited is not None and unlimited.peak_reserved <= card and not self._refused:
+            return unlimited  # such a card refuses nothing
+        try:
+            done = replay(self.course.history, self._settings(setting), fresh=not self.from_recorded, total_bytes=card)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise NotLooked(f"the snapshot's history cannot be replayed: {type(error).__name__}") from None
+        return Outcome(setting, done.peak_reserved, done.peak_allocated, done.retries, done.ooms)
+
+    def _settings(self, setting: str) -> AllocatorSettings:
+        recorded = self.course.history.settings
+        if not setting:
+            return recorded
+        name = CHANGES[setting]
+        return replace(recorded, **{name: getattr(AllocatorSettings.parse(setting), name)})
+
+
+def replays_of(recording: Recording, course: Course) -> Replays:
+    """One for all tables of a recording. Raises :class:`NotLooked` where a replay cannot be believed, or would take too long."""
     if course.untrusted:
         raise NotLooked(f"the snapshot cannot be replayed under other settings: {course.untrusted}")
     if len(course.reserved) > EVENT_LIMIT:
         raise NotLooked(f"the snapshot's history has {len(course.reserved)} events: it is replayed up to {EVENT_LIMIT}")
-    return History.from_snapshot(data.as_torch(), course.device)
+    kept: dict[int, Replays] = recording.__dict__.setdefault(KEPT, {})
+    if course.device not in kept or kept[course.device].course is not course:
+        kept[course.device] = Replays(course)
+    return kept[course.device]
 
 
-def card_of(history: History, course: Course, data: SnapshotData) -> int | None:
+def _agrees(replayed: int, course: Course) -> bool:
+    return abs(replayed - course.peak_reserved) <= AGREES * course.peak_reserved
+
+
+def card_of(course: Course, data: SnapshotData) -> int | None:
     """Bytes that torch could hold on the card, where the device refused something; None where it never did."""
-    below = history.recorded.card_below
+    below = course.history.recorded.card_below
     if below is None:
         return None
     bounds = [below - 1]
@@ -97,48 +176,27 @@ def card_of(history: History, course: Course, data: SnapshotData) -> int | None:
     return min(bounds)
 
 
-def _check(outcome: Outcome, history: History, course: Course) -> None:
-    told = history.recorded.peak_reserved
-    if abs(outcome.peak_reserved - told) > AGREES * told or bool(outcome.ooms) != bool(course.ooms):
-        raise NotLooked("the snapshot cannot be replayed under other settings: the replay does not reserve what was recorded")
-
-
-def _others(history: History) -> Iterator[tuple[str, AllocatorSettings]]:
-    """Settings worth a try on top of those recorded: one change each, what changes nothing left out."""
-    for text, name in (
-        ("expandable_segments:True", "expandable_segments"),
-        ("max_split_size_mb:128", "max_split_size"),
-        ("max_split_size_mb:512", "max_split_size"),
-        ("roundup_power2_divisions:8", "roundup_power2_divisions"),
-    ):
-        changed = replace(history.settings, **{name: getattr(AllocatorSettings.parse(text), name)})
-        if changed != history.settings:
-            yield text, changed
-
-
-def _outcome(setting: str, replayed: Replayed) -> Outcome:
-    return Outcome(setting, replayed.peak_reserved, replayed.peak_allocated, replayed.retries, replayed.ooms)
-
-
-def on_cards(data: SnapshotData, course: Course) -> tuple[tuple[str, str], ...]:
+def on_cards(recording: Recording, course: Course) -> tuple[tuple[str, str], ...]:
     """Rows of facts: the same history on cards around the size that it needs. Empty where a replay would say nothing."""
     if course.ooms:
         return ()  # what would have come after the error is unknown
     try:
-        history = trusted(data, course)
-        unbounded = replay(history, fresh=True).peak_reserved
-    except (NotLooked, LookupError, TypeError, ValueError, ArithmeticError):
+        replays = replays_of(recording, course)
+        unlimited = replays.under("", None).peak_reserved
+        if not _agrees(unlimited, course):
+            return ()
+        tight = [size for size in CARDS if size * GIB - CONTEXT < unlimited][-1:]
+        roomy = [size for size in CARDS if size * GIB - CONTEXT >= unlimited][:1]
+        least = course.start_reserved if replays.from_recorded else 0  # on less, what came before would have gone differently
+        cards = [(size, size * GIB - CONTEXT) for size in (*tight, *roomy)]
+        tried = [(size, replays.under("", card)) for size, card in cards if card >= least]
+    except NotLooked:
         return ()
-    settings = history.settings
-    if abs(unbounded - course.peak_reserved) > AGREES * course.peak_reserved:
-        return ()
-    tight = [size for size in CARDS if size * GIB - CONTEXT < unbounded][-1:]
-    roomy = [size for size in CARDS if size * GIB - CONTEXT >= unbounded][:1]
-    tried = [(size, replay(history, settings, fresh=True, total_bytes=size * GIB - CONTEXT)) for size in (*tight, *roomy)]
-    return tuple((f"on a card of {size} GiB", _said(result)) for size, result in tried)
+    since = ", from where the history begins" if replays.from_recorded else ""
+    return tuple((f"on a card of {size} GiB{since}", _said(outcome)) for size, outcome in tried)
 
 
-def _said(result: Replayed) -> str:
-    if result.ooms:
+def _said(outcome: Outcome) -> str:
+    if outcome.ooms:
         return "would run out of memory"
-    return f"fits with {result.retries} retries" if result.retries else "fits"
+    return f"fits with {outcome.retries} retries" if outcome.retries else "fits"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.allocator import AllocatorSettings, CachingAllocator, History, OutOfMemory, replay
-from tests.allocator.walks import CONFIGS, MIB, Walk, cards, programs
+from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs
 
 EXPANDABLE = AllocatorSettings.parse("expandable_segments:True")
 DEFAULT = AllocatorSettings.parse("")
@@ -73,6 +73,32 @@ def test_a_ring_that_starts_late_is_replayed_from_what_was_held_then(program):
     replayed = replay(history)
     agree(history, replayed, allocator)
     assert layout(replayed.allocator) == layout(allocator)
+
+
+@pytest.mark.parametrize("config", ["expandable_segments:True", "max_split_size_mb:20"])
+@settings(max_examples=20, deadline=None)
+@given(program=programs, card=st.sampled_from([1, 4, 1000]))
+def test_segments_are_taken_over_under_other_settings(config, program, card):
+    """On a card with no room beyond what was held then, with little, with much."""
+    history = History.from_snapshot(recorded("", 1 << 50, program, history_limit=60).snapshot())
+    total = history.recorded.start_reserved + card * MIB
+    replayed = replay(history, AllocatorSettings.parse(config), fresh=False, total_bytes=total)
+    check(replayed.allocator)
+    assert replayed.start_reserved == history.recorded.start_reserved
+
+
+def test_a_segment_that_was_split_before_is_not_given_back_in_part():
+    allocator = CachingAllocator(1 << 40, history_limit=4)
+    first, second = allocator.malloc(100 * MIB), allocator.malloc(80 * MIB)
+    allocator.free(first)
+    held = allocator.malloc(30 * MIB)
+    allocator.free(second)
+    allocator.malloc(90 * MIB)
+    allocator.free(held)
+    history = History.from_snapshot(allocator.snapshot())
+    replayed = replay(history, AllocatorSettings.parse("max_split_size_mb:20"), fresh=False, total_bytes=190 * MIB)
+    check(replayed.allocator)
+    assert (replayed.start_reserved, replayed.final_reserved, replayed.retries) == (180 * MIB, 190 * MIB, 1)
 
 
 def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():

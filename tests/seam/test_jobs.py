@@ -33,7 +33,7 @@ def laid_out(folder: Path, texts: list[str]) -> Path:
 
 def judged(folder: Path):
     recording = RankedTraces(folder, fleet(trace_files(folder)))
-    return assemble.report(recording, engine.judge(recording, RULES), RULES)
+    return assemble.drawn(assemble.report(recording, engine.judge(recording, RULES), RULES), recording)
 
 
 def late(rank, step):
@@ -91,7 +91,7 @@ def test_a_folder_without_traces_is_one_sentence(tmp_path, audit):
     (tmp_path / "empty").mkdir()
     done = audit("analyze", "empty", cwd=tmp_path)
     assert done.returncode == 2
-    assert "empty holds no recording (manifest.json is missing) and no trace" in done.stderr
+    assert "empty holds no recording (manifest.json is missing), no trace and no memory snapshot" in done.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is not None, reason="Dask is installed")
