@@ -110,4 +110,4 @@ def _share(tensor: TensorFacts) -> str:
     if tally is None:
         return "unknown"
     counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
-    return " and ".join(f"{n / tally.count:.3g} {name}" for name, n in counts if n)
+    return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
