@@ -12,6 +12,7 @@ from auditor.evidence.copies import Copies
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.leaner import Leaner
+from auditor.evidence.loads import Loads
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
@@ -59,6 +60,7 @@ __all__ = [
     "KeptLines",
     "LateGrowth",
     "Leaner",
+    "Loads",
     "Machine",
     "Modes",
     "Nonfinite",
