@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -50,11 +51,21 @@ class LoadsProbe(OptimizerProbe):
         super().__init__(context)
         self._patches = Patches()
         self._loaded: dict[int, _Loaded] = {}
+        self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
 
     def install(self) -> None:
-        """Watch ``load_state_dict`` of modules and optimizers."""
+        """Watch ``load_state_dict`` of modules and optimizers, and where optimizers are made."""
         super().install()
         self.context.writer.touch("loads")
+        original, made, here = Optimizer.__init__, self._made, self.context.frames.here
+
+        @functools.wraps(original)
+        def init(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            with contextlib.suppress(TypeError):  # a class of the user's that has no hash
+                made[optimizer] = here()
+            original(optimizer, *args, **kwargs)
+
+        self._patches.attribute(Optimizer, "__init__", init)
         for owner, after in ((torch.nn.Module, self._module_loaded), (Optimizer, self._optimizer_loaded)):
             self._patches.attribute(owner, "load_state_dict", self._around(owner.load_state_dict, after))
 
@@ -73,7 +84,8 @@ class LoadsProbe(OptimizerProbe):
         groups = [
             {"before": b, "after": a, "first": f} for b, a, f in zip(loaded.before, loaded.after, _rates(optimizer), strict=False)
         ]
-        self._write(loaded.at, "optimizer", optimizer, bad, {"groups": groups, "default": _default(type(optimizer))})
+        more = {"groups": groups, "default": _default(type(optimizer)), "made_at": self._made.get(optimizer)}
+        self._write(loaded.at, "optimizer", optimizer, bad, more)
 
     def _around(self, original: Callable[..., Any], loaded: Callable[[Any, int, Rates], None]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from auditor.evidence.source import Source, name_of, parsed
 from auditor.evidence.table import Table
 from auditor.model import Site
 from auditor.recording import Recording, Row
@@ -48,7 +50,7 @@ class Load:
     """One call of ``load_state_dict`` of a ``module`` or an ``optimizer``: ``what``; ``owner`` is its class.
 
     ``bad`` tensors of it are not finite, of which ``tensors`` are the first. ``default`` is the rate of an optimizer of this
-    class that is given none.
+    class that is given none; None where the line that made it gives one.
     """
 
     site: Site
@@ -84,7 +86,20 @@ class Loads(Table):
 def _load(recording: Recording, row: Row) -> Load:
     groups = tuple(Group(each["before"], each["after"], each["first"]) for each in row.get("groups", ()))
     tensors = tuple(row["tensors"])
-    return Load(recording.site(row["at"]), row["what"], row["owner"], row["bad"], tensors, groups, row.get("default"))
+    made = row.get("made_at")
+    given = made is not None and _gives_rate(recording, recording.site(made), row["owner"])
+    default = None if given else row.get("default")
+    return Load(recording.site(row["at"]), row["what"], row["owner"], row["bad"], tensors, groups, default)
+
+
+def _gives_rate(recording: Recording, site: Site, owner: str) -> bool:
+    """The line makes an optimizer of this class and names its rate, by name or as the second argument."""
+    tree = parsed(Source.build(recording).texts.get(site.file, ""))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    here = [
+        call for call in calls if call.lineno <= site.line <= (call.end_lineno or call.lineno) and name_of(call.func) == owner
+    ]
+    return bool(here) and all(len(call.args) > 1 or any(given.arg == "lr" for given in call.keywords) for call in here)
 
 
 def _same(one: float | None, other: float | None, tolerance: float) -> bool:

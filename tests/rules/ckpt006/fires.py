@@ -86,3 +86,10 @@ def cosine_that_began_from_another_rate():
     optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
     state = _saved(1e-5, lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100))
     return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
+
+
+def rate_given_that_is_the_default_too():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-3)
+    state = _saved(5e-2)
+    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006

@@ -117,3 +117,7 @@ def state_of_an_earlier_step_taken_back_in_the_step():
         optimizer.step()
 
     return step
+
+
+def no_rate_was_given_and_the_loaded_one_is_higher():
+    return _resumed(_state(5e-2), None)
