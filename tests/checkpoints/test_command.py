@@ -119,4 +119,4 @@ def test_a_run_says_that_it_looked_at_no_checkpoint():
     from auditor.evidence import Checkpoints
 
     asked = [rule for rule in catalogue.rules() if Checkpoints in evidence_of(rule).values()]
-    assert len(asked) == 4 and all(not table.parts for rule in asked for table in evidence_of(rule).values())
+    assert len(asked) == 3 and all(not table.parts for rule in asked for table in evidence_of(rule).values())
