@@ -111,7 +111,7 @@ def _born(nonfinite: Nonfinite) -> str:
         return f"a non-finite value was born by step {nonfinite.step}{again}"
     value = _called(birth.value)
     if not birth.made:
-        return f"{value} that was written on purpose (a lone number or a mask) was used by {birth.op} at step {birth.step}"
+        return f"{value} that somebody wrote on purpose (a lone number or a mask) was first used here at step {birth.step}"
     if birth.fill:
         how = "left in memory" if "empty" in birth.op else "written"
         return f"{value} was {how} by {birth.op} at step {birth.step}"
