@@ -139,7 +139,8 @@ def _ask(rule: type[Rule], tables: Tables, rehearsed: Tables | None, knobs: Mapp
     if verdict.status == "skipped" and on_cpu.status != "skipped":
         return on_cpu, found_on_cpu
     sites = {finding.site for finding in found}  # what the CPU measured is true there, whatever a GPU would do
-    found += [each for each in found_on_cpu if each.lost_us_per_step is not None and each.site not in sites]
+    measured = (each for each in found_on_cpu if each.lost_us_per_step is not None or each.lost_bytes is not None)
+    found += [each for each in measured if each.site is None or each.site not in sites]
     return (replace(verdict, status="found", reason="") if found else verdict), found
 
 

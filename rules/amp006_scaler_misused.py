@@ -38,7 +38,7 @@ class GradScalerMisused(Rule):
     Gradients are clipped while they are still scaled, or the scaler does nothing.
 
     ## What it finds
-    ``clip_grad_norm_`` between ``scale(loss).backward()`` and the moment when ``unscale_`` or ``step`` divides the gradients
+    ``clip_grad_norm_`` or ``clip_grad_value_`` between ``scale(loss).backward()`` and the moment when ``unscale_`` or ``step`` divides the gradients
     of the same parameters. ``optimizer.step()`` instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast
     only ever ran in bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a note:
     backward inside the autocast block, and float16 autocast whose loss nothing scales. All of it from what ran. An argument

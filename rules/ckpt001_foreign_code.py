@@ -9,13 +9,6 @@ from auditor.evidence import Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
-RUNS_CODE = frozenset(
-    {"os", "posix", "nt", "subprocess", "runpy", "pty", "socket", "shutil", "importlib", "webbrowser", "ctypes"}
-)
-"""Modules that nothing which is data comes from: a pickle that names them runs commands."""
-
-BUILTINS = frozenset({"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"})
-
 NAMED = 5
 """Names that the message gives; the rest are counted."""
 
@@ -74,11 +67,11 @@ class CheckpointNeedsCode(Rule):
             names = checkpoint.scan.foreign
             if not names:
                 continue
-            hostile = [name for name in names if _runs_code(name)]
+            hostile = checkpoint.hostile
             what = "runs commands when it is loaded: it calls" if hostile else "is only loaded with weights_only=False: it needs"
             yield Finding(
                 None,
-                f"{checkpoint.name} {what} {_listed(hostile or list(names))}",
+                f"{checkpoint.name} {what} {_listed(hostile or names)}",
                 steps=1,
                 seen_on="source",
                 severity=Severity.ERROR if hostile else None,
@@ -92,11 +85,6 @@ class CheckpointNeedsCode(Rule):
         return Remedy("Save plain values: state_dict() of a module, vars() of a namespace, float() and tolist() of numpy values.")
 
 
-def _runs_code(name: str) -> bool:
-    module, _, function = name.rpartition(".")
-    return module.partition(".")[0] in RUNS_CODE or (module == "builtins" and function in BUILTINS)
-
-
-def _listed(names: list[str]) -> str:
+def _listed(names: tuple[str, ...]) -> str:
     more = len(names) - NAMED
     return ", ".join(name[:80] for name in names[:NAMED]) + (f" and {more} more" if more > 0 else "")

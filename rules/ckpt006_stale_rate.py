@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoints, Loads, Machine
 from auditor.evidence.checkpoints import Checkpoint
+from auditor.evidence.loads import Group, Load
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -24,7 +25,11 @@ class CheckpointOverridesRate(Rule):
     With ``--config``: a configured rate (``lr``, ``learning_rate``, ``max_lr`` ...) that no parameter group and no scheduler
     of the file was made with; and a OneCycleLR whose schedule ends before the configured number of steps. A rate that a
     scheduler brought down is not compared, but the one it started from. Where no scheduler left its mark, a lower rate may
-    have been set by hand and is silent. Without ``--config`` the rule is skipped, unless the scheduler's own rates contradict.
+    have been set by hand and is silent. Without ``--config`` the rule is skipped.
+
+    In a run: ``load_state_dict`` of an optimizer, before the first step, that replaces the rate with which optimizer or
+    scheduler were made, where the first step then runs with what was loaded. Silent where the program sets the rate again,
+    or had set none.
 
     ## Why it costs
     ``load_state_dict`` of optimizer and scheduler replaces the rates that the program was started with. The new setting is
@@ -82,7 +87,15 @@ class CheckpointOverridesRate(Rule):
 
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(self, loads: Loads, machine: Machine) -> Iterator[Finding]:
+        if not loads.looked:
+            raise NotLooked("what the program loaded was not recorded")
+        for load in loads.each:
+            changes = {pair for group in load.groups if (pair := group.overridden(self.tolerance, load.default)) is not None}
+            if changes:
+                yield _in_run(load, sorted(changes), machine)
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         if not checkpoints.settings:
             raise NotLooked("no --config was given to compare the rates with")
         for checkpoint in checkpoints.each:
@@ -115,6 +128,26 @@ class CheckpointOverridesRate(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy("After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the scheduler anew.")
+
+
+def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) -> Finding:
+    said = ", ".join(f"{was:g} by {now:g}" for was, now in changes[:4])
+    return Finding(
+        load.site,
+        f"the state that {load.owner} loads here replaces the rate that was set: {said}",
+        steps=1,
+        seen_on=machine.device,
+        facts=tuple((f"group {n}, {key}", _course(group, key)) for n, group in enumerate(load.groups) for key in group.after),
+    )
+
+
+def _course(group: Group, key: str) -> str:
+    set_, first = group.before.get(key), group.first.get(key)
+    return f"set {_or_none(set_)}, loaded {group.after[key]:g}, at the first step {_or_none(first)}"
+
+
+def _or_none(rate: float | None) -> str:
+    return "none" if rate is None else f"{rate:g}"
 
 
 def _kept(checkpoint: Checkpoint, *keys: str) -> set[float]:

@@ -23,7 +23,8 @@ class MemoryGrowsEveryStep(Rule):
     Allocated device memory at the end of each quiet step, or the host's resident set, that rises: the Theil-Sen slope is
     above zero with 95 % confidence, most steps end higher than the one before, the growth is not noise by size, and the
     last third of the pass still takes part in it (a cache that fills up levels off). On the device the line is named whose
-    blocks stay, where an allocation history was recorded: in the memory pass of a GPU, or in a rehearsal.
+    blocks stay, where an allocation history was recorded: in the memory pass of a GPU, or in a rehearsal. A rehearsal is a
+    note: its twelve steps cannot tell a leak from a buffer that fills up.
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can be foretold.
@@ -63,6 +64,7 @@ class MemoryGrowsEveryStep(Rule):
     code = "MEM003"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
 
     rises: float = knob(0.7, "Share of the steps that must end with more memory than the one before.")
     tail: float = knob(0.2, "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).")
@@ -93,7 +95,9 @@ class MemoryGrowsEveryStep(Rule):
                 lost_bytes=round(rate),
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
-                severity=Severity.NOTE if names else None,  # one defect, one warning: GRAPH001 names the line
+                severity=Severity.NOTE
+                if names or machine.device == "rehearsal"
+                else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
                 hints={"where": where},
             )

@@ -13,7 +13,7 @@ from auditor.rule import Rule, knob
 WHY = {
     "same_graph": "backward runs again on the graph of the try that failed, whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
-    "not_cleared": "the gradients that the failed backward left are not cleared before it",
+    "not_cleared": "the gradients that the failed backward left are not cleared before the retry",
     "inside": "the retry runs inside except, where the exception still holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
     "forgotten": "the error skips zero_grad, so the gradients of half a backward go into the next step",
@@ -28,10 +28,10 @@ class OutOfMemoryHandledWrongly(Rule):
 
     ## What it finds
     A handler (``except torch.OutOfMemoryError``, or a RuntimeError asked for "out of memory") around a backward that the
-    audited step ran, which: runs backward again on the old graph; tries again inside ``except``; tries again, steps or goes on
-    with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular intervals is a note with
-    its measured price (on most steps it is SYNC009). Silent: a handler that only notes the error, or
-    clears the gradients and goes on, with the retry after the ``except`` block and from a fresh forward.
+    audited step ran, which: runs backward again on the old graph; tries again inside ``except``; tries again (also by a loop
+    around it), steps or goes on with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at
+    regular intervals is a note with its measured price (on most steps it is SYNC009). Silent: a handler that only notes the
+    error, or clears the gradients and goes on, with the retry after the ``except`` block and from a fresh forward.
 
     ## Why it costs
     It works in no test and fails when it is needed. A backward that ran out of memory has filled some gradients and freed

@@ -88,7 +88,7 @@ class NonfiniteValueBorn(Rule):
         if birth is not None and (birth.came_with_data or birth.was_there):
             return  # NUM015, NUM013
         yield Finding(
-            birth.site if birth is not None and birth.made else None,
+            birth.site if birth is not None else None,
             f"{_born(nonfinite)}; {_reached(nonfinite)}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
@@ -111,8 +111,7 @@ def _born(nonfinite: Nonfinite) -> str:
         return f"a non-finite value was born by step {nonfinite.step}{again}"
     value = _called(birth.value)
     if not birth.made:
-        first = f", first used at {birth.site}" if birth.site is not None else ""
-        return f"{value} came into the step with its data at step {birth.step}{first}"
+        return f"{value} that somebody wrote on purpose (a lone number or a mask) was first used here at step {birth.step}"
     if birth.fill:
         how = "left in memory" if "empty" in birth.op else "written"
         return f"{value} was {how} by {birth.op} at step {birth.step}"

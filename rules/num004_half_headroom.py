@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, Numerics
+from auditor.evidence import Amp, Machine, Numerics
 from auditor.evidence.numerics import LARGEST, Delicate
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -21,7 +21,8 @@ class HalfNearOverflow(Rule):
     ## What it finds
     Results of products, sums and powers of the forward pass that ran in float16 and came within a factor of four of 65504:
     fewer than two powers of two of headroom. Values without a gradient (masks filled with the largest negative number) and
-    the backward, whose gradients GradScaler scales up on purpose, are left out.
+    the backward, whose gradients GradScaler scales up on purpose, are left out. Also one that overflowed, of finite values,
+    where GradScaler skipped steps and so kept the weights finite (where they are not, NUM002 names the line).
 
     ## Why it costs
     Activations grow during training. What overflows is infinite, the next softmax or norm makes NaN of it, and GradScaler
@@ -66,8 +67,28 @@ class HalfNearOverflow(Rule):
 
     bits: float = knob(2.0, "Powers of two between the largest value and 65504 below which it is reported.")
 
-    def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
-        calls = sorted(numerics.of("output"), key=lambda call: (call.site.file, call.site.line))
+    def detect(self, numerics: Numerics, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        yield from self._near(numerics, machine)
+        if amp.skipped:
+            yield from self._over(numerics, amp, machine)
+
+    def _over(self, numerics: Numerics, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        calls = (call for call in numerics.of("output") if call.overflowed)
+        for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
+            here = list(group)
+            worst = max(here, key=lambda call: call.overflowed)
+            yield Finding(
+                site,
+                f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of {worst.n} calls; GradScaler "
+                f"skipped {len(amp.skipped)} of {len(amp.updates)} steps",
+                steps=worst.steps,
+                per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
+                seen_on=machine.device,
+                facts=worst.facts,
+            )
+
+    def _near(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
+        calls = sorted(numerics.of("output"), key=_place)
         for site, group in groupby(calls, key=lambda call: call.site):
             near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
             if not near:
@@ -88,6 +109,10 @@ class HalfNearOverflow(Rule):
             "Use bfloat16, which has the range of float32; else scale the values down (normalise before the product), or run "
             "this part in float32 with autocast off around it."
         )
+
+
+def _place(call: Delicate) -> tuple[str, int]:
+    return call.site.file, call.site.line
 
 
 def _peak(call: Delicate) -> float:

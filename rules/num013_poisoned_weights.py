@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from auditor.evidence import Checkpoints, Machine, Nonfinite
+from auditor.evidence import Checkpoints, Loads, Machine, Nonfinite
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
 if TYPE_CHECKING:
     from auditor.checkpoints.contents import TensorFacts
+    from auditor.evidence.loads import Load
 
 LISTED = 50
 """Tensors that the facts name."""
@@ -26,7 +27,7 @@ class WeightsPoisoned(Rule):
     In checkpoints: tensors of a model or of optimizer state with NaN or infinite elements, each with its name and share. A
     mask is silent: minus infinity in some places and zero in all others. So are numbers beside the weights (a best loss of
     ``inf``). In a run: a parameter or a moment that was not finite before the step that used it began, so that no operator
-    of the step made it; the line is that of its first use.
+    of the step made it; the line is the ``load_state_dict`` that brought it, else that of its first use.
 
     ## Why it costs
     One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at the next step. Training
@@ -67,16 +68,19 @@ class WeightsPoisoned(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
+    def detect(self, nonfinite: Nonfinite, loads: Loads, machine: Machine) -> Iterator[Finding]:
         birth = nonfinite.birth
         if birth is None or not birth.was_there:
             return
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
         used = f", first used at {birth.site}" if birth.site is not None else ""
         tensors = f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        load = loads.spoiled("module" if birth.phase == "parameter" else "optimizer")
+        held = f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step {birth.step} began"
+        came = f"; {_brought(load)}" if load is not None else ""
         yield Finding(
-            birth.site,
-            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step {birth.step} began{used}{tensors}",
+            birth.site if load is None else load.site,
+            f"{held}{came}{used}{tensors}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
@@ -105,9 +109,14 @@ class WeightsPoisoned(Rule):
         return Remedy(f"{finding.hints.get('instead', '')}{then}".strip())
 
 
+def _brought(load: Load) -> str:
+    more = f" and {load.bad - 1} more tensors" if load.bad > 1 else ""
+    return f"the state that {load.owner} loads here is not finite in {load.tensors[0]}{more}"
+
+
 def _share(tensor: TensorFacts) -> str:
     tally = tensor.tally
     if tally is None:
         return "unknown"
     counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
-    return " and ".join(f"{n / tally.count:.3g} {name}" for name, n in counts if n)
+    return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)

@@ -9,6 +9,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -73,6 +74,9 @@ class AmpProbe(OptimizerProbe):
         self._step, self._watching = _Step(), True
         if hasattr(clip_grad, "_clip_grads_with_norm_"):  # what clip_grad_norm_ calls, by whatever name the user has that
             self._around(clip_grad, "_clip_grads_with_norm_", before=self._clips)
+        by_value = getattr(clip_grad.clip_grad_value_, "__wrapped__", None)
+        if isinstance(by_value, FunctionType):
+            self._patches.code(by_value, self._clips_by_value)
         DOOR.add(self)
 
     def stop(self) -> None:
@@ -121,6 +125,14 @@ class AmpProbe(OptimizerProbe):
         if at is not None:
             clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             self._clipped.append((at, {id(parameter) for parameter in clipped}))
+
+    def _clips_by_value(
+        self, original: Callable[..., None], parameters: Any, clip_value: float, *args: Any, **kwargs: Any
+    ) -> None:
+        clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+        if not self._step.scale_read:  # a limit may be scaled as the gradients are
+            self._clips(clipped, clip_value)
+        original(clipped, clip_value, *args, **kwargs)
 
     def _unscales(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> None:
         """Gradients of an optimizer are about to be unscaled: whoever clipped them before clipped scaled ones."""

@@ -22,6 +22,8 @@ class Entry:
     loss: bool = False
     """True if a backward began at what was made of it, with no product in between."""
     _range: tuple[torch.Tensor, torch.Tensor] | None = None
+    _overflowed: torch.Tensor | None = None
+    """Calls that gave an infinity though all they were given was finite; None where nobody counts."""
 
     def saw(self, step: int, tensor: torch.Tensor) -> None:
         """One more call. Nothing is read on the host."""
@@ -34,11 +36,19 @@ class Entry:
             low, high = torch.minimum(low, self._range[0]), torch.maximum(high, self._range[1])
         self._range = low, high
 
+    def gave(self, output: torch.Tensor, given: Iterable[torch.Tensor]) -> None:
+        """Count whether this call overflowed. Nothing is read on the host."""
+        made = torch.isinf(output).any()
+        for tensor in given:
+            made = made & torch.isfinite(tensor).all()
+        self._overflowed = made.long() if self._overflowed is None else self._overflowed + made
+
     def row(self) -> dict[str, Any]:
         """As the part ``numerics`` holds it. Reads the range: a host sync on a GPU."""
         low, high = (None, None) if self._range is None else (float(each) for each in self._range)
         seen = {"n": self.n, "steps": len(self.steps), "low": _json(low), "high": _json(high)}
-        return {**self.facts, **seen, "into": sorted(self.into), "loss": self.loss}
+        over = {} if self._overflowed is None else {"overflowed": int(self._overflowed)}
+        return {**self.facts, **seen, **over, "into": sorted(self.into), "loss": self.loss}
 
 
 def _json(number: float | None) -> float | str | None:

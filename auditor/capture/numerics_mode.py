@@ -55,6 +55,9 @@ PRODUCT_PARTS = ("convolution", "scaled_dot_product", "lstm", "gru", "norm_backw
 GROWING = frozenset({"mul", "sum", "pow", "square", "exp", "cumsum", "prod", "native_layer_norm", "div"})
 """Other operators whose results may leave the range of float16."""
 
+POLAR = frozenset({"div", "pow", "exp"})
+"""Those of them whose infinity may be a pole (1 / 0), or which other evidence tells of."""
+
 _node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
@@ -70,6 +73,11 @@ class Operator:
         self.product = self.name in PRODUCTS or any(part in self.name for part in PRODUCT_PARTS)
         self.grows = self.product or self.name in GROWING
         self._writes = [i for i, a in enumerate(self.schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+
+    @property
+    def writes(self) -> bool:
+        """True if it changes what it is given."""
+        return bool(self._writes)
 
     def written(self, args: tuple[Any, ...]) -> Iterator[torch.Tensor]:
         """Tensors that a call writes into."""
@@ -134,7 +142,9 @@ class NumericsWatch(OperatorWatch):
             if call.made is not None or call.trails:
                 self._log.trails.lay(inner, call.made)
             if call.graph and call.operator.grows and inner.dtype is torch.float16:
-                self._note("output", call.operator.name, inner)
+                entry = self._note("output", call.operator.name, inner)
+                if entry is not None and call.operator.name not in POLAR and not call.operator.writes:
+                    entry.gave(inner.detach(), [plain(each).detach() for each in tensors(args) if each.is_floating_point()])
 
     def _trail(
         self, operator: Operator, given: list[torch.Tensor], trails: tuple[Trail, ...], epsilon: Entry | None, *, graph: bool

@@ -16,6 +16,7 @@ from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.leaner import LeanerProbe
 from auditor.capture.loader import LoaderProbe
+from auditor.capture.loads import LoadsProbe
 from auditor.capture.modes import ModesProbe
 from auditor.capture.norms import NormsProbe
 from auditor.capture.numerics import NumericsProbe
@@ -36,6 +37,7 @@ PROBES: tuple[type[Probe], ...] = (
     ModesProbe,
     CallsProbe,
     LoaderProbe,
+    LoadsProbe,
     SavesProbe,
     RecomputeProbe,
     ZeroGradProbe,

@@ -20,7 +20,7 @@ class Setting:
     """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a call)."""
 
     name: str
-    value: float | str
+    value: float | str | bool
 
     @property
     def key(self) -> str:
@@ -92,7 +92,9 @@ def _setting(path: tuple[str, ...], value: Any) -> Iterator[Setting]:
         except ValueError:
             yield Setting(".".join(path), value)
             return
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
+    if isinstance(value, bool):
+        yield Setting(".".join(path), value)
+    elif isinstance(value, (int, float)) and abs(value) < 1e300:
         yield Setting(".".join(path), float(value))
 
 

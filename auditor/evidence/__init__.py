@@ -13,6 +13,7 @@ from auditor.evidence.doubles import Doubles
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.leaner import Leaner
+from auditor.evidence.loads import Loads
 from auditor.evidence.machine import Machine
 from auditor.evidence.memory import DeviceMemory, HostMemory
 from auditor.evidence.modes import Modes
@@ -63,6 +64,7 @@ __all__ = [
     "KeptLines",
     "LateGrowth",
     "Leaner",
+    "Loads",
     "Machine",
     "Modes",
     "Nonfinite",

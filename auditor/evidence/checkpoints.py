@@ -24,7 +24,15 @@ TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps
 SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
 """Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every gradient was."""
 
+RUNS_CODE = frozenset(
+    {"os", "posix", "nt", "subprocess", "runpy", "pty", "socket", "shutil", "importlib", "webbrowser", "ctypes"}
+)
+"""Modules that nothing which is data comes from: a pickle that names them runs commands."""
+
+BUILTINS = frozenset({"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"})
+
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
+"""Words for a precision that wants a GradScaler; as a key that is switched on, the first three do too."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +52,14 @@ class Checkpoint:
         return tuple(each for each in self.scan.tensors if each.role != "other" and _nonfinite(each) and not _is_mask(each))
 
     @property
+    def hostile(self) -> tuple[str, ...]:
+        """Names that the file would have called to run commands: no trainer saves them."""
+        return tuple(name for name in self.scan.foreign if _runs_code(name))
+
+    @property
     def good(self) -> bool:
-        """True if it is whole and everything in its weights and optimizer state is finite."""
-        return not self.scan.damage and not self.poisoned
+        """True if it is whole, everything in its weights and optimizer state is finite, and loading it runs no commands."""
+        return not self.scan.damage and not self.poisoned and not self.hostile
 
     @property
     def weights(self) -> tuple[TensorFacts, ...]:
@@ -56,11 +69,14 @@ class Checkpoint:
     @property
     def steps(self) -> int | None:
         """How far its training was: its own counter of steps, else the optimizer's, else of epochs; None if nothing says."""
-        progress = self.scan.progress
-        counted = [n for name, n in progress.items() if "epoch" not in name]
+        counted = [n for name, n in self.scan.progress.items() if "epoch" not in name]
         own = [each.steps for each in self.scan.optimizers if each.steps is not None]
-        epochs = [n for name, n in progress.items() if "epoch" in name]
-        return next((max(each) for each in (counted, own, epochs) if each), None)
+        return next((max(each) for each in (counted, own) if each), self.epochs)
+
+    @property
+    def epochs(self) -> int | None:
+        """Its own counter of epochs; None if it has none."""
+        return max((n for name, n in self.scan.progress.items() if "epoch" in name), default=None)
 
     @property
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
@@ -69,6 +85,11 @@ class Checkpoint:
             mine = [each for each in self.scan.tensors if each.name.startswith(f"{optimizer.name}.state[")]
             seconds = [each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None]
             yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
+
+
+def _runs_code(name: str) -> bool:
+    module, _, function = name.rpartition(".")
+    return module.partition(".")[0] in RUNS_CODE or (module == "builtins" and function in BUILTINS)
 
 
 def _high(tensor: TensorFacts) -> float:
@@ -105,10 +126,14 @@ class Checkpoints(Table):
 
     @property
     def latest_good(self) -> Checkpoint | None:
-        """The good one that is furthest in its training (by time where nothing says); None if there is none."""
+        """The good one that is furthest in its training (by time where nothing says or all say the same); None if there is none."""
         good = [each for each in self.each if each.good]
         counted = all(each.steps is not None for each in good)
-        return max(good, key=lambda each: each.steps or 0 if counted else each.scan.modified, default=None)
+
+        def reached(each: Checkpoint) -> tuple[int, int, float]:
+            return (each.steps or 0, each.epochs or 0, each.scan.modified) if counted else (0, 0, each.scan.modified)
+
+        return max(good, key=reached, default=None)
 
     @property
     def instead(self) -> str:
@@ -130,4 +155,12 @@ class Checkpoints(Table):
     @property
     def in_half(self) -> bool:
         """True if float16 is configured, which wants a GradScaler."""
-        return any(isinstance(each.value, str) and each.value.lower() in HALF for each in self.settings)
+        return any(_says_half(each) for each in self.settings)
+
+
+def _says_half(setting: Setting) -> bool:
+    """``precision: fp16``, ``fp16: true`` or ``fp16: {enabled: true}``."""
+    if setting.value is not True:
+        return isinstance(setting.value, str) and setting.value.lower() in HALF
+    owner, _, key = setting.name.lower().rpartition(".")
+    return (owner.rpartition(".")[2] if key == "enabled" else key).removeprefix("use_") in HALF

@@ -28,7 +28,8 @@ class Delicate:
     ``output``: of that); None for empty tensors. ``feed`` is what made its input: ``sigmoid``, ``softmax``, ``exp``,
     ``sum of exp``; ``guarded`` if an epsilon came in between. ``into`` are the operators that an epsilon's result went to.
     ``loss`` is true if a backward began at what was made of it, with no product of matrices in between. ``library`` is the
-    file and function of a library below the line.
+    file and function of a library below the line. ``overflowed`` counts calls (of an ``output``) that gave an infinity of finite
+    values.
     """
 
     site: Site
@@ -46,6 +47,7 @@ class Delicate:
     loss: bool = False
     library: str = ""
     unasked: bool = False
+    overflowed: int = 0
 
     @property
     def half(self) -> bool:
@@ -114,6 +116,7 @@ def _delicate(recording: Recording, row: Row) -> Delicate:
         loss=bool(row["loss"]),
         library=str(place.get("via") or ""),
         unasked=bool(row.get("unasked")),
+        overflowed=row.get("overflowed", 0),
     )
 
 

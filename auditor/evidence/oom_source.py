@@ -23,7 +23,7 @@ LETS_GO = frozenset({"with_traceback", "clear_frames"})
 class Retry:
     """What the handler does again: a backward, or a call of what failed. ``inside``: while the exception is still alive."""
 
-    node: ast.Call
+    node: ast.Call | ast.ExceptHandler
     inside: bool
     same_graph: bool
     cleared: bool
@@ -40,6 +40,8 @@ class Guard:
     following: tuple[ast.stmt, ...]
     definitions: dict[str, Function]
     """Functions of all recorded files by name; a name that several have is left out."""
+    loop: ast.For | ast.While | None = None
+    """The innermost loop around the try, in the same function."""
 
     @cached_property
     def body(self) -> list[ast.stmt]:
@@ -48,10 +50,12 @@ class Guard:
 
     @cached_property
     def retries(self) -> tuple[Retry, ...]:
-        """The first thing tried again inside the handler, and in each branch after it that the handler decides."""
+        """The first thing tried again inside the handler, in each branch after it that the handler decides, and by a loop."""
         inside = self._retry(self.body, inside=True)
         after = [self._retry(branch, inside=False) for branch in self._branches()]
-        return tuple(retry for retry in (inside, *after) if retry is not None)
+        found = tuple(retry for retry in (inside, *after) if retry is not None)
+        again = None if found or self.loop is None else self._by_loop(self.loop)
+        return found if again is None else (again,)
 
     @property
     def kept(self) -> ast.stmt | None:
@@ -107,6 +111,31 @@ class Guard:
         cleared = any(_clears(node) for node in before) or (not backward and self._clears_itself(name_of(first.func)))
         return Retry(first, inside, backward and _old_graph(first, before), cleared)
 
+    def _by_loop(self, loop: ast.For | ast.While) -> Retry | None:
+        """The loop around the try runs it again until it succeeds."""
+        tried = [node for node in _within(self.tried.body, ast.Call) if any(_covers([node], n) for n in self.lines)]
+        if not tried or _leaves(self.body) or not self._succeeds_out_of(loop):
+            return None
+        backward = next((node for node in tried if name_of(node.func) in BACKWARD), None)
+        cleared = self._clears_in(loop.body)
+        if backward is None:
+            given = {id(node) for call in tried for node in ast.walk(call) if node is not call}
+            cleared = cleared or any(self._clears_itself(name_of(node.func)) for node in tried if id(node) not in given)
+        nodes = [node for each in loop.body for node in ast.walk(each)]
+        return Retry(self.handler, False, backward is not None and _old_graph(backward, nodes), cleared)
+
+    def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
+        """What the try comes to without an error ends the loop, which so repeats one thing and is no loop over batches."""
+        last = (self.tried.orelse or self.tried.body)[-1]
+        if isinstance(last, ast.Break | ast.Return):
+            return True
+        if self.following and isinstance(self.following[-1], ast.Break | ast.Return) and isinstance(self.body[-1], ast.Continue):
+            return True
+        asked = loop.test if isinstance(loop, ast.While) else None
+        flag = asked.operand if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not) else asked
+        done = [*self.tried.body, *self.tried.orelse]
+        return isinstance(flag, ast.Name | ast.Attribute) and ast.unparse(flag) in _assigned(done)
+
     @cached_property
     def _calls_tried(self) -> frozenset[str]:
         """What the tried statements called, where the backward itself ran further inside."""
@@ -136,7 +165,8 @@ def guards(tree: ast.Module, lines: Iterable[int], definitions: dict[str, Functi
         handler = next((each for each in tried.handlers if _catches(each)), None)
         ran = tuple(n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n))
         if handler is not None and ran:
-            yield Guard(_scope(tried, parents), tried, handler, ran, _following(tried, parents), definitions)
+            around = _following(tried, parents), definitions, _loop(tried, parents)
+            yield Guard(_scope(tried, parents), tried, handler, ran, *around)
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
@@ -170,6 +200,12 @@ def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Mod
     while not isinstance(node, Function | ast.Module):
         node = parents[node]
     return node
+
+
+def _loop(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.For | ast.While | None:
+    while not isinstance(node, Function | ast.Module | ast.For | ast.While):
+        node = parents[node]
+    return node if isinstance(node, ast.For | ast.While) else None
 
 
 def _following(tried: ast.Try, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:

@@ -64,6 +64,17 @@ class PricedOnTheCpu(NeedsGpuPath):
         yield Finding(Site("t.py", line), "seen", lost_us_per_step=price, seen_on=machine.device)
 
 
+@dataclass(frozen=True)
+class GrowsOnTheHost(NeedsGpuPath):
+    """Finds bytes of the host on a CPU, and none on a GPU."""
+
+    code = "MEM903"
+
+    def detect(self, machine: Machine) -> Iterator[Finding]:
+        if not machine.gpu_path:
+            yield Finding(None, "seen", lost_bytes=4096, seen_on=machine.device)
+
+
 def recorded(folder: Path, device: str, source: str = "x = 1\n") -> Recording:
     writer = RecordingWriter(folder)
     writer.add("steps", {"pass": "quiet", "step": 0, "us": 1.0, "start_us": 0.0})
@@ -104,6 +115,13 @@ def test_what_the_cpu_measured_stays_beside_what_the_rehearsal_saw(tmp_path: Pat
     recorded(tmp_path / REHEARSAL, "rehearse")
     judged = engine.judge(main, (PricedOnTheCpu,))
     assert sorted((f.site.line, f.seen_on) for f in judged.findings if f.site) == [(1, "rehearsal"), (2, "cpu")]
+
+
+def test_bytes_of_the_host_stay_where_the_rehearsal_saw_nothing(tmp_path: Path) -> None:
+    main = recorded(tmp_path, "cpu")
+    recorded(tmp_path / REHEARSAL, "rehearse")
+    judged = engine.judge(main, (GrowsOnTheHost,))
+    assert [(f.code, f.seen_on) for f in judged.findings] == [("MEM903", "cpu")] and judged.verdicts[0].status == "found"
 
 
 def test_the_rehearsal_counts_the_syncs_of_anomaly_mode(tmp_path: Path) -> None:

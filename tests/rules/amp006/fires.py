@@ -130,3 +130,16 @@ def float16_without_a_scale_is_a_note():
         optimizer.step()
 
     return step
+
+
+def clipped_by_value_while_scaled():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        nn.utils.clip_grad_value_(model.parameters(), clip_value=0.5)  # AMP006
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

@@ -167,3 +167,32 @@ def float16_only_where_nothing_is_trained():
         optimizer.step()
 
     return step
+
+
+def limit_by_value_is_scaled_as_well():
+    model = nn.Linear(8, 1)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        nn.utils.clip_grad_value_(model.parameters(), 0.5 * scaler.get_scale())
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def clipped_by_value_after_unscaling():
+    model = nn.Linear(8, 1)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1e-3), torch.amp.GradScaler("cpu")
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_value_(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

@@ -1,4 +1,4 @@
-"""CKPT006 must be reported once for each of these (a checkpoint has no line)."""
+"""CKPT006 must be reported once for each of these: at the marked line in a run, without one for a checkpoint."""
 
 import json
 from pathlib import Path
@@ -41,3 +41,55 @@ def schedule_shorter_than_the_run():
 
 def peak_changed_while_the_base_agrees():
     return _trained({"lr": 0.002, "max_lr": 0.01}, lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.05, total_steps=100))
+
+
+def _resumed(optimizer, parameter, load):
+    load()
+
+    def step():
+        optimizer.zero_grad()
+        parameter.square().sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def _saved(rate, schedule=None):
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=rate, momentum=0.9)
+    scheduler = schedule(optimizer) if schedule is not None else None
+    for _ in range(3):
+        parameter.square().sum().backward()
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+    return optimizer.state_dict()
+
+
+def rate_lowered_and_the_old_state_loaded():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
+    state = _saved(5e-4)
+    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
+
+
+def peak_of_a_one_cycle_lowered():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-4, total_steps=100)
+    state = _saved(5e-4, lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 5e-4, total_steps=100))
+    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
+
+
+def cosine_that_began_from_another_rate():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-4, momentum=0.9)
+    state = _saved(1e-5, lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 100))
+    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006
+
+
+def rate_given_that_is_the_default_too():
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([parameter], lr=1e-3)
+    state = _saved(5e-2)
+    return _resumed(optimizer, parameter, lambda: optimizer.load_state_dict(state))  # CKPT006

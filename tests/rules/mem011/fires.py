@@ -195,3 +195,63 @@ def handlers_of_an_episode_trainer():
                 self._episode()  # MEM011
 
     return Trainer().step
+
+
+def the_same_backward_again_by_a_loop():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 8)).square().mean()
+        for attempt in range(2):
+            try:
+                loss.backward()
+                optimizer.step()
+                break
+            except torch.OutOfMemoryError:  # MEM011
+                if attempt:
+                    raise
+                torch.cuda.empty_cache()
+
+    return step
+
+
+def smaller_parts_on_half_accumulated_gradients():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def add_up(x, parts):
+        for part in x.chunk(parts):
+            (model(part).square().sum() / len(x)).backward()
+
+    def step():
+        parts, done = 1, False
+        optimizer.zero_grad()
+        while not done:
+            try:
+                add_up(torch.ones(4, 8), parts)
+                done = True
+            except torch.OutOfMemoryError:  # MEM011
+                parts *= 2
+        optimizer.step()
+
+    return step
+
+
+def attempts_without_clearing_and_a_break_behind():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        while True:
+            try:
+                model(torch.ones(4, 8)).square().mean().backward()
+            except torch.OutOfMemoryError:  # MEM011
+                torch.cuda.empty_cache()
+                continue
+            break
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

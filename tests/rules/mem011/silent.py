@@ -301,3 +301,84 @@ def another_call_of_the_same_name_in_the_handler():
             raise
 
     return step
+
+
+def cleared_behind_the_handler_in_the_loop():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        parts = 1
+        optimizer.zero_grad()
+        while True:
+            try:
+                for part in torch.ones(4, 8).chunk(parts):
+                    (model(part).square().mean() / parts).backward()
+                break
+            except torch.OutOfMemoryError:
+                parts *= 2
+                if parts > 4:
+                    raise
+            optimizer.zero_grad()
+        optimizer.step()
+
+    return step
+
+
+def loop_over_batches_that_skips_one():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        seen = 0
+        while seen < 2:
+            try:
+                model(torch.ones(4, 8)).square().mean().backward()
+                seen += 1
+            except torch.OutOfMemoryError:
+                model.zero_grad()
+                seen += 1
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def attempt_that_clears_by_itself():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def attempt(parts):
+        optimizer.zero_grad()
+        for part in torch.ones(4, 8).chunk(parts):
+            (model(part).square().mean() / parts).backward()
+
+    def step():
+        for parts in (1, 2, 4):
+            try:
+                attempt(parts)
+            except torch.OutOfMemoryError:
+                continue
+            else:
+                break
+        optimizer.step()
+
+    return step
+
+
+def loop_that_stops_at_the_error():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        while True:
+            try:
+                model(torch.ones(4, 8)).square().mean().backward()
+                break
+            except torch.OutOfMemoryError:
+                torch.save(model.state_dict(), "last.pt")
+                raise
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

@@ -197,3 +197,15 @@ def gradients_cleared_right_after_the_step():
         optimizer.zero_grad()
 
     return step
+
+
+def nan_written_into_the_batch_by_a_mask():
+    model, count = nn.Linear(4, 1), [0]
+
+    def batch():
+        count[0] += 1
+        x = torch.ones(2, 4)
+        x[x > (0.5 if count[0] == 7 else 2.0)] = float("nan")  # NUM002
+        return x
+
+    return _trained(model, lambda: model(batch()).square().sum())

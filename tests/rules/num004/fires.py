@@ -60,3 +60,23 @@ def product_on_a_gpu__rehearsal():
             return (model(x).float() * 1e-5).square().mean()  # NUM004
 
     return _trained(model, loss)
+
+
+def overflow_that_the_scaler_hides():
+    model, scaler = nn.Linear(8, 4), torch.amp.GradScaler("cpu", init_scale=4.0)
+    with torch.no_grad():
+        model.weight.fill_(100.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            far = model(torch.ones(2, 8))
+            loss = (far * 100.0).float().mean()  # NUM004
+        scaler.scale(loss).backward()
+        for parameter in model.parameters():
+            parameter.grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

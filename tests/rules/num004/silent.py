@@ -70,3 +70,38 @@ def large_in_float32():
 def labels_and_positions_that_are_large():
     model, positions = nn.Linear(8, 1).half(), torch.arange(0, 64000, 16000).half()
     return _trained(model, lambda: (model(torch.ones(4, 8).half()).float().square().mean() + positions.float().mean()))
+
+
+def infinities_of_a_mask_and_a_skipped_step():
+    model, scaler = nn.Linear(8, 8), torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    later = torch.ones(8, 8).triu(1).bool()
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            x = model(torch.eye(8))
+            score = (x @ x.t()).masked_fill(later, -float("inf")) * 0.5
+            loss = (torch.softmax(score, -1) @ x).float().square().mean()
+        scaler.scale(loss).backward()
+        model.bias.grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def division_by_zero_that_is_cut_off_and_a_skipped_step():
+    model, scaler = nn.Linear(8, 1), torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = (1.0 / (model(torch.zeros(4, 8)) * 0.0).abs()).clamp(max=5.0).float().mean()
+        scaler.scale(loss).backward()
+        model.bias.grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

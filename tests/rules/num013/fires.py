@@ -69,3 +69,34 @@ def run_with_a_poisoned_moment():
         optimizer.step()  # NUM013
 
     return step
+
+
+def weights_loaded_with_a_nan():
+    model, state = nn.Linear(4, 2), nn.Linear(4, 2).state_dict()
+    state["weight"][0, 1] = float("nan")
+    model.load_state_dict(state)  # NUM013
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def moments_loaded_with_an_infinity():
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    state["state"][0]["momentum_buffer"] = torch.full((2, 4), float("inf"))
+    optimizer.load_state_dict(state)  # NUM013
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    return step
