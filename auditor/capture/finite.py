@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from torch import optim
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.modules import live_modules
 from auditor.capture.optimizers import OptimizerSteps
 from auditor.capture.probe import Context, Probe
 
@@ -216,7 +216,7 @@ def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
     """The same after the class of that module: ``Model.body.weight``. What is missing is no module's parameter."""
     wanted = {id(parameter) for parameter in parameters}
     best: dict[int, tuple[int, str]] = {}
-    for module in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
+    for module in live_modules():
         try:
             named = dict(module.named_parameters())
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way

@@ -59,10 +59,15 @@ class Modules:
                 return
 
 
+def live_modules() -> list[torch.nn.Module]:
+    """All modules that exist. Slow: asks all live objects."""
+    return [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+
+
 def qualified_names() -> dict[int, str]:
     """Names of all living modules by ``id``, as the largest module that holds each calls it. Slow: asks all live objects."""
     best: dict[int, tuple[int, str]] = {}
-    for root in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
+    for root in live_modules():
         try:
             named = list(root.named_modules())
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way
