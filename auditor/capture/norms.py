@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.clipping import watch_clipping
 from auditor.capture.finite import QUIET_EVERY, norms_of, parameters_of, values_of
 from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
@@ -22,8 +21,6 @@ OPTIMIZERS = 16
 """Optimizers that are followed at most; one made anew at every step is none that trains."""
 
 _HALF = (torch.float16, torch.bfloat16)
-_CLIP = "_clip_grads_with_norm_"
-"""What ``clip_grad_norm_`` calls with the norm that it computed, by whatever name the user has that function."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,8 @@ class NormsProbe(OptimizerProbe):
         if self.context.device == "cuda" and self.context.pass_name != "loud":
             return
         self._watching = True
-        if hasattr(clip_grad, _CLIP):
-            self._around(clip_grad, _CLIP, self._clips)
-        self._around(GradScaler, "unscale_", lambda *_: self._before_clipping.clear())
+        watch_clipping(self._patches, self._clips)
+        self._patches.around(GradScaler, "unscale_", before=lambda *_, **__: self._before_clipping.clear())
 
     def step_end(self) -> None:
         """Norms of clipping belong to the step that they were computed in."""
@@ -93,10 +89,9 @@ class NormsProbe(OptimizerProbe):
             return False
         return self.context.pass_name != "quiet" or self.context.step % QUIET_EVERY == 0
 
-    def _clips(self, parameters: Any, max_norm: float, total_norm: torch.Tensor, *_: Any, **__: Any) -> None:
-        if self._due() and not math.isinf(float(max_norm)):
-            clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            self._before_clipping.append(({id(parameter) for parameter in clipped}, total_norm.detach().clone()))
+    def _clips(self, parameters: Sequence[torch.Tensor], norm: torch.Tensor) -> None:
+        if self._due():
+            self._before_clipping.append(({id(parameter) for parameter in parameters}, norm.detach().clone()))
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look at the gradients, where it is time to."""
@@ -130,22 +125,13 @@ class NormsProbe(OptimizerProbe):
             self.context.writer.touch("norms")
         return self._numbers[id(optimizer)][0]
 
-    def _around(self, owner: Any, name: str, before: Any) -> None:
-        original = vars(owner)[name]
-
-        @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):  # what ours raises must not become the user's
-                before(*args, **kwargs)
-            return original(*args, **kwargs)
-
-        self._patches.attribute(owner, name, watched)
-
 
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
 def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
-    wide = [each.float() if each.dtype in _HALF else each for each in gradients]  # a norm in float16 overflows at 65504
-    norms = norms_of(wide)
+    half = [each for each in gradients if each.dtype in _HALF]
+    norms = [torch.linalg.vector_norm(each, dtype=torch.float32) for each in half]  # in float16 it overflows at 65504
+    if len(half) < len(gradients):
+        norms += norms_of([each for each in gradients if each.dtype not in _HALF])
     together: torch.Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms]))
     return together
 
