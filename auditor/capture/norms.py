@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,14 +51,10 @@ class NormsProbe(OptimizerProbe):
         super().__init__(context)
         self._patches = Patches()
         self._watching = False
-        self._numbers: dict[int, tuple[int, Optimizer]] = {}
+        self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
+        self._given = 0
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
         self._seen: list[_Seen] = []
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        super().uninstall()
-        self._numbers.clear()
 
     def start(self) -> None:
         """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
@@ -118,12 +115,14 @@ class NormsProbe(OptimizerProbe):
         return next((norm for clipped, norm in reversed(self._before_clipping) if clipped & own), None)
 
     def _number_of(self, optimizer: Optimizer) -> int | None:
-        if id(optimizer) not in self._numbers:
-            if len(self._numbers) >= OPTIMIZERS:
+        number, known = self._numbers.get(id(optimizer), (0, None))
+        if known is None or known() is not optimizer:
+            if self._given >= OPTIMIZERS:
                 return None
-            self._numbers[id(optimizer)] = len(self._numbers), optimizer
+            number, self._given = self._given, self._given + 1
+            self._numbers[id(optimizer)] = number, weakref.ref(optimizer)
             self.context.writer.touch("norms")
-        return self._numbers[id(optimizer)][0]
+        return number
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
