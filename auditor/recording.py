@@ -39,6 +39,11 @@ class _Pass(TypedDict):
     steps: int
 
 
+class _Probe(TypedDict, total=False):
+    error: str
+    parts: list[str]
+
+
 class _Error(TypedDict, total=False):
     type: str
     message: str
@@ -63,6 +68,7 @@ class _Manifest(TypedDict, total=False):
     device: str
     passes: list[_Pass]
     parts: list[str]
+    probes: dict[str, _Probe]
     outcome: Outcome | Literal["not run"]
     error: _Error | None
     environment: dict[str, str]
