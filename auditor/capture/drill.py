@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 import sys
 from typing import Any
@@ -45,10 +46,12 @@ class DrillProbe(Probe):
         self._files = Files(self._tell)
         self._depth = self._fed = self._updates = 0
         self._begun = self._loaders = False
+        self._process = os.getpid()
 
     def _tell(self, row: dict[str, Any]) -> None:
-        self.context.add("drill", row)
-        self.context.writer.flush()
+        if os.getpid() == self._process:  # a loader's worker that was forked has the hooks, too
+            self.context.add("drill", row)
+            self.context.writer.flush()
 
     # -- from the start ----------------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
         ({"steps__jsonl": DEEP + b'\n{"pass": "\xff"}\n' + json.dumps(STEP).encode()}, 1),
         ({"steps__jsonl": [STEP, {**STEP, "us": "x"}, {**STEP, "step": [1]}, {**STEP, "rss": None}, {}]}, 1),
         ({"steps__jsonl": [STEP], "device_times__jsonl": [{"pass": [1]}, {"pass": "quiet", "step": 0, "us": "x"}]}, 1),
+        ({"steps__jsonl": [STEP, STEP, {**STEP, "us": 1e6, "retries": "x"}, {**STEP, "us": 1e6, "queued_us": [1]}]}, 2),
         ({"steps__jsonl": [STEP] * 3, "sites__jsonl": [{"id": [1]}, {"id": 0, "file": 5, "line": "x", "function": 1}]}, 3),
         ({"steps__jsonl": [STEP], "trace__json.gz": b"no gzip"}, 1),
         ({"steps__jsonl": [STEP], "trace__json.gz": gzip.compress(b'{"traceEvents": []}')[:-6]}, 1),
