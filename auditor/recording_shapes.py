@@ -26,6 +26,7 @@ class _Error(TypedDict, total=False):
     file: str | None
     line: int
     function: str
+    time_us: float
 
 
 class Manifest(TypedDict, total=False):
@@ -40,6 +41,7 @@ class Manifest(TypedDict, total=False):
     steps: int
     warmup: int
     world_size: int
+    rank: int | None
     device: str
     passes: list[_Pass]
     parts: list[str]
@@ -65,6 +67,11 @@ class _Counters(TypedDict, total=False):
     ooms: int
 
 
+class _Waited(TypedDict, total=False):
+    wait_us: float
+
+
+_Counted = TypedDict("_Counted", {"pass": str, "step": int})
 _Timed = TypedDict("_Timed", {"pass": str, "step": int, "us": float})
 
 
@@ -75,6 +82,11 @@ class _Site(TypedDict):
     function: str
 
 
-ROWS: dict[str, tuple[Any, ...]] = {"steps": (_Timed, _Counters), "device_times": (_Timed,), "sites": (_Site,)}
+ROWS: dict[str, tuple[Any, ...]] = {
+    "steps": (_Timed, _Counters),
+    "device_times": (_Timed,),
+    "batches": (_Counted, _Waited),
+    "sites": (_Site,),
+}
 """By part: fields of the rows that more than one rule leans on; a row of another shape is passed over. The other parts are
 checked by the rules that read them: a rule that cannot is *failed*."""

@@ -91,6 +91,23 @@ def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
     assert report["run"]["step_us"]["n"] == steps
 
 
+def test_ranks_of_another_shape_are_passed_over(tmp_path, monkeypatch):
+    """A folder that holds a recording for each rank, one of which nobody wrote so."""
+    batches = [{"pass": "quiet", "step": 0}, {"pass": "quiet", "step": 0, "wait_us": "x"}, {"wait_us": 1.0}]
+    for rank, manifest in enumerate(({**MANIFEST, "rank": 0}, {**MANIFEST, "rank": 1}, {**MANIFEST, "rank": "x"})):
+        folder = tmp_path / "recording" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        for part, rows in (("steps", [STEP, {**STEP, "peak_allocated": "x"}]), ("batches", batches)):
+            (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["analyze", "recording", "--quiet"])
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert [row["rank"] for row in report["ranks"]] == [0, 1]
+    assert "rank2 is left out" in report["warnings"][0]
+
+
 def test_source_that_is_a_link_to_elsewhere_is_not_read(tmp_path):
     (tmp_path / "secret").write_text("secret")
     folder = tmp_path / "recording"
