@@ -161,13 +161,6 @@ class AmpProbe(OptimizerProbe):
                 self._note("backward", str(torch.get_autocast_dtype(device)))
                 return
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"backward under autocast was not watched to the end ({type(error).__name__}: {error})")
-
     def _note(self, what: str, dtype: str = "") -> None:
         at = self.context.frames.here() if self.context.in_step else None
         if at is not None:

@@ -89,10 +89,6 @@ class BackwardProbe(Probe):
             if at not in self._held:
                 self._held[at] = saved_bytes(call.walked)
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"backward calls were not watched to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Write the step's rows."""
         for (at, retain, create, anomaly), (n, us) in self._rows.items():

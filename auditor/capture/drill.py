@@ -194,11 +194,8 @@ class DrillProbe(Probe):
             }
         )
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing to say."""
-
     def backward_lost(self, error: Exception) -> None:
-        """Without its backwards a drill cannot be judged."""
+        """The rest of the drill is watched all the same."""
         self.context.warn(f"the drill saw no backward after a failure of its own ({type(error).__name__}: {error})")
 
     # -- loaders -----------------------------------------------------------------------------------------------------

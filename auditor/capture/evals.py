@@ -125,7 +125,7 @@ class EvalsProbe(Probe):
         """Without the door nothing can be said."""
         self._places.clear()
         self._live.clear()
-        self.context.warn(f"calls in eval mode were not watched to the end ({type(error).__name__}: {error})")
+        super().backward_lost(error)
 
     def _hook(self, module: torch.nn.Module) -> None:
         by_itself = isinstance(module, torch.jit.ScriptModule) or hasattr(type(module), "__deepcopy__")  # copies what hangs on it

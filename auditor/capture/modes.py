@@ -119,13 +119,6 @@ class ModesProbe(Probe):
             self.anomaly_seen = True
             self._anomaly[self._site] += 1
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"anomaly mode was not watched to the end ({type(error).__name__}: {error})")
-
     def _switched(self, mode: Any, *, on: bool) -> None:
         self._site_before[mode] = self._site
         self._site = self.context.frames.here() if on else None

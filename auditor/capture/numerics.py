@@ -83,10 +83,6 @@ class NumericsProbe(Probe):
         if self._poles is not None and not call.nested:
             self._poles.backward_ends()
 
-    def backward_lost(self, error: Exception) -> None:
-        """The door dropped us."""
-        self._fail(error)
-
     def _here(self) -> int | None:
         if not self.context.in_step:
             return None

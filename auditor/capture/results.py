@@ -73,13 +73,6 @@ class ResultsProbe(OptimizerProbe):
             self._kept += 1
             self._losses.append((self.context.step, _scalar(output.detach())))
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing: the losses were there before."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the losses was not seen."""
-        self.context.warn(f"losses were not watched to the end ({type(error).__name__}: {error})")
-
     def _parameters(self) -> Iterator[dict[str, Any]]:
         for number, optimizer in enumerate(self._optimizers.values()):
             for g, group in enumerate(optimizer.param_groups):

@@ -55,6 +55,7 @@ class Session:
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
+        context.fail = self._failed
 
     # -- the whole -----------------------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ class Session:
             if name == "quiet" and self._context.device == "cuda":
                 self._queue.append(Pass("loud", SYNC_STEPS))
         elif name == "quiet":
-            if self._modes is not None and self._modes.anomaly_seen:
+            if self._modes is not None and self._modes.anomaly_seen and self._modes.name not in self.failures:
                 self._queue.append(Pass("anomaly_off", self._pass.done))
             if self._may_trace():
                 self._queue.append(Pass("trace", self._plan.trace_steps))
@@ -221,7 +222,8 @@ class Session:
     def _each(self, do: Callable[[Probe], None]) -> None:
         """Ask every running probe; one that fails is stopped."""
         for probe in tuple(self._running):
-            self._guard(probe, partial(do, probe))
+            if probe.name not in self.failures:
+                self._guard(probe, partial(do, probe))
             if probe.name in self.failures:
                 self._running.remove(probe)
                 self._guard(probe, probe.stop)
@@ -234,9 +236,12 @@ class Session:
         try:
             do()
         except Exception as error:
-            if name not in self.failures:
-                self.failures[name] = f"{type(error).__name__}: {error}"
-                self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
+            self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        if name not in self.failures:
+            self.failures[name] = f"{type(error).__name__}: {error}"
+            self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
 
 
 class ProgressPipe:

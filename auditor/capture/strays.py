@@ -104,10 +104,6 @@ class StraysProbe(Probe):
                 leaf.fed, leaf.last = leaf.fed + 1, self.context.step
         self._of_call = []
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"tensors outside the optimizers were not looked for to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Forget what died with the step; keep the values of what came back and is in no optimizer."""
         self._leaves = {number: leaf for number, leaf in self._leaves.items() if leaf.tensor() is not None}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.frames import Frames
 from auditor.capture.probe import Context, Probe
 from auditor.capture.session import Session
@@ -81,3 +83,33 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path: Path, when
     assert watching.asked == ["start", *["begin", "end"] * 2, "stop"]
     assert session.failed == {"failing": {"status": "failed", "error": "OSError: gone", "parts": ["faults"]}}
     assert len(warnings) == 1
+
+
+def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) -> None:
+    class Inside(Failing):
+        when = "never"
+
+        def start(self) -> None:
+            super().start()
+            DOOR.add(self)
+
+        def stop(self) -> None:
+            DOOR.remove(self)
+            super().stop()
+
+        def backward_begins(self, call: Backward) -> None:
+            raise OSError("gone")
+
+    writer = RecordingWriter(tmp_path)
+    context = Context(writer, Frames(writer), device="cpu")
+    plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=0)
+    session = Session(plan, context, [probe := Inside(context)], lambda name, done, total: None)
+    weight = torch.ones(1, requires_grad=True)
+    while not session.done:
+        session.begin()
+        (2 * weight).backward()
+        session.end()
+    assert probe.asked == ["start", "begin", "stop"]
+    assert weight.grad is not None
+    assert float(weight.grad) == 4.0
+    assert session.failed["failing"]["error"] == "OSError: gone"
