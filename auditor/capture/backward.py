@@ -12,16 +12,16 @@ from typing import Any
 import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, Walk, saved_bytes
+from auditor.capture.frames import OWN
 from auditor.capture.probe import Context, Probe
+from auditor.capture.torch_files import TORCH
 
 _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 _PASS_ON = frozenset(
-    _TORCH + os.path.join(*path)
+    TORCH + os.path.join(*path)
     for path in (("_tensor.py",), ("autograd", "__init__.py"), ("overrides.py",), ("utils", "_device.py"))
 )
 """Files of torch that hand on the caller's own flags. What any other library asks for was not the user's idea."""
@@ -126,7 +126,7 @@ class BackwardProbe(Probe):
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
                 return True
-            if file not in _PASS_ON and not file.startswith("<") and not file.startswith(_OWN):
+            if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
                 return False
             frame = frame.f_back
         return False

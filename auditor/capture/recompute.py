@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,15 +13,14 @@ from typing import Any
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
+from auditor.capture.frames import OWN
 from auditor.capture.origin_modes import tensors
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.capture.torch_files import TORCH
 
 NAMES = {"checkpoint": None, "checkpoint_sequential": 3}
 """Functions that take ``use_reentrant``, and its place where it may be given without its name."""
-
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 class RecomputeProbe(Probe):
@@ -70,7 +68,7 @@ class RecomputeProbe(Probe):
 
     def _library(self, frame: FrameType | None) -> str:
         """The library whose code makes the call; empty where it is the user's."""
-        while frame is not None and frame.f_code.co_filename.startswith((_OWN, _TORCH, "<")):
+        while frame is not None and frame.f_code.co_filename.startswith((OWN, TORCH, "<")):
             frame = frame.f_back
         theirs = frame is None or self.context.frames.is_user(frame.f_code.co_filename)
         return "" if theirs or frame is None else self.context.frames.library_name(frame)
