@@ -19,6 +19,7 @@ from auditor.capture.drill_files import Files
 from auditor.capture.fingerprint import NAMED, Training, digest, finite
 from auditor.capture.injection import Injector
 from auditor.capture.loader_facts import tensors_in
+from auditor.capture.modules import keep_hooks
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.plan import Drill
@@ -82,10 +83,12 @@ class DrillProbe(Probe):
         self.context.writer.touch("drill")
         self._patch_loader()
         self._patch_scaler()
-        hooks = module_hooks
-        self._patches.on_undo(hooks.register_module_forward_pre_hook(self._entering).remove)
-        self._patches.on_undo(hooks.register_module_forward_hook(self._leaving).remove)
-        self._patches.on_undo(hooks.register_module_forward_hook(self._left, always_call=True).remove)
+        keep_hooks(
+            self._patches,
+            module_hooks.register_module_forward_pre_hook(self._entering),
+            module_hooks.register_module_forward_hook(self._leaving),
+            module_hooks.register_module_forward_hook(self._left, always_call=True),
+        )
         DOOR.add(self)
 
     def stop(self) -> None:
