@@ -32,7 +32,10 @@ MOST_FILES = 32
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 _SECRETS = re.compile(
-    r"(?i:api[_-]?key|access[_-]?key|secret|passw|credential|auth[_-]?token|private[_-]?key)|[A-Z]_TOKEN|^\s*token\s*[:=]",
+    r"(?i:api[_-]?key|access[_-]?key|secret|passw|credential|auth[_-]?token|private[_-]?key|webhook|\bbearer\b)"
+    r"|[A-Z]_TOKEN|^\s*(?:token|pwd)\s*[:=]"
+    r"|://[^\s/:@]+:[^\s/@]+@"  # a name and a password in an address
+    r"|\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA)[\w-]{12,}",  # keys of well-known services, whatever they are called
     re.MULTILINE,
 )
 

@@ -84,6 +84,14 @@ class Tables:
         except NotLooked as reason:
             return reason
 
+    def why_broken(self, tables: Iterable[type[Table]]) -> str:
+        """Why *nothing found* in these tables says nothing: a probe that writes for one of them failed. Empty if none did."""
+        needed = {part for table in tables for part in table.parts}
+        for name, told in self._recording.manifest.get("probes", {}).items():
+            if needed.intersection(told.get("parts", ())):
+                return f"the probe {name!r} failed and did not see all of it ({told.get('error', '')})"
+        return ""
+
     def _why_missing(self, parts: list[str]) -> str:
         if self.bare:
             return f"a {self.bare} does not show it: audit run records it"
@@ -149,12 +157,15 @@ def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tupl
     try:
         asked = rule(**knobs)
         question = f"in_{tables.bare}" if getattr(rule, f"in_{tables.bare}", None) is not None else "detect"
-        evidence = {parameter: tables.get(table) for parameter, table in evidence_of(rule, question).items()}
+        needed = evidence_of(rule, question)
+        evidence = {parameter: tables.get(table) for parameter, table in needed.items()}
         found = [_complete(asked, finding) for finding in getattr(asked, question)(**evidence)]
     except NotLooked as reason:
         return Verdict(rule.code, name, "skipped", str(reason)), []
     except Exception:
         return Verdict(rule.code, name, "failed", traceback.format_exc(limit=-6)), []
+    if not found and (why := tables.why_broken(needed.values())):
+        return Verdict(rule.code, name, "skipped", why), []
     return Verdict(rule.code, name, "found" if found else "clean"), found
 
 

@@ -122,7 +122,7 @@ def _median_us(recording: Recording) -> float:
 
 def _row(recording: Recording, traced: Rank | None) -> Rank:
     times = _quiet(recording)
-    waits = [row["wait_us"] for row in recording.rows("batches") if row["pass"] == "quiet"]
+    waits = [row.get("wait_us", 0.0) for row in recording.rows("batches") if row["pass"] == "quiet"]
     peaks = [row["peak_allocated"] for row in recording.rows("steps") if "peak_allocated" in row]
     return replace(
         traced if traced is not None and traced.device else NO_DEVICE,

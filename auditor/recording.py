@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, TypedDict
+from typing import IO, Any
 
 import msgspec
 
-from auditor.model import Outcome, Site
+from auditor.model import Site
+from auditor.recording_shapes import ROWS, Manifest
 
 SCHEMA = "audit-recording/1"
 MANIFEST = "manifest.json"
@@ -32,66 +33,6 @@ BYTE_LIMIT = 64 * 2**20
 """Bytes of a manifest, or of one row, at most."""
 
 Row = dict[str, Any]
-
-
-class _Pass(TypedDict):
-    name: str
-    steps: int
-
-
-class _Error(TypedDict, total=False):
-    type: str
-    message: str
-    traceback: str
-    step: int | None
-    pass_name: str | None
-    file: str | None
-    line: int
-    function: str
-
-
-class _Manifest(TypedDict, total=False):
-    target: str
-    argv: list[str]
-    cwd: str
-    kind: str
-    target_files: list[str]
-    configs: list[str]
-    steps: int
-    warmup: int
-    world_size: int
-    device: str
-    passes: list[_Pass]
-    parts: list[str]
-    outcome: Outcome | Literal["not run"]
-    error: _Error | None
-    environment: dict[str, str]
-    sources: dict[str, str]
-    recorded_at: str
-    warnings: list[str]
-
-
-class _Counters(TypedDict, total=False):
-    gc_us: float
-    rss: int
-    allocated: int
-    reserved: int
-    peak_allocated: int
-
-
-_Timed = TypedDict("_Timed", {"pass": str, "step": int, "us": float})
-
-
-class _Site(TypedDict):
-    id: int
-    file: str
-    line: int
-    function: str
-
-
-_SHAPES: dict[str, tuple[Any, ...]] = {"steps": (_Timed, _Counters), "device_times": (_Timed,), SITES: (_Site,)}
-"""Fields of the rows that more than one rule leans on; a row of another shape is passed over. The other parts are checked by
-the rules that read them: a rule that cannot is *failed*."""
 
 
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -178,7 +119,7 @@ def read_manifest(folder: Path) -> Row:
         found = manifest.get("schema") if isinstance(manifest, dict) else None
         raise UnreadableRecording(f"{path} has schema {str(found)[:80]!r}; this version reads {SCHEMA!r}")
     try:
-        msgspec.convert(manifest, _Manifest)
+        msgspec.convert(manifest, Manifest)
     except msgspec.ValidationError as error:
         raise UnreadableRecording(f"{path} does not keep to {SCHEMA}: {error}") from None
     return manifest
@@ -225,7 +166,7 @@ class Recording:
         return list(self._decoded(path))
 
     def _decoded(self, path: Path) -> Iterator[Row]:
-        decode, shapes = msgspec.json.Decoder(dict[str, Any]).decode, _SHAPES.get(path.stem, ())
+        decode, shapes = msgspec.json.Decoder(dict[str, Any]).decode, ROWS.get(path.stem, ())
         with path.open("rb") as file:
             for line in islice(iter(lambda: file.readline(BYTE_LIMIT), b""), ROW_LIMIT):
                 try:

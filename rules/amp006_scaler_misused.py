@@ -138,7 +138,8 @@ class GradScalerMisused(Rule):
         if of < self.fewest:
             return
         last = amp.updates[-1]
-        again = len(skips) >= self.skipped * of and skips[-1].step >= of // 2  # early ones: the scale comes down to where it fits
+        late = any(update.skipped for update in amp.updates[of // 2 :])  # early ones: the scale comes down to where it fits
+        again = late and len(skips) >= self.skipped * of
         if not again and last.after >= 1:
             return
         place = AmpPlace(last.site, rhythm({each.step for each in skips}, amp.steps), len(skips) / of)

@@ -86,7 +86,7 @@ class LoopOverIndex(Rule):
     def in_trace(self, structure: Structure) -> Iterator[Finding]:
         step_us = structure.window_us / structure.steps
         for loop in structure.loops:
-            if loop.us_per_step < self.share * step_us:
+            if not step_us or loop.us_per_step < self.share * step_us:
                 continue
             yield Finding(
                 loop.where.site,

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from auditor.evidence import Source
-from auditor.evidence.source import name_of
+from auditor.evidence.source import name_of, span_of
 from auditor.model import Edit, Site
 
 STABLE = {"sigmoid": "nn.functional.logsigmoid", "softmax": "log_softmax"}
@@ -25,8 +25,7 @@ class StableLog:
     def edit(self, site: Site) -> Edit:
         """The edit that replaces the whole call."""
         node = self.call
-        span = (node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset)
-        return Edit(site, "rename_call", name_of(node.func), value=self.value, reason=REASON, span=span)
+        return Edit(site, "rename_call", name_of(node.func), value=self.value, reason=REASON, span=span_of(node))
 
 
 def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:

@@ -6,7 +6,7 @@ import ast
 
 from auditor.evidence import Source
 from auditor.evidence.numerics import Delicate
-from auditor.evidence.source import name_of
+from auditor.evidence.source import name_of, span_of
 from auditor.model import Edit, Site
 
 EPSILON = 1e-12
@@ -77,6 +77,5 @@ def _with_epsilon(node: ast.Call) -> str | None:
 
 
 def _edit(site: Site, node: ast.Call, value: str) -> Edit:
-    span = (node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset)
     reason = "the root of 0 becomes 1e-6; elsewhere it changes in the last digits, if at all"
-    return Edit(site, "rename_call", name_of(node.func), value=value, reason=reason, span=span)
+    return Edit(site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node))

@@ -64,5 +64,4 @@ class ReadingRule(Rule):
             return (Edit(site, "throttle", value=str(LOG_EVERY), safe=True, reason=THROTTLED),)
         if summed is None:
             return ()
-        span = (summed.line, summed.end_line, summed.col, summed.end_col)
-        return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=span),)
+        return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed),)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import math
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import torch
 from torch.amp.autocast_mode import autocast
 from torch.amp.grad_scaler import GradScaler, OptState
-from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of
+from auditor.capture.clipping import watch_clipping, watch_clipping_by_value
 from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context
@@ -33,6 +30,8 @@ class _Step:
 
     scaled: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
     """What enabled GradScalers returned."""
+    untold: bool = False
+    """One returned an iterator, which is the user's to go through."""
     unscaled: set[int] = field(default_factory=set)
     """Optimizers that a GradScaler stepped or unscaled."""
     plain: bool = False
@@ -65,18 +64,15 @@ class AmpProbe(OptimizerProbe):
     def start(self) -> None:
         """Watch autocast, GradScaler, clipping and the door of backward."""
         self.context.writer.touch("amp")
-        self._around(autocast, "__enter__", before=self._entered)
-        self._around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
-        self._around(GradScaler, "unscale_", before=self._unscales)
-        self._around(GradScaler, "step", before=self._unscales)
-        self._around(GradScaler, "get_scale", before=self._reads_scale)
+        self._patches.around(autocast, "__enter__", before=self._entered)
+        self._patches.around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
+        self._patches.around(GradScaler, "unscale_", before=self._unscales)
+        self._patches.around(GradScaler, "step", before=self._unscales)
+        self._patches.around(GradScaler, "get_scale", before=self._reads_scale)
         self._patch_update()
         self._step, self._watching = _Step(), True
-        if hasattr(clip_grad, "_clip_grads_with_norm_"):  # what clip_grad_norm_ calls, by whatever name the user has that
-            self._around(clip_grad, "_clip_grads_with_norm_", before=self._clips)
-        by_value = getattr(clip_grad.clip_grad_value_, "__wrapped__", None)
-        if isinstance(by_value, FunctionType):
-            self._patches.code(by_value, self._clips_by_value)
+        watch_clipping(self._patches, self._clips)
+        watch_clipping_by_value(self._patches, self._clips_by_value)
         DOOR.add(self)
 
     def stop(self) -> None:
@@ -114,25 +110,26 @@ class AmpProbe(OptimizerProbe):
 
     def _scaled(self, outputs: Any, scaler: Any, *_: Any) -> None:
         if scaler.is_enabled():
-            each = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
-            self._step.scaled.extend(weakref.ref(tensor) for tensor in each)
+            each = (outputs,) if isinstance(outputs, torch.Tensor) else outputs
+            if isinstance(each, (tuple, list)):
+                self._step.scaled.extend(weakref.ref(tensor) for tensor in each)
+            else:
+                self._step.untold = True
 
     def _reads_scale(self, *_: Any) -> None:
         self._step.scale_read = True
 
-    def _clips(self, parameters: Any, max_norm: float, *_: Any, **__: Any) -> None:
-        at = self.context.frames.here() if self.context.in_step and not math.isinf(float(max_norm)) else None
-        if at is not None:
-            clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            self._clipped.append((at, {id(parameter) for parameter in clipped}))
+    def _clips(self, parameters: Sequence[torch.Tensor], norm: torch.Tensor) -> None:
+        self._note_clipping(parameters)
 
-    def _clips_by_value(
-        self, original: Callable[..., None], parameters: Any, clip_value: float, *args: Any, **kwargs: Any
-    ) -> None:
-        clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+    def _note_clipping(self, parameters: Sequence[torch.Tensor]) -> None:
+        at = self.context.frames.here() if self.context.in_step else None
+        if at is not None:
+            self._clipped.append((at, {id(parameter) for parameter in parameters}))
+
+    def _clips_by_value(self, parameters: Sequence[torch.Tensor]) -> None:
         if not self._step.scale_read:  # a limit may be scaled as the gradients are
-            self._clips(clipped, clip_value)
-        original(clipped, clip_value, *args, **kwargs)
+            self._note_clipping(parameters)
 
     def _unscales(self, scaler: Any, optimizer: Any, *_: Any, **__: Any) -> None:
         """Gradients of an optimizer are about to be unscaled: whoever clipped them before clipped scaled ones."""
@@ -148,8 +145,7 @@ class AmpProbe(OptimizerProbe):
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """Note a step with gradients that are scaled still."""
-        """An optimizer steps by itself: with scaled gradients, if all backwards of the step began at scaled losses."""
+        """Note one that steps by itself: with scaled gradients, if all backwards of the step began at scaled losses."""
         step = self._step
         if self._watching and step.scaled and not (step.plain or step.scale_read or id(optimizer) in step.unscaled):
             self._note("step_scaled")
@@ -161,19 +157,17 @@ class AmpProbe(OptimizerProbe):
         scaled = [ref() for ref in self._step.scaled]
         if not all(any(tensor is each for each in scaled) for tensor in call.tensors):
             self._step.plain = True
-            if self._step.half and not scaled and not any(_multiplied(tensor) for tensor in call.tensors):
+            if (
+                self._step.half
+                and not scaled
+                and not self._step.untold
+                and not any(_multiplied(tensor) for tensor in call.tensors)
+            ):
                 self._note("backward_unscaled", "float16")
         for device in ("cuda", "cpu"):
             if torch.is_autocast_enabled(device):
                 self._note("backward", str(torch.get_autocast_dtype(device)))
                 return
-
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"backward under autocast was not watched to the end ({type(error).__name__}: {error})")
 
     def _note(self, what: str, dtype: str = "") -> None:
         at = self.context.frames.here() if self.context.in_step else None
@@ -181,26 +175,6 @@ class AmpProbe(OptimizerProbe):
             self._events[at, what, dtype.removeprefix("torch.")] += 1
 
     # -- patches ---------------------------------------------------------------------------------------------------
-
-    def _around(
-        self, owner: Any, name: str, *, before: Callable[..., None], after: Callable[..., None] = lambda *_, **__: None
-    ) -> None:
-        """Call ``before`` with the same arguments first, ``after`` with the result in front of them.
-
-        What they raise does not reach the user.
-        """
-        original = vars(owner)[name]
-
-        @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):
-                before(*args, **kwargs)
-            result = original(*args, **kwargs)
-            with contextlib.suppress(Exception):
-                after(result, *args, **kwargs)
-            return result
-
-        self._patches.attribute(owner, name, watched)
 
     def _patch_update(self) -> None:
         original = GradScaler.update

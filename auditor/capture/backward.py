@@ -12,16 +12,16 @@ from typing import Any
 import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, Walk, saved_bytes
+from auditor.capture.frames import OWN
 from auditor.capture.probe import Context, Probe
+from auditor.capture.torch_files import TORCH
 
 _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 _PASS_ON = frozenset(
-    _TORCH + os.path.join(*path)
+    TORCH + os.path.join(*path)
     for path in (("_tensor.py",), ("autograd", "__init__.py"), ("overrides.py",), ("utils", "_device.py"))
 )
 """Files of torch that hand on the caller's own flags. What any other library asks for was not the user's idea."""
@@ -89,10 +89,6 @@ class BackwardProbe(Probe):
             if at not in self._held:
                 self._held[at] = saved_bytes(call.walked)
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"backward calls were not watched to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Write the step's rows."""
         for (at, retain, create, anomaly), (n, us) in self._rows.items():
@@ -130,7 +126,7 @@ class BackwardProbe(Probe):
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
                 return True
-            if file not in _PASS_ON and not file.startswith("<") and not file.startswith(_OWN):
+            if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
                 return False
             frame = frame.f_back
         return False

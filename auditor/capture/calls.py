@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import threading
 import time
@@ -14,8 +13,10 @@ from typing import Any
 
 import torch
 
+from auditor.capture.frames import OWN
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.capture.torch_files import TORCH
 
 CUDA_CALLS = (
     "reset_peak_memory_stats",
@@ -32,9 +33,6 @@ CUDA_CALLS = (
     "max_memory_reserved",
     "ipc_collect",
 )
-
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 class CallsProbe(Probe):
@@ -125,9 +123,9 @@ class CallsProbe(Probe):
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
                 return self.context.frames.number(frame, via)
-            if file.startswith(_TORCH):
+            if file.startswith(TORCH):
                 via = via or frame
-            elif not file.startswith(_OWN) and not file.startswith("<"):
+            elif not file.startswith(OWN) and not file.startswith("<"):
                 return None
             frame = frame.f_back
         return None

@@ -53,7 +53,6 @@ class Recorder:
         from auditor import __version__
 
         session = self.session
-        failures = session.failures if session is not None else {}
         write_manifest(
             self.folder,
             {
@@ -72,7 +71,7 @@ class Recorder:
                 "device": self.context.device if self.context is not None else "cpu",
                 "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
                 "parts": list(self.plan.parts),
-                "probes": {name: {"status": "failed", "error": error} for name, error in failures.items()},
+                "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,
                 "error": self.error,
                 "finished": self.finished,

@@ -59,10 +59,6 @@ class CyclesProbe(Probe):
             if _graph_of(leaf) is not None and (known is None or known.leaf() is not leaf):
                 self._fed[id(leaf)] = _Fed(weakref.ref(leaf), at or 0, self.context.step)
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"gradients with a graph were not watched to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Write what has been there since an earlier step."""
         self._forget_reset()

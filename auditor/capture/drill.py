@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import random
 import sys
 from typing import Any
@@ -18,6 +19,7 @@ from auditor.capture.drill_files import Files
 from auditor.capture.fingerprint import NAMED, Training, digest, finite
 from auditor.capture.injection import Injector
 from auditor.capture.loader_facts import tensors_in
+from auditor.capture.modules import keep_hooks
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.plan import Drill
@@ -45,10 +47,12 @@ class DrillProbe(Probe):
         self._files = Files(self._tell)
         self._depth = self._fed = self._updates = 0
         self._begun = self._loaders = False
+        self._process = os.getpid()
 
     def _tell(self, row: dict[str, Any]) -> None:
-        self.context.add("drill", row)
-        self.context.writer.flush()
+        if os.getpid() == self._process:  # a loader's worker that was forked has the hooks, too
+            self.context.add("drill", row)
+            self.context.writer.flush()
 
     # -- from the start ----------------------------------------------------------------------------------------------
 
@@ -79,10 +83,12 @@ class DrillProbe(Probe):
         self.context.writer.touch("drill")
         self._patch_loader()
         self._patch_scaler()
-        hooks = module_hooks
-        self._patches.on_undo(hooks.register_module_forward_pre_hook(self._entering).remove)
-        self._patches.on_undo(hooks.register_module_forward_hook(self._leaving).remove)
-        self._patches.on_undo(hooks.register_module_forward_hook(self._left, always_call=True).remove)
+        keep_hooks(
+            self._patches,
+            module_hooks.register_module_forward_pre_hook(self._entering),
+            module_hooks.register_module_forward_hook(self._leaving),
+            module_hooks.register_module_forward_hook(self._left, always_call=True),
+        )
         DOOR.add(self)
 
     def stop(self) -> None:
@@ -191,11 +197,8 @@ class DrillProbe(Probe):
             }
         )
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing to say."""
-
     def backward_lost(self, error: Exception) -> None:
-        """Without its backwards a drill cannot be judged."""
+        """The rest of the drill is watched all the same."""
         self.context.warn(f"the drill saw no backward after a failure of its own ({type(error).__name__}: {error})")
 
     # -- loaders -----------------------------------------------------------------------------------------------------

@@ -42,13 +42,6 @@ class EnclosingProbe(Probe):
             self._told.add(lines)
             self.context.add("enclosing", {"lines": list(lines)})
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"lines around backward calls were not noted to the end ({type(error).__name__}: {error})")
-
     def _lines(self) -> list[int]:
         frame: FrameType | None = sys._getframe(1)
         found = []

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of, saved_bytes, walk
+from auditor.capture.modules import live_modules
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
@@ -43,7 +44,7 @@ class EvalsProbe(Probe):
     """Writes ``evals``, when the pass is over.
 
     Only the outermost modules that are in eval mode get a forward hook: those that were when the pass began, and those that
-    the step switches.
+    the step switches. A hook is off while its module is copied or pickled, and does not go along into the user's file.
     """
 
     name = "evals"
@@ -54,6 +55,7 @@ class EvalsProbe(Probe):
         super().__init__(context)
         self._patches = Patches()
         self._hooks: dict[int, Any] = {}
+        self._copied: list[weakref.ref[torch.nn.Module]] = []
         self._places: dict[int, _Place] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
         self._switching = False
@@ -79,6 +81,7 @@ class EvalsProbe(Probe):
                 self._hook(module)
 
         self._patches.attribute(torch.nn.Module, "train", train)
+        self._patches.attribute(torch.nn.Module, "__reduce_ex__", self._reducing())
         for module in _outermost_in_eval_mode():
             self._hook(module)
 
@@ -89,11 +92,19 @@ class EvalsProbe(Probe):
         for handle in self._hooks.values():
             handle.remove()
         self._hooks.clear()
+        self._copied.clear()
         held = {built.place.at for built in self._live if built.step < self.context.step}
         places, self._places = self._places, {}
         for place in places.values():
             row = {"at": place.at, "module": place.module, "n": place.calls, "steps": len(place.steps), "walked": place.walked}
             self.context.add("evals", {**row, "held": place.at in held, "saved_bytes": place.saved})
+
+    def step_end(self) -> None:
+        """Hook again what was copied in the step."""
+        copied, self._copied = self._copied, []
+        for module in (reference() for reference in copied):
+            if module is not None and not module.training:
+                self._hook(module)
 
     def backward_begins(self, call: Backward) -> None:
         """A graph that is walked was built for a purpose."""
@@ -114,13 +125,31 @@ class EvalsProbe(Probe):
         """Without the door nothing can be said."""
         self._places.clear()
         self._live.clear()
-        self.context.warn(f"calls in eval mode were not watched to the end ({type(error).__name__}: {error})")
+        super().backward_lost(error)
 
     def _hook(self, module: torch.nn.Module) -> None:
-        if id(module) not in self._hooks and not isinstance(module, torch.jit.ScriptModule):
-            self._hooks[id(module)] = module.register_forward_hook(self._after)
+        by_itself = isinstance(module, torch.jit.ScriptModule) or hasattr(type(module), "__deepcopy__")  # copies what hangs on it
+        if id(module) not in self._hooks and not by_itself:
+            with contextlib.suppress(Exception):  # a module of the user's may answer in its own way
+                self._hooks[id(module)] = module.register_forward_hook(self._ran)
 
-    def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+    def _reducing(self) -> Callable[[torch.nn.Module, Any], Any]:
+        """``copy`` and ``pickle`` ask a module for its parts by this method, those of its hooks among them."""
+
+        def reduce_ex(module: torch.nn.Module, protocol: Any) -> Any:
+            handle = self._hooks.pop(id(module), None)
+            if handle is not None:
+                handle.remove()
+                self._copied.append(weakref.ref(module))
+            return super(torch.nn.Module, module).__reduce_ex__(protocol)
+
+        return reduce_ex
+
+    def _ran(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        with contextlib.suppress(Exception):  # outputs are the user's
+            self._after(module, output)
+
+    def _after(self, module: torch.nn.Module, output: Any) -> None:
         if module.training or self._walking or not self.context.in_step or not torch.is_grad_enabled():
             return
         nodes = [node for tensor in _tensors(output) if (node := node_of(tensor)) is not None]
@@ -139,8 +168,7 @@ class EvalsProbe(Probe):
 
 
 def _outermost_in_eval_mode() -> list[torch.nn.Module]:
-    found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
-    off = [module for module in found if module.__dict__.get("training") is False]
+    off = [module for module in live_modules() if module.__dict__.get("training") is False]
     inside = {id(child) for module in off for child in _below(module)}
     return [module for module in off if id(module) not in inside]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,8 @@ OPTIMIZERS = 64
 class _Watched:
     """One optimizer: what is still without a gradient, and the highest rate of each group. None: unknown (a tensor)."""
 
-    optimizer: Optimizer
+    optimizer: weakref.ref[Optimizer]
+    name: str
     at: int | None
     unfed: list[tuple[str, torch.Tensor]]
     rates: list[float | None]
@@ -37,7 +39,7 @@ class FedProbe(OptimizerProbe):
     """Writes ``fed``, when the pass is over.
 
     Each step looks only at the parameters that have had no gradient so far: after the first step hardly any. Nothing of a
-    tensor is read. Parameters are held until the end of the pass, as their optimizer holds them.
+    tensor is read. Only those few are held until the end of the pass.
     """
 
     name = "fed"
@@ -69,7 +71,7 @@ class FedProbe(OptimizerProbe):
 
     def _look(self, optimizer: Optimizer) -> None:
         watched = self._watched.get(id(optimizer))
-        if watched is None:
+        if watched is None or watched.optimizer() is not optimizer:
             if len(self._watched) >= OPTIMIZERS:
                 return
             watched = self._watched[id(optimizer)] = _first_seen(optimizer, self.context.frames.here())
@@ -89,7 +91,7 @@ class FedProbe(OptimizerProbe):
         names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
         return {
             "at": watched.at,
-            "optimizer": type(watched.optimizer).__name__,
+            "optimizer": watched.name,
             "steps": watched.steps,
             "parameters": sum(watched.groups),
             "unfed": [{"name": names.get(id(each), place), "shape": list(each.shape)} for place, each in unfed[:NAMED]],
@@ -105,7 +107,8 @@ class FedProbe(OptimizerProbe):
 def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
     groups = [[each for each in group["params"] if each.requires_grad and _has_values(each)] for group in optimizer.param_groups]
     unfed = [(f"group {g}, parameter {p}", each) for g, group in enumerate(groups) for p, each in enumerate(group)]
-    return _Watched(optimizer, at, unfed, [0.0] * len(groups), groups=[len(group) for group in groups])
+    rates: list[float | None] = [0.0] * len(groups)
+    return _Watched(weakref.ref(optimizer), type(optimizer).__name__, at, unfed, rates, groups=[len(group) for group in groups])
 
 
 def _has_values(parameter: torch.Tensor) -> bool:

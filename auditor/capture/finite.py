@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import torch
 from torch import optim
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.modules import live_modules
 from auditor.capture.optimizers import OptimizerSteps
 from auditor.capture.probe import Context, Probe
 
@@ -38,21 +39,25 @@ class Stepped(OptimizerSteps):
     def __init__(self) -> None:
         super().__init__(after=self._after_step)
         self._found: dict[int, tuple[Optimizer, torch.Tensor | None]] = {}
+        self._later: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()
 
     def _after_step(self, optimizer: Optimizer) -> None:
         self._found[id(optimizer)] = optimizer, getattr(optimizer, "found_inf", None)
 
     def take(self) -> list[tuple[Optimizer, torch.Tensor | None]]:
         """Those optimizers, each with GradScaler's flag where the optimizer itself skips its update (fused ones)."""
-        found, self._found = list(self._found.values()), {}
+        later = [(optimizer, _PUT_OFF) for number, optimizer in self._later.items() if number not in self._found]
+        found, self._found = [*self._found.values(), *later], {}
+        self._later.clear()
         return found
 
     def put_off(self) -> None:
         """A step is over that is not looked at: of these only the parameters can be judged later.
 
-        Their gradients may belong by then to a step that GradScaler skipped.
+        Their gradients may belong by then to a step that GradScaler skipped. One that is gone by then is not missed.
         """
-        self._found = {number: (optimizer, _PUT_OFF) for number, (optimizer, _) in self._found.items()}
+        self._later.update((number, optimizer) for number, (optimizer, _) in self._found.items())
+        self._found = {}
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
     """The same after the class of that module: ``Model.body.weight``. What is missing is no module's parameter."""
     wanted = {id(parameter) for parameter in parameters}
     best: dict[int, tuple[int, str]] = {}
-    for module in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
+    for module in live_modules():
         try:
             named = dict(module.named_parameters())
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way

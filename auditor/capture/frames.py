@@ -12,9 +12,10 @@ from typing import Any
 
 from auditor.recording import RecordingWriter
 
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OWN_ROOMS = tuple(os.path.join(os.path.dirname(_OWN.rstrip(os.sep)), room) + os.sep for room in ("rules", "reports"))
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+"""Where the auditor's own files lie."""
 
+_OWN_ROOMS = tuple(os.path.join(os.path.dirname(OWN.rstrip(os.sep)), room) + os.sep for room in ("rules", "reports"))
 
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
@@ -58,7 +59,7 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
-        if file.startswith(("<", _OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
+        if file.startswith(("<", OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
             return False
         if self._own_roots and file.startswith(self._own_roots):
             return True
@@ -70,7 +71,7 @@ class Frames:
     @staticmethod
     def is_own(file: str) -> bool:
         """True of the recorder's own files."""
-        return file.startswith(_OWN)
+        return file.startswith(OWN)
 
     def user_frame(self, depth: int = 1) -> tuple[FrameType | None, FrameType | None]:
         """Innermost user frame of the caller's stack, and the innermost library frame below it (None if there is none)."""

@@ -103,13 +103,6 @@ class HoldersProbe(Probe):
                 if not call.keep_graph:
                     born.held_bytes = 0
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"held graphs were not watched to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Take the census and write a row for each root."""
         try:

@@ -82,12 +82,10 @@ class LeanerProbe(OptimizerProbe):
             now = self._gradients()
             self._kept = {number for number, seen in before.items() if seen != (0, 0) and now.get(number) == seen}
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
     def backward_lost(self, error: Exception) -> None:
         """Without the door gradients are left alone."""
         self._kept = None
+        super().backward_lost(error)
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Notice where it steps."""

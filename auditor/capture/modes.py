@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import weakref
 from collections import Counter
@@ -76,13 +75,13 @@ class ModesProbe(Probe):
     def install(self) -> None:
         """Remember who switches anomaly mode on; notice profilers."""
         detect, switch = anomaly_mode.detect_anomaly, anomaly_mode.set_detect_anomaly
-        self._before(detect, "__enter__", lambda mode: self._switched(mode, on=True))
-        self._before(detect, "__exit__", self._switched_back)
-        self._before(switch, "__init__", self._set_to)
-        self._before(switch, "__exit__", self._switched_back)
+        self._always.around(detect, "__enter__", before=lambda mode: self._switched(mode, on=True))
+        self._always.around(detect, "__exit__", before=self._switched_back)
+        self._always.around(switch, "__init__", before=self._set_to)
+        self._always.around(switch, "__exit__", before=self._switched_back)
         # Every start of torch.profiler and torch.autograd.profiler prepares a trace first, a schedule's later cycles too.
         prepare = "_prepare_trace" if hasattr(profiler.profile, "_prepare_trace") else "__enter__"
-        self._before(profiler.profile, prepare, self._profiler_starts)
+        self._always.around(profiler.profile, prepare, before=self._profiler_starts)
 
     def uninstall(self) -> None:
         """Forget it all."""
@@ -120,13 +119,6 @@ class ModesProbe(Probe):
             self.anomaly_seen = True
             self._anomaly[self._site] += 1
 
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing more to learn."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"anomaly mode was not watched to the end ({type(error).__name__}: {error})")
-
     def _switched(self, mode: Any, *, on: bool) -> None:
         self._site_before[mode] = self._site
         self._site = self.context.frames.here() if on else None
@@ -159,15 +151,3 @@ class ModesProbe(Probe):
             self._profiler_in_step = True
             self._profilers[self.context.frames.here()] += 1
         self.on_user_profiler()
-
-    def _before(self, cls: type, name: str, hook: Callable[..., None]) -> None:
-        """Call ``hook`` with the same arguments before a method of torch's; what ours raises does not reach the user."""
-        original = vars(cls)[name]
-
-        @functools.wraps(original)
-        def method(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):
-                hook(*args, **kwargs)
-            return original(*args, **kwargs)
-
-        self._always.attribute(cls, name, method)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules import module as module_hooks
 
 from auditor.capture.patching import Patches
 
@@ -41,8 +42,9 @@ class Modules:
         self._running.clear()
         self._spans.clear()
         self._names = qualified_names()
-        patches.on_undo(register_module_forward_pre_hook(self._enter).remove)
-        patches.on_undo(register_module_forward_hook(self._leave, always_call=True).remove)
+        entering = module_hooks.register_module_forward_pre_hook(self._enter)
+        leaving = module_hooks.register_module_forward_hook(self._leave, always_call=True)
+        keep_hooks(patches, entering, leaving)
 
     def _name(self, module: torch.nn.Module) -> str:
         return self._names.get(id(module)) or type(module).__name__
@@ -59,10 +61,46 @@ class Modules:
                 return
 
 
+def keep_hooks(patches: Patches, *handles: Any) -> None:
+    """Hooks of ours on every module stay until ``patches`` are undone, and compiled modules do not see them meanwhile.
+
+    Those warn of hooks on every module: a warning may be the user's error.
+    """
+    for handle in handles:
+        patches.on_undo(handle.remove)
+    any_hook = getattr(module_hooks, "_has_any_global_hook", None)
+    if any_hook is None:
+        return
+
+    def any_of_the_users() -> bool:
+        taken = list(_taken(handles))
+        try:
+            return bool(any_hook())
+        finally:
+            for hooks, number, hook in taken:
+                hooks[number] = hook
+
+    patches.attribute(module_hooks, "_has_any_global_hook", any_of_the_users)
+
+
+def _taken(handles: Iterable[Any]) -> Iterator[tuple[dict[int, Any], int, Any]]:
+    """What each handle stands for, taken out of torch's dictionaries."""
+    for handle in handles:
+        for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref):
+            hooks = reference()
+            if hooks is not None and handle.id in hooks:
+                yield hooks, handle.id, hooks.pop(handle.id)
+
+
+def live_modules() -> list[torch.nn.Module]:
+    """All modules that exist. Slow: asks all live objects."""
+    return [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+
+
 def qualified_names() -> dict[int, str]:
     """Names of all living modules by ``id``, as the largest module that holds each calls it. Slow: asks all live objects."""
     best: dict[int, tuple[int, str]] = {}
-    for root in (each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)):
+    for root in live_modules():
         try:
             named = list(root.named_modules())
         except Exception:  # a module of the user's that is not whole yet, or answers in its own way

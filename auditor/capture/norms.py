@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
-from torch.nn.utils import clip_grad
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.clipping import watch_clipping
 from auditor.capture.finite import QUIET_EVERY, norms_of, parameters_of, values_of
 from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
@@ -22,8 +22,6 @@ OPTIMIZERS = 16
 """Optimizers that are followed at most; one made anew at every step is none that trains."""
 
 _HALF = (torch.float16, torch.bfloat16)
-_CLIP = "_clip_grads_with_norm_"
-"""What ``clip_grad_norm_`` calls with the norm that it computed, by whatever name the user has that function."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,18 @@ class NormsProbe(OptimizerProbe):
         super().__init__(context)
         self._patches = Patches()
         self._watching = False
-        self._numbers: dict[int, tuple[int, Optimizer]] = {}
+        self._numbers: dict[int, tuple[int, weakref.ref[Optimizer]]] = {}
+        self._given = 0
         self._before_clipping: list[tuple[set[int], torch.Tensor]] = []
         self._seen: list[_Seen] = []
-
-    def uninstall(self) -> None:
-        """Stop noticing."""
-        super().uninstall()
-        self._numbers.clear()
 
     def start(self) -> None:
         """Watch clipping, and the unscaling that makes its norm one of scaled gradients."""
         if self.context.device == "cuda" and self.context.pass_name != "loud":
             return
         self._watching = True
-        if hasattr(clip_grad, _CLIP):
-            self._around(clip_grad, _CLIP, self._clips)
-        self._around(GradScaler, "unscale_", lambda *_: self._before_clipping.clear())
+        watch_clipping(self._patches, self._clips)
+        self._patches.around(GradScaler, "unscale_", before=lambda *_, **__: self._before_clipping.clear())
 
     def step_end(self) -> None:
         """Norms of clipping belong to the step that they were computed in."""
@@ -93,10 +86,9 @@ class NormsProbe(OptimizerProbe):
             return False
         return self.context.pass_name != "quiet" or self.context.step % QUIET_EVERY == 0
 
-    def _clips(self, parameters: Any, max_norm: float, total_norm: torch.Tensor, *_: Any, **__: Any) -> None:
-        if self._due() and not math.isinf(float(max_norm)):
-            clipped = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-            self._before_clipping.append(({id(parameter) for parameter in clipped}, total_norm.detach().clone()))
+    def _clips(self, parameters: Sequence[torch.Tensor], norm: torch.Tensor) -> None:
+        if self._due():
+            self._before_clipping.append(({id(parameter) for parameter in parameters}, norm.detach().clone()))
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Look at the gradients, where it is time to."""
@@ -123,29 +115,22 @@ class NormsProbe(OptimizerProbe):
         return next((norm for clipped, norm in reversed(self._before_clipping) if clipped & own), None)
 
     def _number_of(self, optimizer: Optimizer) -> int | None:
-        if id(optimizer) not in self._numbers:
-            if len(self._numbers) >= OPTIMIZERS:
+        number, known = self._numbers.get(id(optimizer), (0, None))
+        if known is None or known() is not optimizer:
+            if self._given >= OPTIMIZERS:
                 return None
-            self._numbers[id(optimizer)] = len(self._numbers), optimizer
+            number, self._given = self._given, self._given + 1
+            self._numbers[id(optimizer)] = number, weakref.ref(optimizer)
             self.context.writer.touch("norms")
-        return self._numbers[id(optimizer)][0]
-
-    def _around(self, owner: Any, name: str, before: Any) -> None:
-        original = vars(owner)[name]
-
-        @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):  # what ours raises must not become the user's
-                before(*args, **kwargs)
-            return original(*args, **kwargs)
-
-        self._patches.attribute(owner, name, watched)
+        return number
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
 def _norm(gradients: list[torch.Tensor]) -> torch.Tensor:
-    wide = [each.float() if each.dtype in _HALF else each for each in gradients]  # a norm in float16 overflows at 65504
-    norms = norms_of(wide)
+    half = [each for each in gradients if each.dtype in _HALF]
+    norms = [torch.linalg.vector_norm(each, dtype=torch.float32) for each in half]  # in float16 it overflows at 65504
+    if len(half) < len(gradients):
+        norms += norms_of([each for each in gradients if each.dtype not in _HALF])
     together: torch.Tensor = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device, torch.float32) for norm in norms]))
     return together
 

@@ -78,10 +78,6 @@ class NumericsProbe(Probe):
         if self._poles is not None and not call.nested:
             self._poles.backward_ends()
 
-    def backward_lost(self, error: Exception) -> None:
-        """The door dropped us."""
-        self._fail(error)
-
     def _fail(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:

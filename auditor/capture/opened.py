@@ -28,7 +28,7 @@ class OpenedConfigs:
         self._watching = False
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:
-        if not self._watching or event != "open":
+        if not self._watching or event != "open" or len(args) < 2:  # anybody may raise an event of this name
             return
         path, mode = args[0], args[1]
         if not isinstance(path, str) or (isinstance(mode, str) and (not mode.startswith("r") or "+" in mode)):

@@ -27,8 +27,13 @@ def tensors_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     return (tensor for group in groups_of(optimizer) for tensor in group["params"])
 
 
+def capturing() -> bool:
+    """True while a CUDA graph is being recorded: reading breaks the recording, and what is added would be part of the graph."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 class OptimizerSteps:
-    """Tells of every optimizer's step, from :meth:`install` to :meth:`uninstall`.
+    """Tells of every optimizer's step that runs, from :meth:`install` to :meth:`uninstall`.
 
     The hooks stay that long: in a script a step ends inside such a hook, while torch walks its list of hooks, which must not
     change then. Installed before the script's own step finder, they are called first.
@@ -43,11 +48,12 @@ class OptimizerSteps:
 
     def install(self) -> None:
         """Begin to tell."""
-        before, after = self._before, self._after
-        if before is not None:
-            self._handles.append(register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: before(optimizer)))
-        if after is not None:
-            self._handles.append(register_optimizer_step_post_hook(lambda optimizer, args, kwargs: after(optimizer)))
+        for tell, register in (
+            (self._before, register_optimizer_step_pre_hook),
+            (self._after, register_optimizer_step_post_hook),
+        ):
+            if tell is not None:
+                self._handles.append(register(_hook(tell)))
 
     def uninstall(self) -> None:
         """Stop. May be called twice."""
@@ -55,12 +61,26 @@ class OptimizerSteps:
             self._handles.pop().remove()
 
 
+def _hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, Any], None]:
+    def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not capturing():
+            tell(optimizer)
+
+    return hook
+
+
 class OptimizerProbe(Probe):
-    """A probe that is told of every optimizer's step, also outside the passes that it watches."""
+    """A probe that is told of every optimizer's step, also outside the passes that it watches.
+
+    An optimizer is the user's to let go of: what a probe remembers of one must not keep it, nor its parameters.
+    """
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._told = OptimizerSteps(before=self.before_optimizer, after=self.after_optimizer)
+        own = type(self)
+        before = self.before_optimizer if own.before_optimizer is not OptimizerProbe.before_optimizer else None
+        after = self.after_optimizer if own.after_optimizer is not OptimizerProbe.after_optimizer else None
+        self._told = OptimizerSteps(before=before, after=after)
 
     def install(self) -> None:
         """Notice steps."""

@@ -8,6 +8,7 @@ import torch
 import torch.optim.optimizer as optimizers
 from torch.nn.modules import module as modules
 
+from auditor.capture.modules import keep_hooks
 from auditor.capture.origin_marks import DERIVED, Origins, activate
 from auditor.capture.origin_modes import Births, Propagation
 from auditor.capture.patching import Patches
@@ -45,7 +46,7 @@ class OriginProbe(Probe):
     def _watch(self) -> None:
         self.origins = Origins()
         self._patches.on_undo(activate(self.origins))
-        self._watch_modules()
+        keep_hooks(self._patches, modules.register_module_forward_pre_hook(self._module_called))
         self._watch_optimizers()
         run_compiled_code_eagerly(self._patches)
         births = Births(self.origins, Stack(self.context.frames), self.fail)
@@ -54,23 +55,6 @@ class OriginProbe(Probe):
         propagation = Propagation(self.origins, self.fail)
         propagation.__enter__()  # type: ignore[no-untyped-call]
         self._patches.on_undo(lambda: leave_dispatch(propagation))
-
-    def _watch_modules(self) -> None:
-        """Hook every module. A compiled one warns of global hooks: it must not see ours, a warning may be the user's error."""
-        handle = modules.register_module_forward_pre_hook(self._module_called)
-        self._patches.on_undo(handle.remove)
-        any_hook = getattr(modules, "_has_any_global_hook", None)
-        if any_hook is None:
-            return
-
-        def any_hook_of_the_users() -> bool:
-            ours = modules._global_forward_pre_hooks.pop(handle.id)
-            try:
-                return bool(any_hook())
-            finally:
-                modules._global_forward_pre_hooks[handle.id] = ours
-
-        self._patches.attribute(modules, "_has_any_global_hook", any_hook_of_the_users)
 
     def _watch_optimizers(self) -> None:
         register = getattr(optimizers, "register_optimizer_step_pre_hook", None)

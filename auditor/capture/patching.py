@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +12,8 @@ from typing import Any
 _MISSING = object()
 _HOOKS: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
 """By number: (hook, original). Swapped code objects find their hook here, since a code object has no closure of ours."""
+
+_NUMBERS = itertools.count(1)
 
 
 class Patches:
@@ -34,6 +39,28 @@ class Patches:
         setattr(owner, name, value)
         self._undo.append(undo)
 
+    def around(
+        self, owner: Any, name: str, *, before: Callable[..., Any] | None = None, after: Callable[..., Any] | None = None
+    ) -> None:
+        """Put a function of the same arguments around ``owner.name``, which the owner itself has.
+
+        ``before`` is called with the arguments, ``after`` with the result in front of them. What they raise does not reach the user.
+        """
+        original = vars(owner)[name]
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                with contextlib.suppress(Exception):
+                    before(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if after is not None:
+                with contextlib.suppress(Exception):
+                    after(result, *args, **kwargs)
+            return result
+
+        self.attribute(owner, name, watched)
+
     def code(self, function: types.FunctionType, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Swap a Python function's code in place, so that every reference to it calls ``hook(original, *args, **kwargs)``.
 
@@ -47,7 +74,7 @@ class Patches:
         )
         original.__kwdefaults__ = function.__kwdefaults__
         original.__qualname__ = function.__qualname__
-        number = max(_HOOKS, default=0) + 1
+        number = next(_NUMBERS)
         _HOOKS[number] = (hook, original)
         namespace: dict[str, Any] = {}
         source = (
@@ -63,7 +90,7 @@ class Patches:
 
         def undo() -> None:
             function.__code__, function.__defaults__, function.__kwdefaults__ = saved
-            _HOOKS.pop(number, None)
+            _HOOKS[number] = _straight, original  # a call of another thread may be on its way in
 
         self._undo.append(undo)
         return original
@@ -84,10 +111,11 @@ class Patches:
             raise error
 
 
+def _straight(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return original(*args, **kwargs)
+
+
 def dispatch(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Called by swapped code: runs the hook with the original in front."""
-    entry = _HOOKS.get(number)
-    if entry is None:  # undone while a call was on its way in
-        raise RuntimeError("a patched function was called after its patch was undone")
-    hook, original = entry
+    hook, original = _HOOKS[number]
     return hook(original, *args, **kwargs)

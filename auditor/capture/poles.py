@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,7 +129,7 @@ class Poles:
 
     def _hooked(self, node: Node, running: _Backward, pole: Pole, stands: torch.Tensor) -> Any:
         def ran(outgoing: Any, incoming: Any) -> None:
-            with torch.no_grad():
+            with contextlib.suppress(Exception), torch.no_grad():  # gradients are the user's, and so is this backward
                 came = [self._plain(each) for each in incoming if each is not None]
                 went = [self._plain(each) for each in outgoing if each is not None]
                 if len(came) == 1 and went:

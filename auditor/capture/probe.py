@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from auditor.capture.frames import Frames
 from auditor.plan import Drill
 from auditor.recording import RecordingWriter
+
+if TYPE_CHECKING:
+    from auditor.capture.autograd_graph import Backward
 
 
 @dataclass
@@ -43,6 +46,8 @@ class Context:
     """Where a tensor lies in the simulated device memory, 0 if it does not (rehearsal only)."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
+    fail: Callable[[str, Exception], None] = field(default=lambda name, error: None)
+    """Says that the probe of this name failed between two calls of the session, which stops it at the end of the step."""
 
     def add(self, part: str, row: dict[str, Any]) -> None:
         """Add a row to a part, stamped with the current pass and step."""
@@ -79,6 +84,18 @@ class Probe:
 
     def stop(self) -> None:
         """Undo ``start``."""
+
+    # -- for those that add themselves to the door of the autograd engine ------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """A backward is about to run."""
+
+    def backward_ends(self, call: Backward) -> None:
+        """It has run, or raised."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """One of these two raised ``error``, and no backward is told of any more."""
+        self.context.fail(self.name, error)
 
     def uninstall(self) -> None:
         """Undo ``install``."""

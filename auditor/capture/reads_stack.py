@@ -6,12 +6,8 @@ import os
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
-import torch
-
-from auditor.capture.frames import Frames
-
-_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OWN: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from auditor.capture.frames import OWN, Frames
+from auditor.capture.torch_files import TORCH
 
 _PLUMBING: Final = (
     "_ops.py",
@@ -104,7 +100,7 @@ class Stack:
         return known
 
     def _judge(self, file: str) -> int:
-        if file.startswith(("<", _OWN)) or f"{os.sep}torchinductor_" in file:  # code that the compiler wrote
+        if file.startswith(("<", OWN)) or f"{os.sep}torchinductor_" in file:  # code that the compiler wrote
             return _SKIP
         if self._frames.is_user(file):
             return _USER
@@ -118,7 +114,7 @@ class Stack:
 
 def torch_name(file: str) -> str:
     """``optim/adam.py`` for a file of torch; empty for any other."""
-    return file[len(_TORCH) :].replace(os.sep, "/") if file.startswith(_TORCH) else ""
+    return file[len(TORCH) :].replace(os.sep, "/") if file.startswith(TORCH) else ""
 
 
 def outermost(frame: FrameType) -> FrameType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,14 +13,14 @@ from typing import Any
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
+from auditor.capture.frames import OWN
 from auditor.capture.origin_modes import tensors
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.capture.torch_files import TORCH
 
-NAMES = ("checkpoint", "checkpoint_sequential")
-
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+NAMES = {"checkpoint": None, "checkpoint_sequential": 3}
+"""Functions that take ``use_reentrant``, and its place where it may be given without its name."""
 
 
 class RecomputeProbe(Probe):
@@ -39,10 +38,10 @@ class RecomputeProbe(Probe):
     def start(self) -> None:
         """Swap the functions, below what torch wraps around them."""
         self.context.writer.touch("recompute")
-        for name in NAMES:
+        for name, place in NAMES.items():
             function = inspect.unwrap(getattr(torch_checkpoint, name))
             if isinstance(function, FunctionType) and not function.__code__.co_freevars:
-                self._patches.code(function, self._hook(name))
+                self._patches.code(function, self._hook(name, place))
 
     def stop(self) -> None:
         """Put them back."""
@@ -54,10 +53,10 @@ class RecomputeProbe(Probe):
             self.context.add("recompute", {"at": at, "name": name, "library": library, "lost": lost, "n": n})
         self._seen.clear()
 
-    def _hook(self, name: str) -> Callable[..., Any]:
+    def _hook(self, name: str, place: int | None) -> Callable[..., Any]:
         def hook(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            chosen = kwargs.get("use_reentrant") is not None or not self.context.in_step
-            at = None if chosen else self.context.frames.here()
+            given = args[place] if place is not None and len(args) > place else kwargs.get("use_reentrant")
+            at = self.context.frames.here() if given is None and self.context.in_step else None
             result = original(*args, **kwargs)
             if at is not None:
                 with contextlib.suppress(Exception):  # what goes in and out is the user's
@@ -69,7 +68,7 @@ class RecomputeProbe(Probe):
 
     def _library(self, frame: FrameType | None) -> str:
         """The library whose code makes the call; empty where it is the user's."""
-        while frame is not None and frame.f_code.co_filename.startswith((_OWN, _TORCH, "<")):
+        while frame is not None and frame.f_code.co_filename.startswith((OWN, TORCH, "<")):
             frame = frame.f_back
         theirs = frame is None or self.context.frames.is_user(frame.f_code.co_filename)
         return "" if theirs or frame is None else self.context.frames.library_name(frame)

@@ -10,11 +10,14 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.autograd_graph import DOOR, Backward
-from auditor.capture.optimizers import OptimizerProbe
+from auditor.capture.optimizers import OptimizerProbe, capturing
 from auditor.capture.probe import Context
 
 LOSSES = 10_000
 """Losses that are kept at most: a scalar of a few bytes each."""
+
+OPTIMIZERS = 16
+"""Optimizers whose parameters are compared at most. They are held, so that both sides of a comparison have the same ones."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -36,8 +39,9 @@ class ResultsProbe(OptimizerProbe):
         self._optimizers: dict[int, Optimizer] = {}
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
-        """Notice which optimizers step."""
-        self._optimizers.setdefault(id(optimizer), optimizer)
+        """Notice which optimizers step: the first of them, where new ones are made all the time."""
+        if len(self._optimizers) < OPTIMIZERS:
+            self._optimizers.setdefault(id(optimizer), optimizer)
 
     @property
     def _last(self) -> str:
@@ -63,18 +67,11 @@ class ResultsProbe(OptimizerProbe):
 
     def backward_begins(self, call: Backward) -> None:
         """Copy the losses."""
-        if call.nested or self._kept >= LOSSES or _capturing():
+        if call.nested or self._kept >= LOSSES or capturing():
             return
         for output in call.tensors:
             self._kept += 1
             self._losses.append((self.context.step, _scalar(output.detach())))
-
-    def backward_ends(self, call: Backward) -> None:
-        """Nothing: the losses were there before."""
-
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the losses was not seen."""
-        self.context.warn(f"losses were not watched to the end ({type(error).__name__}: {error})")
 
     def _parameters(self) -> Iterator[dict[str, Any]]:
         for number, optimizer in enumerate(self._optimizers.values()):
@@ -85,10 +82,6 @@ class ResultsProbe(OptimizerProbe):
                         place = f"optimizer {number}, group {g}, parameter {p}"
                         value = parameter.detach()
                         yield {"what": "parameter", "place": place, "value": _norm(value), "bits": _bits(value)}
-
-
-def _capturing() -> bool:
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 def _scalar(value: torch.Tensor) -> torch.Tensor:

@@ -73,9 +73,9 @@ class StepFinder:
         self._patches.undo()
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        import torch  # here: this module is imported before the script sets its environment and imports torch itself
+        from auditor.capture.optimizers import capturing  # here: the script sets its environment first, then imports torch itself
 
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        if capturing():
             return  # the step is being recorded into a CUDA graph: to end it here would break the user's capture
         self.optimizer_steps += 1
         self._stepped = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class Session:
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
+        context.fail = self._failed
 
     # -- the whole -----------------------------------------------------------------------------------------------
 
@@ -88,8 +90,7 @@ class Session:
         context = self._context
         context.step = self._pass.done
         context.global_step = sum(each.done for each in self.passes)
-        for probe in self._running:
-            self._guard(probe, probe.step_begin)
+        self._each(lambda probe: probe.step_begin())
         if self._trace is not None:
             self._trace.step_begin()
         context.in_step = True
@@ -101,8 +102,7 @@ class Session:
         self._context.in_step = False
         if self._trace is not None:
             self._trace.step_end()
-        for probe in self._running:
-            self._guard(probe, probe.step_end)
+        self._each(lambda probe: probe.step_end())
         self._pass.done += 1
         self._context.writer.flush()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
@@ -129,8 +129,7 @@ class Session:
         self.passes.append(self._queue.pop(0))
         self._context.pass_name = self._pass.name
         self._running = [p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures]
-        for probe in self._running:
-            self._guard(probe, probe.start)
+        self._each(lambda probe: probe.start())
         if self._pass.name == "trace":
             self._start_trace()
         if self._pass.name == "memory":
@@ -156,7 +155,7 @@ class Session:
             if name == "quiet" and self._context.device == "cuda":
                 self._queue.append(Pass("loud", SYNC_STEPS))
         elif name == "quiet":
-            if self._modes is not None and self._modes.anomaly_seen:
+            if self._modes is not None and self._modes.anomaly_seen and self._modes.name not in self.failures:
                 self._queue.append(Pass("anomaly_off", self._pass.done))
             if self._may_trace():
                 self._queue.append(Pass("trace", self._plan.trace_steps))
@@ -211,6 +210,24 @@ class Session:
 
     # -- failures of ours ----------------------------------------------------------------------------------------
 
+    @property
+    def failed(self) -> dict[str, dict[str, Any]]:
+        """Instruments that failed, with the parts that are therefore not whole, as the manifest has them."""
+        parts = {probe.name: probe.parts for probe in self._probes}
+        return {
+            name: {"status": "failed", "error": error, "parts": list(parts.get(name, ()))}
+            for name, error in self.failures.items()
+        }
+
+    def _each(self, do: Callable[[Probe], None]) -> None:
+        """Ask every running probe; one that fails is stopped."""
+        for probe in tuple(self._running):
+            if probe.name not in self.failures:
+                self._guard(probe, partial(do, probe))
+            if probe.name in self.failures:
+                self._running.remove(probe)
+                self._guard(probe, probe.stop)
+
     def _guard(self, probe: Probe, do: Callable[[], Any]) -> None:
         self._guard_named(probe.name, do)
 
@@ -219,9 +236,12 @@ class Session:
         try:
             do()
         except Exception as error:
-            if name not in self.failures:
-                self.failures[name] = f"{type(error).__name__}: {error}"
-                self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
+            self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        if name not in self.failures:
+            self.failures[name] = f"{type(error).__name__}: {error}"
+            self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
 
 
 class ProgressPipe:

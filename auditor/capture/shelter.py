@@ -104,7 +104,7 @@ class Shelter:
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
-            flags = args[2] if isinstance(args[2], int) else 0
+            flags = args[2] if len(args) > 2 and isinstance(args[2], int) else 0  # anybody may raise an event of this name
             if flags & WRITING:
                 self._changes(args[0], contents=not flags & os.O_TRUNC)
         elif event in _REPLACED:

@@ -21,6 +21,9 @@ from auditor.capture.storing import Found, Sources
 SAMPLED = 1 << 20
 """Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
 
+KEPT = 1 << 25
+"""Elements of all tensors together that are kept at most (128 MiB of float32): of the rest it stays unknown whether they change."""
+
 LEAVES = 4096
 """Leaves that are followed at most, and rows that are written."""
 
@@ -101,16 +104,15 @@ class StraysProbe(Probe):
                 leaf.fed, leaf.last = leaf.fed + 1, self.context.step
         self._of_call = []
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest of the pass was not seen."""
-        self.context.warn(f"tensors outside the optimizers were not looked for to the end ({type(error).__name__}: {error})")
-
     def step_end(self) -> None:
         """Forget what died with the step; keep the values of what came back and is in no optimizer."""
         self._leaves = {number: leaf for number, leaf in self._leaves.items() if leaf.tensor() is not None}
+        kept = sum(leaf.before.numel() for leaf in self._leaves.values() if leaf.before is not None)
         for number, leaf in self._leaves.items():
-            if leaf.fed > 1 and leaf.before is None and number not in self._optimized:
-                leaf.before = _sample(leaf.tensor())
+            tensor = leaf.tensor()
+            if leaf.fed > 1 and leaf.before is None and number not in self._optimized and tensor is not None and kept < KEPT:
+                leaf.before = _sample(tensor)
+                kept += leaf.before.numel()
 
     def _leaf(self, tensor: torch.Tensor) -> _Leaf | None:
         leaf = self._leaves.get(id(tensor))
@@ -162,7 +164,7 @@ def _row(leaf: _Leaf, tensor: torch.Tensor, home: str, found: Found | None) -> d
         "shape": list(tensor.shape),
         "grad_bytes": grad.numel() * grad.element_size() if grad is not None else 0,
         "fed": leaf.fed,
-        "changed": None if leaf.before is None else not torch.equal(leaf.before, _sample(tensor)),
+        "changed": None if leaf.before is None else _changed(leaf.before, _sample(tensor)),
         "touched": leaf.touched,
         "asked": leaf.asked,
         "file": os.path.abspath(found.file) if found is not None else None,
@@ -181,11 +183,13 @@ def _nodes(tensors: Iterable[Any]) -> list[Any]:
     return [node_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
-def _sample(tensor: torch.Tensor | None) -> torch.Tensor:
-    if tensor is None:
-        return torch.empty(0)
+def _changed(before: torch.Tensor, now: torch.Tensor) -> bool:
+    return (before.dtype, before.device) != (now.dtype, now.device) or not torch.equal(before, now)
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // SAMPLED)].clone()
+    return flat[:: max(1, -(-flat.numel() // SAMPLED))].clone()
 
 
 def _optimized() -> set[int]:

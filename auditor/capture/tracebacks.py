@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from traceback import StackSummary, TracebackException
 
-OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from auditor.capture.frames import OWN
 
 
 def without_own(told: TracebackException) -> TracebackException:

@@ -103,10 +103,6 @@ class UnclearedProbe(OptimizerProbe):
             for followed in self._all():
                 followed.look_again()
 
-    def backward_lost(self, error: Exception) -> None:
-        """Say that the rest was not seen."""
-        self.context.warn(f"gradients were not followed to the end ({type(error).__name__}: {error})")
-
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Count the step if what it used was added to the gradients of the step before; then begin anew."""
         if self._watching:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from dataclasses import dataclass, field
 
 import torch
@@ -36,7 +37,8 @@ _HALF = (torch.float16, torch.bfloat16)
 class _Watched:
     """One optimizer; counts stay on their device until the pass is over."""
 
-    optimizer: Optimizer
+    optimizer: weakref.ref[Optimizer]
+    name: str
     at: int | None
     dtype: str
     rate: float = 0.0
@@ -76,7 +78,7 @@ class UpdatesProbe(OptimizerProbe):
         for each in self._watched.values():
             if each.asked:
                 asked, kept = (sum(int(count) for count in counts) for counts in (each.asked, each.kept))
-                row = {"at": each.at, "optimizer": type(each.optimizer).__name__, "dtype": each.dtype, "rate": each.rate}
+                row = {"at": each.at, "optimizer": each.name, "dtype": each.dtype, "rate": each.rate}
                 self.context.add("updates", {**row, "steps": each.steps, "asked": asked, "kept": kept})
         self._watched.clear()
 
@@ -89,12 +91,9 @@ class UpdatesProbe(OptimizerProbe):
     def _look(self, optimizer: Optimizer) -> None:
         found_inf = getattr(optimizer, "found_inf", None)
         half = [(each, group) for group in optimizer.param_groups for each in group["params"] if _half(each)][:PARAMETERS]
-        if not half or (found_inf is not None and bool(found_inf)):
+        if not half or (found_inf is not None and bool(plain(found_inf))):
             return
-        watched = self._watched.get(id(optimizer))
-        if watched is None and len(self._watched) < OPTIMIZERS:
-            dtype = str(half[0][0].dtype).removeprefix("torch.")
-            watched = self._watched[id(optimizer)] = _Watched(optimizer, self.context.frames.here(), dtype)
+        watched = self._watched_of(optimizer, half[0][0].dtype)
         if watched is None or watched.steps >= STEPS:
             return
         watched.before.clear()
@@ -107,6 +106,17 @@ class UpdatesProbe(OptimizerProbe):
                 update = abs(float(rate)) * (gradient if proportional else 1.0)
                 asked = (gradient > SMALL) & (update > values.float().abs() * FLOAT32)
                 watched.before.append((parameter, values, asked))
+
+    def _watched_of(self, optimizer: Optimizer, dtype: torch.dtype) -> _Watched | None:
+        watched = self._watched.get(id(optimizer))
+        if watched is not None and watched.optimizer() is optimizer:
+            return watched
+        if len(self._watched) >= OPTIMIZERS:
+            return None
+        name, at = type(optimizer).__name__, self.context.frames.here()
+        watched = _Watched(weakref.ref(optimizer), name, at, str(dtype).removeprefix("torch."))
+        self._watched[id(optimizer)] = watched
+        return watched
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """Count what is as it was."""

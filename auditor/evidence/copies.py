@@ -12,7 +12,7 @@ from auditor import amounts
 from auditor.evidence.batches import Batches, Loader
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
-from auditor.evidence.source import Source, Span, name_of
+from auditor.evidence.source import Source, Span, name_of, span_of
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
 from auditor.factories import FACTORIES
@@ -46,8 +46,8 @@ class Copy:
     via: str = ""
     call: str = ""
     """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not a call."""
-    span: tuple[int, int, int, int] | None = None
-    """Where that call stands, as :class:`auditor.model.Edit` has it; None where Python does not say (3.10)."""
+    span: Span | None = None
+    """Where that call stands; None where Python does not say (3.10)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class CopySite:
         return "pinned" if all(copy.pinned for copy in self.copies) else "pageable"
 
     @property
-    def moves(self) -> tuple[tuple[Site, str, tuple[int, int, int, int] | None], ...]:
+    def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
         """The ``.to(...)`` and ``.cuda()`` calls that block: line, name and place of each."""
         made = ((copy.site, copy.call, copy.span) for copy in self.copies if copy.blocking and copy.call in MOVES)
         return tuple(sorted(set(made), key=str))
@@ -161,14 +161,8 @@ def _copy(recording: Recording, source: Source, row: Row) -> Copy:
         loader=row.get("loader"),
         via=where.get("via") or "",
         call=name_of(node.func) if isinstance(node, ast.Call) else "",
-        span=_place(node) if where.get("col") is not None else None,
+        span=span_of(node) if node is not None and where.get("col") is not None else None,
     )
-
-
-def _place(node: ast.expr | None) -> tuple[int, int, int, int] | None:
-    if node is None:
-        return None
-    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or node.col_offset
 
 
 def _what(row: Row, node: ast.expr | None) -> What:

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from auditor.evidence.source import Source, name_of
+from auditor.evidence.source import Source, Span, name_of, span_of
 from auditor.model import Site
 
 CONVOLUTIONS = {"Conv1d": "BatchNorm1d", "Conv2d": "BatchNorm2d", "Conv3d": "BatchNorm3d"}
 BIAS_POSITION = 7
 """Of Conv2d(in, out, kernel, stride, padding, dilation, groups, bias)."""
 
-Made = tuple[Site, str, tuple[int, int, int, int]]
-"""A constructor's call: its line, its name and its span, as an edit has them."""
+Made = tuple[Site, str, Span]
+"""A constructor's call: its line, its name and its span."""
 
 
 def biased_before_norm(source: Source) -> tuple[Made, ...]:
@@ -29,8 +29,7 @@ def biased_before_norm(source: Source) -> tuple[Made, ...]:
 
 
 def _made(source: Source, file: str, call: ast.Call) -> Made:
-    span = (call.lineno, call.end_lineno or call.lineno, call.col_offset, call.end_col_offset or call.col_offset)
-    return source.site_of(file, call), name_of(call.func), span
+    return source.site_of(file, call), name_of(call.func), span_of(call)
 
 
 def _in_a_row(node: ast.AST) -> Iterator[ast.Call]:

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.evidence.numerics import LARGEST
 from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
-from auditor.recording import MANIFEST, Recording, Row, UnreadableRecording
+from auditor.recording import Recording, Row
 
 REPLAY = "replay"
-
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38, "float64": 1.7976931e308}
-"""Largest finite number of a dtype (IEEE 754; bfloat16 has the exponent of float32)."""
+"""Folder of the replay's recording inside the one that it explains (docs/recording.md)."""
 
 KINDS = {
     "exp": ("exp", "expm1", "exp2", "sinh", "cosh"),
@@ -174,20 +173,12 @@ class Nonfinite(Table):
         row = next(iter(rows_of(recording, "nonfinite")), None)
         if row is None:
             return cls(steps=steps)
-        replay = _replay_of(recording)
+        replay = recording.inside(REPLAY)
         again = next(iter(replay.rows("nonfinite")), None) if replay is not None else None
         if replay is None or again is None:
             return cls(row["global_step"], steps, _tensors(row), row["n"])
         birth = next((_birth(replay, each) for each in replay.rows("births")), None)
         return cls(again["global_step"], steps, _tensors(again), again["n"], birth, replayed=True)
-
-
-def _replay_of(recording: Recording) -> Recording | None:
-    folder = recording.folder / REPLAY
-    try:
-        return Recording(folder) if (folder / MANIFEST).is_file() else None
-    except UnreadableRecording:
-        return None
 
 
 def _tensors(row: Row) -> tuple[BadTensor, ...]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from auditor.config_files import suffix_of
 from auditor.evidence.table import Table
@@ -38,9 +38,8 @@ LOGS = frozenset(
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class Span:
-    """A stretch of source as Python reports it: 1-based lines, 0-based UTF-8 byte columns."""
+class Span(NamedTuple):
+    """A stretch of source as Python reports it, and edits have it: 1-based lines, 0-based UTF-8 byte columns."""
 
     line: int
     end_line: int
@@ -65,7 +64,7 @@ class Source(Table):
 
     def excerpt(self, file: str, span: Span) -> str:
         """The text of a span that lies on one line, else an empty string."""
-        lines = self.texts.get(file, "").splitlines()
+        lines = self.texts.get(file, "").split("\n")  # splitlines() knows more separators than Python
         if span.line != span.end_line or not 0 < span.line <= len(lines):
             return ""
         return lines[span.line - 1].encode()[span.col : span.end_col].decode(errors="replace")
@@ -105,9 +104,9 @@ class Source(Table):
         for file, text in self.texts.items():
             if name not in text:
                 continue
-            lines = [node.lineno for node in self.nodes(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
-            if lines:
-                return Site(file, min(lines), "", text.splitlines()[min(lines) - 1].strip())
+            calls = [node for node in self.nodes(file) if isinstance(node, ast.Call) and name_of(node.func) == name]
+            if calls:
+                return self.site_of(file, min(calls, key=lambda call: call.lineno))
         return None
 
     def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:

@@ -25,12 +25,11 @@ def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...
 
 
 def _waits(recording: Recording) -> dict[int, float]:
-    """Us that each quiet step waited for its loaders; what is not such a row is passed over."""
+    """Us that each quiet step waited for its loaders."""
     waits: dict[int, float] = {}
     for row in recording.rows("batches"):
-        step, wait = row.get("step"), row.get("wait_us")
-        if row.get("pass") == "quiet" and isinstance(step, int) and isinstance(wait, (int, float)):
-            waits[step] = waits.get(step, 0.0) + wait
+        if row["pass"] == "quiet":
+            waits[row["step"]] = waits.get(row["step"], 0.0) + row.get("wait_us", 0.0)
     return waits
 
 

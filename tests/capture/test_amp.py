@@ -65,3 +65,24 @@ def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:
     with Drive(tmp_path, AmpProbe) as drive:
         drive.run("loud", user.step)
         assert {row["what"] for row in drive.rows("amp")} == {"autocast", "backward"}
+
+
+def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        scaler = torch.amp.GradScaler("cpu")
+
+        def step():
+            with torch.autocast("cpu", dtype=torch.float16):
+                losses = [model(torch.ones(1, 2)).float().sum() for _ in range(2)]
+            scaled = list(scaler.scale(loss for loss in losses))
+            assert len(scaled) == 2
+            torch.stack(scaled).sum().backward()
+        """,
+    )
+    with Drive(tmp_path, AmpProbe) as drive:
+        drive.run("loud", user.step)
+        assert "backward_unscaled" not in {row["what"] for row in drive.rows("amp")}

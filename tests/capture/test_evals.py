@@ -51,6 +51,66 @@ def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> Non
     assert not user.model._forward_hooks and not user.switched._forward_hooks
 
 
+def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import copy, io, pickle, torch
+
+        class Own:
+            def __reduce_ex__(self, protocol):
+                return Mixed, ()
+
+        class Mixed(torch.nn.Module, Own):
+            pass
+
+        model, mixed = torch.nn.Sequential(torch.nn.Linear(8, 8)), Mixed().eval()
+        model.eval()
+        copies = []
+
+        def step():
+            copies.append(copy.deepcopy(model))
+            torch.save(model, io.BytesIO())
+            pickle.loads(pickle.dumps(mixed))
+            model(torch.ones(4, 8))  # never
+        """,
+    )
+    with Drive(tmp_path, EvalsProbe) as drive:
+        with drive.running("loud", user.step):
+            drive.step(user.step)
+            assert _hooks_of(user.model) == 1  # put back when the step was over
+            drive.step(lambda: user.model(torch.ones(4, 8)))
+    assert [_hooks_of(each) for each in (*user.copies, user.model)] == [0, 0]
+    assert "__reduce_ex__" not in vars(torch.nn.Module)
+
+
+def _hooks_of(model: torch.nn.Module) -> int:
+    return len(model._forward_hooks)
+
+
+def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+
+        class Model(torch.nn.Linear):
+            def forward(self, x):
+                nested = [super().forward(x)]
+                nested.append(nested)
+                return nested
+
+        model = Model(8, 8).eval()
+
+        def step():
+            model(torch.ones(4, 8))
+        """,
+    )
+    with Drive(tmp_path, EvalsProbe) as drive:
+        drive.run("loud", user.step)
+        assert drive.rows("evals") == []
+
+
 def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> None:
     user = load(
         tmp_path,

@@ -121,3 +121,13 @@ def test_a_graph_that_is_kept_keeps_no_hook(tmp_path: Path, monkeypatch: pytest.
     assert len(calls) == 2
     user.kept.sum().backward()
     assert len(calls) == 2
+
+
+def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(poles, "_made", fails)
+    user, rows = rows_of(tmp_path, POLE)
+    assert user.model.weight.grad is not None
+    assert "gradient reciprocal" not in rows

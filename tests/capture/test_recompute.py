@@ -52,6 +52,25 @@ def test_calls_that_leave_the_variant_open(tmp_path: Path) -> None:
     assert torch.equal(user.model[1].weight.grad, alone.model[1].weight.grad)
 
 
+def test_the_variant_may_be_chosen_without_its_name(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+        from torch.utils.checkpoint import checkpoint_sequential
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+        def step():
+            x = torch.ones(2, 4, requires_grad=True)
+            checkpoint_sequential(model, 2, x, False).sum().backward()
+            checkpoint_sequential(model, 2, x).sum().backward()  # open
+        """,
+    )
+    with Drive(tmp_path, RecomputeProbe) as drive:
+        drive.run("loud", user.step, steps=1)
+        assert [row["at_line"] for row in drive.rows("recompute")] == [line_of(user, "open")]
+
+
 def test_everything_is_put_back_also_after_an_error(tmp_path: Path) -> None:
     user = load(tmp_path, SOURCE)
     user.FAILS = True

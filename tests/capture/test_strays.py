@@ -6,6 +6,9 @@ import gc
 import weakref
 from pathlib import Path
 
+import pytest
+
+from auditor.capture import strays
 from auditor.capture.strays import StraysProbe
 from tests.capture.drive import Drive, line_of, load
 
@@ -42,6 +45,26 @@ def test_one_row_for_each_stray_with_its_holder(tmp_path: Path) -> None:
     assert (table["fed"], table["changed"], table["touched"], table["optimized"]) == (4, False, 0, False)
     assert rows["moved"]["changed"] is True
     assert (rows["trained"]["optimized"], rows["trained"]["registered"], rows["trained"]["beside"]) == (True, False, 2)
+
+
+def test_values_are_kept_of_so_many_elements_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strays, "KEPT", 1)
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, StraysProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        changed = [row["changed"] for row in drive.rows("strays") if not row["optimized"]]
+    assert changed.count(None) == 1, changed  # the first one is within the limit
+
+
+def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, StraysProbe) as drive, drive.running("loud", user.step):
+        for _ in range(3):
+            drive.step(user.step)
+        user.moved.data = user.moved.data.double()
+    changed = {row["name"]: row["changed"] for row in drive.rows("strays")}
+    assert changed["moved"] is True
+    assert changed["self.tables[*]"] is False
 
 
 def test_a_batch_that_wants_a_gradient_dies_with_its_step(tmp_path: Path) -> None:

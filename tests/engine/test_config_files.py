@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -30,7 +31,19 @@ def test_lines_that_set_the_allocator(tmp_path):
     assert Source.build(recording).texts == {}
 
 
-@pytest.mark.parametrize("secret", ["WANDB_API_KEY=1", "HF_TOKEN=x", "password: x", "aws:\n  secret: 1", "token: x"])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "WANDB_API_KEY=1",
+        "HF_TOKEN=x",
+        "password: x",
+        "aws:\n  secret: 1",
+        "token: x",
+        "store: postgres://me:open@db/runs",
+        "slack_webhook: x",
+        "hub: hf_abcdefghijklmnop",
+    ],
+)
 def test_no_file_with_a_secret_is_kept(tmp_path, secret):
     for name in ("c.yaml", ".env"):
         (tmp_path / name).write_text(f"num_workers: 0\n{secret}\n")
@@ -44,7 +57,7 @@ def test_what_else_is_not_kept(tmp_path):
     (inside / "link.yaml").symlink_to(outside)
     (inside / "large.json").write_text("1" * (MOST_BYTES + 1))
     (inside / "binary.yaml").write_bytes(b"\xff\xfe")
-    (inside / "words.yaml").write_text("eos_token: '</s>'\ntokenizer: gpt2\nmax_tokens: 3\n")
+    (inside / "words.yaml").write_text("eos_token: '</s>'\ntokenizer: gpt2\nmax_tokens: 3\ndata: s3://bucket/x@2:3\nsk-ip: 1\n")
     files = [str(path) for path in [*sorted(inside.iterdir()), outside, inside / "gone.yaml"]]
     assert [os.path.basename(file) for file in worth_keeping(files, str(inside))] == ["words.yaml"]
 
@@ -52,6 +65,15 @@ def test_what_else_is_not_kept(tmp_path):
 def test_kinds_of_files():
     names = [".env", ".env.local", "a.YAML", "b.yml", "c.toml", "d.json", "e.sh", "f.ini", "f.py", "env", "json"]
     assert [suffix_of(name) for name in names] == [".env", ".env", ".yaml", ".yml", ".toml", ".json", ".sh", ".ini", "", "", ""]
+
+
+def test_an_event_of_somebody_elses_is_passed_over():
+    watch = OpenedConfigs()
+    watch.start()
+    sys.audit("open")
+    sys.audit("open", "c.yaml")
+    assert watch.files == []
+    watch.stop()
 
 
 def test_files_opened_for_reading_are_noted(tmp_path):

@@ -129,6 +129,18 @@ def test_a_missing_part_is_skipped_with_its_reason(recording):
     assert (verdict.status, verdict.reason) == ("skipped", "the recording holds no clocks")
 
 
+def test_a_probe_that_failed_makes_nothing_clean(recording):
+    def verdict(rows: str, part: str):
+        made = recording(rows)
+        write_manifest(made.folder, {**made.manifest, "probes": {"clock": {"error": "OSError: gone", "parts": [part]}}})
+        return engine.judge(Recording(made.folder), (SlowClock,)).verdicts[0]
+
+    skipped = verdict('{"v":1}\n', "clocks")
+    assert (skipped.status, skipped.reason) == ("skipped", "the probe 'clock' failed and did not see all of it (OSError: gone)")
+    assert verdict('{"v":4}\n', "clocks").status == "found"
+    assert verdict('{"v":1}\n', "moods").status == "clean"
+
+
 def test_a_table_may_say_that_it_did_not_look(recording, tmp_path):
     made = recording()
     (made.folder / "moods.jsonl").touch()

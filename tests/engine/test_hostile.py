@@ -76,6 +76,7 @@ def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
         ({"steps__jsonl": DEEP + b'\n{"pass": "\xff"}\n' + json.dumps(STEP).encode()}, 1),
         ({"steps__jsonl": [STEP, {**STEP, "us": "x"}, {**STEP, "step": [1]}, {**STEP, "rss": None}, {}]}, 1),
         ({"steps__jsonl": [STEP], "device_times__jsonl": [{"pass": [1]}, {"pass": "quiet", "step": 0, "us": "x"}]}, 1),
+        ({"steps__jsonl": [STEP, STEP, {**STEP, "us": 1e6, "retries": "x"}, {**STEP, "us": 1e6, "queued_us": [1]}]}, 2),
         ({"steps__jsonl": [STEP] * 3, "sites__jsonl": [{"id": [1]}, {"id": 0, "file": 5, "line": "x", "function": 1}]}, 3),
         ({"steps__jsonl": [STEP], "trace__json.gz": b"no gzip"}, 1),
         ({"steps__jsonl": [STEP], "trace__json.gz": gzip.compress(b'{"traceEvents": []}')[:-6]}, 1),
@@ -88,6 +89,23 @@ def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
     assert result.exit_code == 0, result.output
     report = json.loads((tmp_path / "report.json").read_bytes())
     assert report["run"]["step_us"]["n"] == steps
+
+
+def test_ranks_of_another_shape_are_passed_over(tmp_path, monkeypatch):
+    """A folder that holds a recording for each rank, one of which nobody wrote so."""
+    batches = [{"pass": "quiet", "step": 0}, {"pass": "quiet", "step": 0, "wait_us": "x"}, {"wait_us": 1.0}]
+    for rank, manifest in enumerate(({**MANIFEST, "rank": 0}, {**MANIFEST, "rank": 1}, {**MANIFEST, "rank": "x"})):
+        folder = tmp_path / "recording" / f"rank{rank}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        for part, rows in (("steps", [STEP, {**STEP, "peak_allocated": "x"}]), ("batches", batches)):
+            (folder / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["analyze", "recording", "--quiet"])
+    assert result.exit_code == 0, result.output
+    report = json.loads((tmp_path / "report.json").read_bytes())
+    assert [row["rank"] for row in report["ranks"]] == [0, 1]
+    assert "rank2 is left out" in report["warnings"][0]
 
 
 def test_source_that_is_a_link_to_elsewhere_is_not_read(tmp_path):

@@ -132,9 +132,10 @@ def test_a_place_that_is_only_a_function_is_said_in_words():
     assert str(replace(PLACE, exact=True)) == str(Where()) == ""
 
 
-@pytest.mark.parametrize(("us", "expected"), [(100.0, WARNING), (99.0, None)])
-def test_loops(us, expected):
-    assert says(LoopOverIndex(), replace(STRUCTURE, loops=(Loop(("aten::select",), "", 12, 4, us),))) is expected
+@pytest.mark.parametrize(("us", "window_us", "expected"), [(100.0, 4000.0, WARNING), (99.0, 4000.0, None), (99.0, 0.0, None)])
+def test_loops(us, window_us, expected):
+    table = replace(STRUCTURE, window_us=window_us, loops=(Loop(("aten::select",), "", 12, 4, us),))
+    assert says(LoopOverIndex(), table) is expected
 
 
 @pytest.mark.parametrize(

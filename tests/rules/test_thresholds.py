@@ -42,7 +42,7 @@ from auditor.evidence import (
     Steps,
     ZeroGrads,
 )
-from auditor.evidence.amp import AmpEvent
+from auditor.evidence.amp import AmpEvent, ScaleUpdate
 from auditor.evidence.backward import BackwardCall
 from auditor.evidence.batches import Batch, Loader
 from auditor.evidence.calls import DeviceCall
@@ -691,3 +691,15 @@ def test_an_argument_that_repeats_its_default_is_called_that(made: str, named: l
     (finding,) = GradScalerMisused().detect(Amp(10, clipped), Machine(), Source({"a.py": f"scaler = {made}\n"}))
     assert [label for label, _ in finding.facts] == named
     assert not list(GradScalerMisused().detect(Amp(10), Machine(), Source({"a.py": f"scaler = {made}\n"})))
+
+
+@pytest.mark.parametrize(
+    ("every", "skips", "found"),
+    [(1, (0, 1, 2), False), (4, (0, 1, 2), False), (4, (0, 1, 6), True), (0.5, (0, 1, 2, 12), True)],
+    ids=["at first", "at first, accumulating", "late, accumulating", "late, two in a step"],
+)
+def test_skipped_steps_count_only_where_they_go_on(every: float, skips: tuple[int, ...], found: bool) -> None:
+    site = Site("a.py", 5)
+    updates = [ScaleUpdate(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16) for n in range(13)]
+    said = list(GradScalerMisused().detect(Amp(50, updates=tuple(updates)), Machine(), Source()))
+    assert [finding.message.startswith("GradScaler skipped") for finding in said] == [True] * found
