@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from auditor import __version__
@@ -19,7 +19,7 @@ from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
-from auditor.pictures import Lanes, Layers
+from auditor.pictures import Lanes, Layers, Series, drawn
 from auditor.recording import Recording, Row
 from auditor.rule import Rule
 
@@ -34,22 +34,28 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
-    layers, lanes = _memory(recording, rehearsed)
+    charts = _charts(recording, rehearsed, steps, facts, findings)
     return Report(
         run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
         findings=findings,
-        warnings=(*manifest.get("warnings", ()), *_said_in(rehearsed), *(facts.warnings if facts else ()), *judgement.warnings),
+        warnings=(
+            *manifest.get("warnings", ()),
+            *_said_in(rehearsed),
+            *(facts.warnings if facts else ()),
+            *judgement.warnings,
+            *charts.faults,
+        ),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
-        series=step_series(recording, steps) or traced_series(facts),
+        series=charts.series,
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
-        layers=layers,
-        lanes=(*trace_charts(recording, findings), *lanes),
+        layers=charts.layers,
+        lanes=charts.lanes,
     )
 
 
@@ -107,7 +113,31 @@ def _times(us: list[float]) -> StepTimes | None:
     return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
+# -- charts ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Charts:
+    series: tuple[Series, ...]
+    layers: tuple[Layers, ...]
+    lanes: tuple[Lanes, ...]
+    faults: tuple[str, ...]
+
+
+def _charts(
+    recording: Recording,
+    rehearsed: Recording | None,
+    steps: list[Row],
+    facts: traces.TraceFacts | None,
+    findings: tuple[Finding, ...],
+) -> _Charts:
+    """All charts that can be drawn, and a sentence for each kind that cannot."""
+    faults: list[str] = []
+    series = drawn("step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults)
+    traced = drawn("the timeline of a step", lambda: trace_charts(recording, findings), faults)
+    memory = drawn("memory over time", lambda: (_memory(recording, rehearsed),), faults)
+    layers, segments = memory[0] if memory else ((), ())
+    return _Charts(series, layers, (*traced, *segments), tuple(faults))
 
 
 def _memory(recording: Recording, rehearsed: Recording | None) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
