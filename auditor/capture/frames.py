@@ -126,6 +126,11 @@ class Frames:
         return {"first_line": line, "end_line": end_line, "col": col, "end_col": end_col}
 
     @staticmethod
+    def is_ours(frame: FrameType) -> bool:
+        """True for code of this package, such as the shadow device's functions."""
+        return frame.f_code.co_filename.startswith(_OWN)
+
+    @staticmethod
     def library_name(frame: FrameType) -> str:
         """``torch/nn/utils/clip_grad.py:clip_grad_norm_``: path below the library's root, and the function."""
         file = frame.f_code.co_filename.replace(os.sep, "/")

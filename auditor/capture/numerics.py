@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import FrameType
 
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.numerics_log import NumericsLog
@@ -12,8 +13,8 @@ from auditor.capture.poles import Poles
 from auditor.capture.probe import Context, Probe
 from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
 
-_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
-"""Parts of the paths of what torch wraps around every dispatch mode."""
+_WRAPPERS = tuple(os.path.join(os.sep, "torch", part) for part in ("_dynamo" + os.sep, "_compile.py", "_ops.py"))
+"""Parts of the paths of what torch wraps around every dispatch mode, and around the operators that one calls."""
 
 
 class NumericsProbe(Probe):
@@ -91,9 +92,12 @@ class NumericsProbe(Probe):
         if not self.context.in_step:
             return None
         frame, via = self.context.frames.user_frame()
-        while via is not None and via is not frame and any(part in via.f_code.co_filename for part in _WRAPPERS):
+        while via is not None and via is not frame and self._wraps(via):
             via = via.f_back
         return None if frame is None else self.context.frames.number(frame, None if via is frame else via)
+
+    def _wraps(self, frame: FrameType) -> bool:
+        return self.context.frames.is_ours(frame) or any(part in frame.f_code.co_filename for part in _WRAPPERS)
 
     def _fail(self, error: Exception) -> None:
         self._errors += 1

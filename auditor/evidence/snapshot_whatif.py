@@ -41,7 +41,7 @@ class Outcome:
         ended = "out of memory" if self.ooms else "fits"
         return (
             f"with {self.setting or 'the settings recorded'}",
-            f"{amounts.size(self.peak_reserved)} reserved at most, {self.retries} retries, {ended}",
+            f"{amounts.size(self.peak_reserved)} reserved at most, {amounts.count(self.retries, 'retry', 'retries')}, {ended}",
         )
 
 
@@ -141,4 +141,4 @@ def on_cards(data: SnapshotData, course: Course) -> tuple[tuple[str, str], ...]:
 def _said(result: Replayed) -> str:
     if result.ooms:
         return "would run out of memory"
-    return f"fits with {result.retries} retries" if result.retries else "fits"
+    return f"fits with {amounts.count(result.retries, 'retry', 'retries')}" if result.retries else "fits"
