@@ -18,7 +18,7 @@ EXPLAINED = 0.25
 
 MARKS = 200
 
-TIMED = {"warmup": "warm-up", "quiet": "quiet pass", "anomaly_off": "anomaly mode held off"}
+TIMED = {"quiet": "quiet pass", "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
 """Passes without instruments, and what their line is called: steps of the others take longer than the program's own."""
 
 
@@ -57,7 +57,9 @@ def _memory(steps: Sequence[Row]) -> Iterator[Series]:
         ("reserved", "device memory reserved"),
         ("rss", "host memory (resident)"),
     ):
-        numbered = [(number, row) for number, row in enumerate(steps) if field in row]
+        # Instruments hold host memory of their own: a chart of it with them would show us, not the program.
+        own = [(number, row) for number, row in enumerate(steps) if field != "rss" or row["pass"] in TIMED]
+        numbered = [(number, row) for number, row in own if field in row]
         if numbered:
             yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
 

@@ -56,5 +56,6 @@ def test_a_retry_of_the_allocator_explains_its_step_only(times):
 
 def test_passes_with_instruments_have_no_line(times):
     instrumented = {n: {"pass": "loud", "us": 1e6} for n in range(10, 20)}
-    series, _ = times(instrumented)
+    series, memory = times(instrumented)
     assert (series.name, series.x) == ("quiet pass", tuple(map(float, range(10))))
+    assert memory.x == series.x, "instruments hold host memory of their own"
