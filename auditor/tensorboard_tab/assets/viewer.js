@@ -34,7 +34,8 @@
     const model = new tr.Model();
     new tr.importer.Import(model).importTraces([text]);
     await view.build(model);
-    // It shows the whole trace in the next frame: what is zoomed before that is lost.
+    // It shows the whole trace once its poll has found it on the page, and draws in the next frame: what is zoomed before is lost.
+    while (view.trackView?.pollIfViewportAttachedInterval_) await new Promise((done) => { setTimeout(done, 20); });
     for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
     return {view, model};
   };
