@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__
+from auditor import __version__, pictures
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -34,15 +34,25 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
+    faults: list[str] = []
+    series = pictures.drawn(
+        "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
+    )
     return Report(
         run=_run(manifest, steps, recording, facts),
         verdicts=judgement.verdicts,
         findings=findings,
-        warnings=(*manifest.get("warnings", ()), *_said_in(rehearsed), *(facts.warnings if facts else ()), *judgement.warnings),
+        warnings=(
+            *manifest.get("warnings", ()),
+            *_said_in(rehearsed),
+            *(facts.warnings if facts else ()),
+            *judgement.warnings,
+            *faults,
+        ),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
-        series=step_series(recording, steps) or traced_series(facts),
+        series=series,
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
@@ -54,10 +64,12 @@ def drawn(report: Report, recording: Recording) -> Report:
     """The report with its charts. Where one cannot be drawn a warning says so, and everything else stands."""
     if report.layers or report.lanes:
         return report
-    (_, traced), trace_failed = _guarded("trace", lambda: ((), trace_charts(recording, report.findings)))
-    (layers, lanes), memory_failed = _guarded("memory", lambda: _memory(recording, rehearsal_of(recording)))
-    said = (each for each in (*trace_failed, *memory_failed) if each not in report.warnings)
-    return replace(report, layers=layers, lanes=(*traced, *lanes), warnings=(*report.warnings, *said))
+    faults: list[str] = []
+    traced = pictures.drawn("the timeline of a step", lambda: trace_charts(recording, report.findings), faults)
+    memory = pictures.drawn("memory over time", lambda: (_memory(recording, rehearsal_of(recording)),), faults)
+    layers, segments = memory[0] if memory else ((), ())
+    said = (each for each in faults if each not in report.warnings)
+    return replace(report, layers=layers, lanes=(*traced, *segments), warnings=(*report.warnings, *said))
 
 
 def step_rows(recording: Recording) -> list[Row]:
@@ -117,14 +129,6 @@ def _times(us: list[float]) -> StepTimes | None:
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
-
-
-def _guarded(what: str, draw: Callable[[], Charts]) -> tuple[Charts, tuple[str, ...]]:
-    """The charts, or a sentence: a fault of ours in a picture must not cost the findings."""
-    try:
-        return draw(), ()
-    except Exception as error:
-        return ((), ()), (f"the {what} charts could not be drawn ({type(error).__name__}); everything else stands",)
 
 
 def _memory(recording: Recording, rehearsed: Recording | None) -> Charts:

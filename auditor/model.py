@@ -164,8 +164,8 @@ class Finding:
     """One defect at one place, with its price.
 
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
-    ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name,
-    severity (unless the rule lowers it), key and remedy.
+    ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
+    it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy.
     """
 
     site: Site | None
@@ -174,6 +174,7 @@ class Finding:
     per_step: float = 0.0
     lost_us_per_step: float | None = None
     lost_bytes: int | None = None
+    grows: bool = False
     basis: Basis = "none"
     seen_on: SeenOn = "cpu"
     severity: Severity | None = None

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
+
+
+def drawn(what: str, draw: Callable[[], tuple[T, ...]], warnings: list[str]) -> tuple[T, ...]:
+    """What ``draw`` gives; where it fails, nothing and one sentence in ``warnings``: a chart never costs the report."""
+    try:
+        return draw()
+    except Exception as error:
+        said = str(error).partition("\n")[0][:200]
+        warnings.append(f"{what} cannot be drawn: {type(error).__name__}{': ' * bool(said)}{said}")
+        return ()
 
 
 @dataclass(frozen=True)

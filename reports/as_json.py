@@ -16,6 +16,9 @@ SIZE_LIMIT = 256 * 1024 * 1024
 
 Object = dict[str, Any]
 
+CHARTS = ("series", "layers", "lanes")
+"""Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the other."""
+
 _LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings")
 
 
@@ -26,13 +29,14 @@ class Json:
     suffix = ".json"
 
     def render(self, report: Report) -> bytes:
-        """Indented UTF-8 JSON. Characters that UTF-8 cannot hold (lone surrogates of odd file names) are escaped."""
+        """Indented UTF-8 JSON, the numbers of a chart on one line.
+
+        Characters that UTF-8 cannot hold (lone surrogates of odd file names) are escaped.
+        """
         written = _written(report)
-        try:
-            compact = msgspec.json.encode(written)
-        except UnicodeEncodeError:
-            compact = msgspec.json.encode(_encodable(written))
-        return msgspec.json.format(compact, indent=2) + b"\n"
+        words = msgspec.json.format(_encoded({name: value for name, value in written.items() if name not in CHARTS}), indent=2)
+        charts = [_lines(name, written[name]) for name in CHARTS]
+        return b",\n".join((words.removesuffix(b"\n}"), *charts)) + b"\n}\n"
 
 
 def read(path: Path) -> Report:
@@ -61,6 +65,19 @@ def load(data: bytes) -> Report:
         raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
 
 
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_encodable(value))
+
+
+def _lines(name: str, items: list[Any]) -> bytes:
+    """A field of the report whose items stand on a line each."""
+    inside = b",".join(b"\n    " + _encoded(item) for item in items)
+    return b'  "%s": [%s]' % (name.encode(), inside + b"\n  " if items else b"")
+
+
 def _written(report: Report) -> Object:
     built: Object = msgspec.to_builtins(replace(report, findings=()))
     built["findings"] = [_finding(finding) for finding in report.findings]
@@ -72,8 +89,8 @@ def _finding(finding: Finding) -> Object:
     built: Object = msgspec.to_builtins(replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE))
     del built["hints"]
     leading = {name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")}
-    verified = built.pop("verified")
-    return leading | built | {"remedy": _remedy(finding.remedy or Remedy("")), "verified": verified}
+    last = {name: built.pop(name) for name in ("verified", "grows")}
+    return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 
 def _remedy(remedy: Remedy) -> Object:

@@ -95,6 +95,11 @@ class Chart:
         """Marks of all lines, from left to right."""
         return tuple(sorted((mark for line in self.lines for mark in line.marks), key=lambda mark: mark.x))
 
+    def highest(self, limit: int) -> tuple[Mark, ...]:
+        """The highest marks, at most so many, from left to right."""
+        chosen = sorted(self.marks, key=lambda mark: -mark.y)[:limit]
+        return tuple(sorted(chosen, key=lambda mark: mark.x))
+
     def data(self) -> dict[str, Any]:
         """What the page's script needs to draw it with plotly."""
         return {"id": self.id, "unit": self.unit, "lines": [_data(line) for line in self.lines]}

@@ -17,14 +17,16 @@ from markupsafe import Markup
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.pictures import Lanes
+from auditor.pictures import Lanes, drawn
 
 from . import charts, lanes, page, pictures, ranks, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
 """Characters of any one value that reach the page."""
-_MARKS_LISTED = 12
+_MARKS_LISTED = 8
+_RULES_LISTED = 12
+"""Skipped rules with one reason that stand unfolded."""
 _PACKING = 3
 """Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's highest."""
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
@@ -51,15 +53,19 @@ class Html:
 
 def _context(report: Report) -> dict[str, Any]:
     """Every name that the template uses."""
-    drawn = charts.charts(report.series)
-    filled = (*lanes.pictures(_timelines(report), page.places(report)), *_memory(report))
-    plotted = [*(chart.data() for chart in drawn), *(picture.data() for picture in filled)]
+    faults: list[str] = []
+    by_step = drawn("step times and memory by step", lambda: charts.charts(report.series), faults)
+    timelines = drawn("the timeline of a step", lambda: lanes.pictures(_timelines(report), page.places(report)), faults)
+    filled = (*timelines, *drawn("memory over time", lambda: _memory(report), faults))
+    grouped = pictures.by_subject(filled)
+    plotted = [*(chart.data() for chart in by_step), *(picture.data() for picture in filled)]
     script = _asset("report.js") + _asset("plots.js")
     return {
         "report": report,
         "run": report.run,
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
-        "cards": page.cards(report, [*map(_shown_by_step, drawn), *map(_shown, filled)]),
+        "cards": page.cards(report, [*map(_shown_by_step, by_step), *(_shown(group) for group in grouped)]),
+        "warnings": (*report.warnings, *faults),
         "anchors": _anchors(report),
         "families": summary.families(report),
         "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
@@ -67,13 +73,16 @@ def _context(report: Report) -> dict[str, Any]:
         "proven": summary.proven(report),
         "verified": verified.banner(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
+        "environment": tuple(page.environment(report)),
         "memory": summary.largest_memory(report),
         "ranks": ranks.table(report, _RANKS_LISTED, "µs")[1],
         "rank_headings": ranks.table(report, _RANKS_LISTED, "µs")[0],
+        "straggler": ranks.straggler(report),
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
-        "charts": drawn,
-        "pictures": pictures.by_subject(filled),
+        "charts": by_step,
+        "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
+        "rules_listed": _RULES_LISTED,
         "data": Markup(_script_json({"charts": plotted})),  # noqa: S704 - escaped by _script_json
         "style": Markup(_asset("report.css")),  # noqa: S704 - our own file
         "script": Markup(script),  # noqa: S704 - our own file
@@ -86,9 +95,13 @@ def _shown_by_step(chart: charts.Chart) -> page.Shown:
     return page.Shown(chart.id, f"{chart.title} by step", frozenset(chart.codes))
 
 
-def _shown(picture: pictures.Picture) -> page.Shown:
-    marked = frozenset(place.anchor for place in picture.places)
-    return page.Shown(picture.id, picture.title, frozenset(picture.codes), marked, device=picture.of_memory)
+def _shown(group: tuple[pictures.Picture, ...]) -> page.Shown:
+    """One link for all views of a subject: the switch between them is where it leads."""
+    first = group[0]
+    codes = frozenset(code for picture in group for code in picture.codes)
+    marked = frozenset(place.anchor for picture in group for place in picture.places)
+    title = first.title.partition(",")[0] if len(group) > 1 else first.title
+    return page.Shown(first.id, title, codes, marked, device=first.of_memory)
 
 
 def _timelines(report: Report) -> tuple[Lanes, ...]:
@@ -151,13 +164,15 @@ def _environment() -> jinja2.Environment:
         "breakable": page.breakable,
         "tail": text.tail_lines,
         "title_of": page.title,
-        "with_code": page.with_code,
+        "prose": page.prose,
         "path_data": _path_data,
     }
     environment.globals |= {
         "count": amounts.count,
         "outcome": summary.outcome,
+        "asked": summary.asked,
         "place": summary.place,
+        "processes": summary.processes,
         "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,

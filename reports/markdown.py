@@ -22,6 +22,7 @@ _MARKS = re.compile(r"[\\`*_{}\[\]<>&|~$#]|\A(?:[-+=]|\d(?=\d*[.)]))")
 # between the characters does.
 _LINKED = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH)(?=-\d)", re.IGNORECASE)
 _APART = "<!-- -->"
+_TICK = f"&#{ord('`')};"
 
 
 class Markdown:
@@ -40,6 +41,14 @@ def escape(words: str, limit: int = _TEXT) -> str:
     """``words`` on one line, shown as they are: no markup, no mention, no reference, no link."""
     shown = _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", _LINKED.sub("\0", text.one_line(words, limit).strip()))
     return shown.replace("\0", _APART)
+
+
+def _prose(words: str, limit: int = _TEXT) -> str:
+    """A rule's words as :func:`escape` gives them, what stood between backticks as code."""
+    parts = escape(words, limit).split(_TICK)
+    if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
+        return _TICK.join(parts)
+    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
 
 
 def _fitted(parts: Iterator[str], limit: int) -> str:
@@ -71,7 +80,8 @@ def _parts(report: Report) -> Iterator[str]:
 
 def _subject(report: Report) -> str:
     run = report.run
-    words = [f"{amounts.count(run.steps, 'step')} {summary.place(report)}", summary.outcome(report)]
+    steps = f"{amounts.count(run.steps, 'step')} " if run.steps else "judged "
+    words = [f"{steps}{summary.place(report)}{summary.processes(report)}", summary.outcome(report)]
     if times := summary.step_time(report):
         words.append(f"step time {times}")
     return escape(", ".join(words))
@@ -88,7 +98,7 @@ def _table(report: Report) -> Iterator[str]:
             escape(finding.code, 40),
             f"{price} {finding.basis}" if price else "",
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",
-            escape(finding.message, 300),
+            _prose(finding.message, 300),
         )
         yield f"| {' | '.join(cells)} |\n"
     if len(report.findings) > _ROWS:
@@ -102,12 +112,12 @@ def _section(report: Report, finding: Finding) -> Iterator[str]:
         return
     place = f" {escape(str(finding.site), 300)}" if finding.site else ""
     yield f"\n<details><summary><b>{escape(finding.code, 40)}</b>{place}</summary>\n"
-    yield escape(finding.message) + (f" ({seen})" if seen else "")
+    yield _prose(finding.message) + (f" ({seen})" if seen else "")
     if finding.facts:
         yield ""
-        yield from (f"- {escape(label, 200)}: {escape(value, 300)}" for label, value in finding.facts)
+        yield from (f"- {escape(label, 200)}: {_prose(value, 300)}" for label, value in finding.facts)
     if remedy is not None:
-        yield f"\n{escape(remedy.text)}"
+        yield f"\n{_prose(remedy.text)}"
         yield from (f"\n<code>{escape(name, 200)}={escape(value, 300)}</code>" for name, value in (remedy.config or {}).items())
         yield from _diff(remedy.diff or "")
     yield "\n</details>"

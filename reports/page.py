@@ -16,6 +16,8 @@ from . import manual, summary, text
 from .verified import Proof, proof
 
 _MESSAGE_LIMIT = 5000
+_MANY = 18
+"""Digits that no amount of memory has."""
 
 LINE_LIMIT = 400
 """Characters of a source or diff line that are shown."""
@@ -29,11 +31,10 @@ DIFF_LINES = 400
 # Not ";" or "&": they end and begin what escaping wrote.
 _SEPARATOR = re.compile(r"([/.:_])(?=[^/.:_])")
 
-_BASES = {
-    "measured": "measured in this run",
-    "estimated": "estimated from this run, not measured",
-    "none": "not priced",
-}
+_MICRO = re.compile(r"(?<=\d) us\b")
+
+_SOURCES = {"trace": "the trace", "snapshot": "the snapshot"}
+"""What a price was estimated from, where it was not a run of ours."""
 _SEEN_ON = {
     "cpu": "seen on the CPU",
     "cuda": "seen on the GPU",
@@ -119,15 +120,24 @@ def title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def with_code(words: str) -> Markup:
-    """Text whose parts between backticks are code."""
+def prose(words: str) -> Markup:
+    """A rule's words: parts between backticks are code, and microseconds are spelt as on the rest of the page."""
     parts = text.shorten(words, _MESSAGE_LIMIT).split("`")
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return Markup("{}").format(words)
-    marked = (
-        Markup("<code>{}</code>").format(part) if place % 2 else Markup("{}").format(part) for place, part in enumerate(parts)
-    )
+    marked = (_code(part) if place % 2 else Markup("{}").format(_MICRO.sub(" µs", part)) for place, part in enumerate(parts))
     return Markup("").join(marked)
+
+
+def _code(part: str) -> Markup:
+    return Markup("<code>{}</code>").format(part)
+
+
+def environment(report: Report) -> Iterator[tuple[str, str]]:
+    """Names and values of the environment as people read them: ``cpu_count`` without its underscore, memory with a unit."""
+    for name, value in report.environment.items():
+        shown = amounts.size(int(value)) if name == "host_memory" and value.isdecimal() and len(value) < _MANY else value
+        yield (name.replace("_", " ") if name.islower() else name), shown
 
 
 def breakable(name: str) -> Markup:
@@ -164,7 +174,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         place=place,
         price=summary.cost(finding, "µs"),
         share=_share(finding, report),
-        basis=_BASES[finding.basis],
+        basis=_basis(finding),
         seen_on=_SEEN_ON[finding.seen_on],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(_excerpt(excerpt, finding)),
@@ -173,6 +183,13 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         page=page,
         shown_in=shown_in,
     )
+
+
+def _basis(finding: Finding) -> str:
+    source = _SOURCES.get(finding.seen_on)
+    if finding.basis == "estimated":
+        return f"estimated from {source or 'this run, not measured'}"
+    return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
 
 
 def _share(finding: Finding, report: Report) -> str:

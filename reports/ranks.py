@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 from auditor import amounts
 from auditor.model import Rank, Report
 
@@ -9,12 +11,22 @@ HEADINGS = ("rank", "median step", "device busy", "computing", "communicating", 
 
 UNKNOWN = "-"
 
+STANDS_OUT = 0.8
+"""Share of the median rank's communication below which a rank is named: ours; ranks that wait alike differ by less."""
+
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
     """At most ``limit`` ranks; all in their own order where that is enough, else those with the least communication."""
     if len(report.ranks) <= limit:
         return report.ranks
     return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])
+
+
+def straggler(report: Report) -> int | None:
+    """The rank that communicates least, for which the others wait; None where none stands out."""
+    talking = sorted((rank for rank in report.ranks if rank.communication_us > 0), key=lambda rank: rank.communication_us)
+    usual = statistics.median(rank.communication_us for rank in talking) if talking else 0.0
+    return talking[0].rank if talking and talking[0].communication_us < STANDS_OUT * usual else None
 
 
 def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:

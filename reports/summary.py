@@ -30,6 +30,9 @@ FAMILIES = {
     "TIME": "Step time",
 }
 
+SELDOM = 0.01
+"""Times per step below which the number says nothing."""
+
 TELLS_P95 = 20
 """Steps below which the 95th percentile is the slowest one."""
 
@@ -58,6 +61,27 @@ def rehearsed(report: Report) -> str:
     """What was rehearsed beside the run on the CPU; empty if nothing was."""
     played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(" (rehearsed on the CPU)")
     return f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in time" if played else ""
+
+
+def asked(report: Report) -> str:
+    """How the first sentence begins: ``Audited for 50 steps, after 5 warm-up steps,``, ``Judged from a trace of 6 steps,``."""
+    run = report.run
+    if not run.steps:
+        return "Judged"
+    number = amounts.count(run.steps, "step")
+    if run.outcome == "completed" and not run.recorded_at:
+        several = len(report.ranks) > 1
+        return f"Judged from {f'the traces of {len(report.ranks)} ranks, {number} each' if several else f'a trace of {number}'},"
+    words = f"Audited for {number}" if run.outcome == "completed" else f"Asked for {number}"
+    return words + (f", after {amounts.count(run.warmup, 'warm-up step')}," if run.warmup else "")
+
+
+def processes(report: Report) -> str:
+    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one process."""
+    world, ranks = report.run.world_size, report.ranks
+    if world <= 1:
+        return ""
+    return f", rank {ranks[0].rank} of {world}" if len(ranks) == 1 and ranks[0].rank is not None else f" in {world} processes"
 
 
 def place(report: Report) -> str:
@@ -181,9 +205,15 @@ def _saved(finding: Finding) -> float:
 
 
 def largest_memory(report: Report) -> Finding | None:
-    """The finding that would give back most bytes; bytes of several findings may be the same ones, so they are not added."""
-    holding = [finding for finding in report.findings if finding.lost_bytes]
-    return max(holding, key=lambda finding: finding.lost_bytes or 0, default=None)
+    """The finding that would give back most bytes by the end of the audited steps.
+
+    Bytes of several findings may be the same ones, so they are not added.
+    """
+
+    def held(finding: Finding) -> int:
+        return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
+
+    return max(filter(held, report.findings), key=held, default=None)
 
 
 def cost(finding: Finding, micro: str = "us") -> str:
@@ -191,26 +221,42 @@ def cost(finding: Finding, micro: str = "us") -> str:
     lost = priced(finding)
     if lost is not None:
         return f"{amounts.duration(lost, micro)} / step"
-    return amounts.size(finding.lost_bytes) if finding.lost_bytes else ""
+    if not finding.lost_bytes:
+        return ""
+    return f"{amounts.size(finding.lost_bytes)}{' / step' if finding.grows else ''}"
+
+
+def per_step(finding: Finding) -> str:
+    """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not counted."""
+    if finding.per_step <= 0:
+        return ""
+    return amounts.digits(finding.per_step) if finding.per_step >= SELDOM else f"<{SELDOM}"
 
 
 def frequency(finding: Finding, report: Report) -> str:
-    """``2 per step, on 50 of 50 steps``; empty where the finding was not counted by steps."""
+    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty where it was not counted by steps."""
     words = []
-    if finding.per_step > 0:
+    if finding.per_step >= SELDOM:
         words.append(f"{amounts.digits(finding.per_step)} per step")
     if finding.steps > 0:
-        of = f" of {report.run.steps}" if report.run.steps >= finding.steps else ""
-        often = f"on {finding.steps}{of} {'step' if not of and finding.steps == 1 else 'steps'}"
-        words.append("on the only step" if of == " of 1" else often)
+        words.append(f"on {_steps(finding, report)}")
     return ", ".join(words)
+
+
+def _steps(finding: Finding, report: Report) -> str:
+    # No "of 50": some rules look at 3 steps, some at the 12 of a rehearsal, and their facts say at how many.
+    if finding.seen_on == "rehearsal" and report.run.device != "rehearse":
+        return amounts.count(finding.steps, "rehearsed step")
+    if finding.steps != report.run.steps:
+        return amounts.count(finding.steps, "step")
+    return f"all {finding.steps} steps" if finding.steps > 1 else "the only step"
 
 
 def headline(report: Report) -> tuple[str, ...]:
     """The report's first words, without a verb of promise: what was verified, then each basis of price by itself."""
     if not report.findings:
         return (nothing_found(report),)
-    return tuple(_headline(report)) or (f"found {severities(report)}, none with a price in time",)
+    return tuple(_headline(report)) or (f"found {severities(report)}, without a price in time",)
 
 
 def _headline(report: Report) -> Iterator[str]:

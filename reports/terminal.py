@@ -13,7 +13,6 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
-from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
 from . import ranks, summary, text, verified
@@ -90,7 +89,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
 
 def _subject(report: Report, width: int) -> Iterator[Text]:
     run = report.run
-    where = summary.place(report) + (f" x {run.world_size} processes" if run.world_size > 1 else "")
+    where = summary.place(report) + summary.processes(report)
     torch = f", torch {text.one_line(run.torch, 80)}" if run.torch else ""
     told = summary.steps(report)
     steps = f"{told} " if told else "judged "
@@ -132,12 +131,11 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     price = summary.cost(finding)
-    times = amounts.digits(finding.per_step) if finding.per_step > 0 else "-"
     return (
         summary.severity(finding).value,
         text.path(finding.code),
         f"{price} {finding.basis}" if price else "not priced",
-        times,
+        summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
 

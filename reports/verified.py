@@ -106,13 +106,17 @@ def _speed(verified: Verified) -> str:
     return f"{ratio:.2f}x slower [{low:.2f}-{high:.2f}]"
 
 
+def _change(what: str, before: str, after: str) -> str:
+    return f"{what} {before} before and after" if before == after else f"{what} {before} before, {after} after"
+
+
 def _parts(verified: Verified) -> Iterator[str]:
     if verified.ratio is not None:
         yield _speed(verified) + (f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else "")
     if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
-        yield f"peak memory {amounts.size(verified.peak_bytes_before)} before, {amounts.size(verified.peak_bytes_after)} after"
+        yield _change("peak memory", amounts.size(verified.peak_bytes_before), amounts.size(verified.peak_bytes_after))
     if verified.syncs_before is not None and verified.syncs_after is not None:
-        yield f"host syncs {amounts.digits(verified.syncs_before)} before, {amounts.digits(verified.syncs_after)} after, per step"
+        yield _change("host syncs per step", amounts.digits(verified.syncs_before), amounts.digits(verified.syncs_after))
     if verified.same_result is not None:
         yield "the training result is the same" if verified.same_result else "the training result differs"
     if verified.note:

@@ -80,6 +80,7 @@ class GraphKeptAcrossSteps(Rule):
                 steps=len(root.holdings),
                 per_step=1.0,
                 lost_bytes=grown,
+                grows=True,
                 basis="none" if grown is None else "measured",
                 seen_on=machine.device,
                 severity=self._weight(root, bounded=root not in growing),

@@ -75,6 +75,7 @@ class GradientsKeepTheirGraph(Rule):
                 steps=len(cycle.steps),
                 per_step=1.0,
                 lost_bytes=grown,
+                grows=True,
                 basis="none" if grown is None else "measured",
                 seen_on=machine.device,
                 facts=(("gradients with a graph", f"{cycle.leaves[0]}, then {cycle.leaves[-1]}"), *_held(cycle.held_bytes)),

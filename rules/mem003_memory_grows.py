@@ -93,6 +93,7 @@ class MemoryGrowsEveryStep(Rule):
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),
+                grows=True,
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE

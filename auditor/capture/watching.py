@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context
 
-_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
-"""Parts of the paths of what torch wraps around every dispatch mode."""
+_WRAPPERS = tuple(os.path.join(os.sep, "torch", part) for part in ("_dynamo" + os.sep, "_compile.py", "_ops.py"))
+"""Parts of the paths of what torch wraps around every dispatch mode, and around the operators that one calls."""
 
 
 def run_compiled_code_eagerly(patches: Patches) -> None:

@@ -21,15 +21,13 @@ NO_LINE = "no line known"
 DEVICES = 4
 """Devices that are drawn, those with most memory."""
 
-PREDICTED = (
-    "Predicted: the GPU path was rehearsed on the CPU, whose times these are, and its storages were followed through a simulated "
-    "allocator. "
-)
+PREDICTED = "Predicted: the GPU path was rehearsed on the CPU, and its storages were followed through a simulated allocator. "
+TIMES_SAID = "The times are the CPU's. "
 PURPOSES_SAID = (
     "What an optimizer's step worked with is known by its address; what a step made and nobody freed counts as kept from the "
     "beginning of the next step on."
 )
-ROWS_SAID = "Read it row by row: every row holds the same number of bytes, the largest segment comes first, ticks part segments where there is room for them."
+ROWS_SAID = "Read it row by row: every row holds the same number of bytes, the largest segment comes first, ticks part segments."
 
 
 def memory_charts(recording: Recording, *, predicted: bool) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
@@ -63,15 +61,17 @@ def _device(
     if course is None:
         return (), _map_alone(data, device, origins, note=f"{said}{ROWS_SAID}")
     history, steps = told(data, course, origins), list(_steps(recording))
-    chart, tones = layers(history, steps, note=f"{said}{_about(course)}")
+    times = TIMES_SAID if predicted else ""
+    chart, tones = layers(history, steps, note=f"{said}{times}{_about(course)}")
     purposes = told_by_purpose(data, course, Owners(recording))
-    other = layers(purposes, steps, note=f"{said}{PURPOSES_SAID}", by="purpose")[:1] if purposes else ()
+    other = layers(purposes, steps, note=f"{said}{times}{PURPOSES_SAID}", by="purpose")[:1] if purposes else ()
 
     def owner(address: int, _: Event) -> Owner:
         return history.owners[history.last_at.get(address, 0)]
 
     moment = "when memory ran out" if data.at_oom else "at the end of the history"
-    return (chart, *other), segment_map(data.of(device), device, tones, owner, note=f"{said}This is {moment}. {ROWS_SAID}")
+    moment = f"Predicted, {moment}." if predicted else f"{moment.capitalize()}."
+    return (chart, *other), segment_map(data.of(device), device, tones, owner, note=f"{moment} {ROWS_SAID}")
 
 
 def _about(course: Course) -> str:

@@ -6,13 +6,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Literal
 
 from auditor.evidence.snapshot import Origins
 from auditor.evidence.snapshot_course import Course
 from auditor.evidence.snapshot_file import SnapshotData
-from auditor.evidence.snapshot_state import state_after
+from auditor.evidence.snapshot_state import placed, state_after
 from auditor.model import Site
 from auditor.pictures import Layers, Tone
 
@@ -166,11 +165,7 @@ def largest(moments: Moments, count: int) -> tuple[int, ...]:
 
 def named(owner: Owner) -> str:
     """``trainer.py:152 step``; of a long path its last two parts."""
-    if isinstance(owner, str):
-        return owner
-    parts = PurePath(owner.file).parts
-    file = owner.file if len(parts) <= 2 else "/".join(parts[-2:])
-    return f"{file}:{owner.line} {owner.function}".rstrip()
+    return owner if isinstance(owner, str) else placed(owner)
 
 
 def in_time(course: Course) -> bool:

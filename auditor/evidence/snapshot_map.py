@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.snapshot import FREE as UNUSED
 from auditor.evidence.snapshot_file import Event
-from auditor.evidence.snapshot_layers import REST, Owner, named
+from auditor.evidence.snapshot_layers import REST, Owner
 from auditor.pictures import Bar, Lanes, Tone
 
 ROWS = 16
@@ -69,7 +69,7 @@ def _pieces(segments: Sequence[Event], tones: Mapping[Owner, Tone], owner: Owner
             size, live = int(block["size"]), block["state"] != UNUSED
             whose = owner(address, block) if live else "free"
             tone = tones.get(whose, Tone(REST, -1)) if live else FREE
-            yield _Piece(place, size, tone, f"{named(whose)}, segment {number} of {len(segments)}")
+            yield _Piece(place, size, tone, f"segment {number} of {len(segments)}")
             place, address = place + size, address + size
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import PurePath
 from typing import Any
 
 from auditor import amounts
@@ -121,6 +122,13 @@ def _frames_at_end(segments: Sequence[Event]) -> dict[int, Frames]:
     return found
 
 
+def placed(site: Site) -> str:
+    """``trainer.py:152 step``; of a long path its last two parts."""
+    parts = PurePath(site.file).parts
+    file = site.file if len(parts) <= 2 else "/".join(parts[-2:])
+    return f"{file}:{site.line} {site.function}".rstrip()
+
+
 @dataclass(frozen=True)
 class Holder:
     """Live blocks that one line allocated. ``site`` is None where no line of the user's is known.
@@ -141,7 +149,7 @@ class Holder:
     def label(self) -> str:
         """Its line and function, or why no line is known."""
         if self.site is not None:
-            return f"{self.site} {self.site.function}".rstrip()
+            return placed(self.site)
         return "(no line: from before the history)" if self.older or not self.timed else "(no Python frame: made by backward?)"
 
     @property

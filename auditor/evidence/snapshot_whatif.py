@@ -51,7 +51,7 @@ class Outcome:
         ended = "out of memory" if self.ooms else "fits"
         return (
             f"with {self.setting or 'the settings recorded'}",
-            f"{amounts.size(self.peak_reserved)} reserved at most, {self.retries} retries, {ended}",
+            f"{amounts.size(self.peak_reserved)} reserved at most, {amounts.count(self.retries, 'retry', 'retries')}, {ended}",
         )
 
 
@@ -199,4 +199,4 @@ def on_cards(recording: Recording, course: Course) -> tuple[tuple[str, str], ...
 def _said(outcome: Outcome) -> str:
     if outcome.ooms:
         return "would run out of memory"
-    return f"fits with {outcome.retries} retries" if outcome.retries else "fits"
+    return f"fits with {amounts.count(outcome.retries, 'retry', 'retries')}" if outcome.retries else "fits"

@@ -18,9 +18,12 @@ EXPLAINED = 0.25
 
 MARKS = 200
 
+TIMED = {"quiet": "quiet pass", "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
+"""Passes without instruments, and what their line is called: steps of the others take longer than the program's own."""
+
 
 def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...]:
-    """Step times of each pass, then device and host memory at the end of each step."""
+    """Step times of the passes without instruments, then device and host memory at the end of each step."""
     return (*_times(steps, _waits(recording)), *_memory(steps))
 
 
@@ -36,14 +39,15 @@ def _waits(recording: Recording) -> dict[int, float]:
 def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
     """Step times of a trace that stands alone."""
     us = facts.step_us if facts is not None else ()
-    return (Series("step time in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
+    return (Series("in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
 
 
 def _times(steps: Sequence[Row], waits: Mapping[int, float]) -> Iterator[Series]:
-    for name in dict.fromkeys(row["pass"] for row in steps):
+    for name, said in TIMED.items():
         numbered = [(number, row) for number, row in enumerate(steps) if row["pass"] == name]
-        marks = tuple(_marks(numbered, waits if name == "quiet" else {}))[:MARKS]
-        yield Series(f"step time, {name} pass", "us", _x(numbered), tuple(float(row["us"]) for _, row in numbered), marks)
+        marks = tuple(_marks(numbered, waits))[:MARKS] if name == "quiet" else ()
+        if numbered:
+            yield Series(said, "us", _x(numbered), tuple(float(row["us"]) for _, row in numbered), marks)
 
 
 def _memory(steps: Sequence[Row]) -> Iterator[Series]:
@@ -52,7 +56,9 @@ def _memory(steps: Sequence[Row]) -> Iterator[Series]:
         ("reserved", "device memory reserved"),
         ("rss", "host memory (resident)"),
     ):
-        numbered = [(number, row) for number, row in enumerate(steps) if field in row]
+        # Instruments hold host memory of their own: a chart of it with them would show us, not the program.
+        own = [(number, row) for number, row in enumerate(steps) if field != "rss" or row["pass"] in TIMED]
+        numbered = [(number, row) for number, row in own if field in row]
         if numbered:
             yield Series(label, "bytes", _x(numbered), tuple(float(row[field]) for _, row in numbered))
 

@@ -63,7 +63,7 @@ class TraceDriver(Table):
         """From the trace. Raises :class:`NotLooked` where it holds no call of a GPU's runtime."""
         line = timeline_of(recording)
         if not len(line.trace.calls.start):
-            raise NotLooked("the trace holds no call of a GPU's runtime")
+            raise NotLooked("the trace holds no call of a GPU's runtime" if line.devices else "the trace shows no GPU")
         start, end = line.trace.span_ns()
         return cls(
             marked=line.steps.marked,

@@ -59,7 +59,9 @@ class Precision(Table):
     def build(cls, recording: Recording) -> Precision:
         """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
         line = timeline_of(recording)
-        if line.device_missing or not line.devices or not line.devices[0].kernels:
+        if line.device_missing or not line.devices:
+            raise NotLooked("the trace shows no GPU")
+        if not line.devices[0].kernels:
             raise NotLooked("the trace shows no kernel of a GPU")
         return _table(line)
 

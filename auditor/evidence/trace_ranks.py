@@ -98,6 +98,8 @@ class Ranks(Table):
 
 
 def _extremes(rows: tuple[Rank, ...], name: str) -> str:
+    if len(rows) == 1:
+        return amounts.duration(getattr(rows[0], name))
     low = min(rows, key=lambda row: float(getattr(row, name)))
     high = max(rows, key=lambda row: float(getattr(row, name)))
     return (

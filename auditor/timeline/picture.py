@@ -36,6 +36,9 @@ BARS = 4500
 THREADS, STREAMS = 5, 10
 """Lanes of each kind at most, those with most work."""
 
+MOSTLY = 0.9
+"""Share of a thread's time from which it is named after its kind of work."""
+
 SLOW = 1.3
 """Times the median from which the slowest step is drawn beside the mean of all."""
 
@@ -90,7 +93,7 @@ def step_timeline(line: Timeline) -> Lanes | None:
         resolution *= 1.5
     return Lanes(
         kind="timeline",
-        title="One step by lanes: host, loader, waits, streams",
+        title="One step by lanes",
         note=f"{chosen.name}, under the profiler, which slows the host.",
         unit="us",
         lanes=tuple(spans.lane for spans in lanes),
@@ -122,13 +125,15 @@ def _host(line: Timeline, chosen: Window) -> Iterator[Spans]:
     for thread, part in groups(spans.thread[rows]):
         mine = rows[part]
         mine = mine[tones[mine] != LOADER]
-        title = "main thread" if thread == line.main_thread else _thread(line, thread, bool((tones[mine] == BACKWARD).all()))
+        title = "main thread" if thread == line.main_thread else _thread(line, thread, mine, tones)
         seen += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
     seen.sort(key=lambda each: (each.lane != "main thread", -int((each.end - each.start).sum())))
     yield from seen[:THREADS]
 
 
-def _thread(line: Timeline, thread: int, backward: bool) -> str:
+def _thread(line: Timeline, thread: int, rows: Ints, tones: Ints) -> str:
+    took = line.trace.operators.end[rows] - line.trace.operators.start[rows]
+    backward = took[tones[rows] == BACKWARD].sum() > MOSTLY * took.sum()
     return "backward thread" if backward else f"thread {line.trace.threads[thread].tid}"
 
 

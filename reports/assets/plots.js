@@ -38,7 +38,7 @@
   function layout(chart, more) {
     const ink = colour("--quiet");
     return {
-      height: 250, margin: { l: 56, r: 8, t: 8, b: 40 }, showlegend: false, hovermode: "closest", dragmode: "zoom",
+      height: 272, margin: { l: 56, r: 8, t: 30, b: 40 }, showlegend: false, hovermode: "closest", dragmode: "zoom",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: colour("--sans"), size: 12, color: ink },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: colour("--link") },
@@ -57,7 +57,7 @@
     const marks = chart.lines.flatMap((line) => line.marks);
     if (marks.length) {
       drawn.push({
-        type: "scatter", mode: "markers", name: "marked step", x: marks.map((mark) => mark.x), y: marks.map((mark) => mark.y),
+        type: "scatter", mode: "markers", name: "slow step", x: marks.map((mark) => mark.x), y: marks.map((mark) => mark.y),
         text: marks.map((mark) => plain(mark.label)), hovertemplate: "step %{x}: %{text}<extra></extra>",
         marker: { size: 9, color: colour("--error"), symbol: "circle-open", line: { width: 2 } },
       });
@@ -111,7 +111,7 @@
       traces,
       layout: layout(chart, {
         height: chart.height + 70, barmode: "overlay",
-        margin: { l: innerWidth < 620 ? 100 : 132, r: 8, t: 30, b: 40 },
+        margin: { l: innerWidth < 620 ? 114 : 132, r: 8, t: 30, b: 40 },
         xaxis: axis({ title: { text: plain(chart.xLabel), standoff: 8 }, range: [0, chart.right] }),
         yaxis: axis({
           range: [chart.lanes.length - 0.5, -0.5], tickvals: ticks, ticktext: chart.lanes.map(plain), fixedrange: true, showgrid: false,

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils import _python_dispatch
 
+from auditor import shadow_cuda
 from auditor.capture import poles
 from auditor.capture.autograd_graph import DOOR
 from auditor.capture.numerics import NumericsProbe
@@ -131,3 +132,11 @@ def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(tmp_path: Pa
     user, rows = rows_of(tmp_path, POLE)
     assert user.model.weight.grad is not None
     assert "gradient reciprocal" not in rows
+
+
+def test_the_shadow_device_is_no_library_below_the_line(tmp_path: Path) -> None:
+    on_gpu = SOURCE.replace("Linear(4, 1)", 'Linear(4, 1, device="cuda")').replace("ones(2, 4)", 'ones(2, 4, device="cuda")')
+    with shadow_cuda():
+        _, rows = rows_of(tmp_path, on_gpu.replace('autocast("cpu"', 'autocast("cuda"'))
+    assert rows["epsilon add"]["dtype"] == "float16"
+    assert {row["at_site"].get("via") for row in rows.values()} <= {None, "torch/nn/modules/linear.py:forward"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,37 +11,18 @@ import golden_attack
 import golden_report as golden
 import pytest
 from auditor.reports import renderer
+from browsing import NEEDS_CHROMIUM, chromium, wait
 
 from auditor.model import Report
 from auditor.pictures import Layers, Tone
 
-CHROMIUM = Path("/usr/bin/chromium")
-DRIVER = Path("/usr/bin/chromedriver")
-
-pytestmark = pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="needs Debian's chromium and chromium-driver")
-
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
-)  # fmt: skip
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-        try:
-            yield driver
-        finally:
-            driver.quit()
+    with chromium(browser="ALL") as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -54,6 +34,7 @@ def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
         rendered = renderer("html").render(report)
         assert isinstance(rendered, str)
         page.write_text(rendered, "utf-8")
+        browser.get("about:blank")  # what the page before has to say, it says now
         browser.get_log("browser")
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
@@ -65,16 +46,22 @@ def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
     return opened
 
 
-def _wait(browser: Any, script: str) -> Any:  # noqa: ANN401
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 30).until(lambda driver: driver.execute_script(script))
+# Scrolls to an element and calls back when an observer made after the page's own has seen it: the page has seen it too.
+_SEEN = """
+const [place, done] = arguments, element = document.querySelector(place);
+new IntersectionObserver((entries, mine) => {
+  if (!entries.some((entry) => entry.isIntersecting)) return;
+  mine.disconnect();
+  setTimeout(done);
+}).observe(element);
+element.scrollIntoView();
+"""
 
 
 def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
     for figure in figures or ("figure.chart",):
         browser.execute_script("document.querySelector(arguments[0]).scrollIntoView()", figure)
-        _wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")
+        wait(browser, f"return document.querySelector('{figure} .live-plot .main-svg')")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +100,7 @@ def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -
     browser = show(golden.rich_report())
     _wake_charts(browser)
     names = browser.execute_script("return document.querySelector('.live-plot').data.map((trace) => trace.name)")
-    assert names == ["quiet pass", "loud pass", "marked step"]
+    assert names == ["quiet pass", "loud pass", "slow step"]
     assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
 
 
@@ -121,13 +108,19 @@ def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     _wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
     kinds = (
-        "return [...document.querySelectorAll('.live-plot')].map((one) => one.data.map((trace) => trace.type + ' ' + trace.name))"
+        "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} .live-plot`).data"
+        ".map((trace) => trace.type + ' ' + trace.name)]))"
     )
-    assert browser.execute_script(kinds) == [
-        ["bar findings", "bar forward", "bar backward", "bar kernels"],
-        ["scatter model.py:31 __init__", "scatter trainer.py:140 step", "scatter all other lines", "scatter reserved"],
-        ["bar model.py:31 __init__", "bar free", "bar trainer.py:140 step", "scatter edges"],
-    ]
+    assert browser.execute_script(kinds, ["timeline-1", "memory-1", "segments-1"]) == {
+        "timeline-1": ["bar findings", "bar forward", "bar backward", "bar kernels"],
+        "memory-1": [
+            "scatter model.py:31 __init__",
+            "scatter trainer.py:140 step",
+            "scatter all other lines",
+            "scatter reserved",
+        ],
+        "segments-1": ["bar model.py:31 __init__", "bar free", "bar trainer.py:140 step", "scatter edges"],
+    }
     top = browser.execute_script("return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)")
     assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
 
@@ -144,7 +137,7 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
     assert browser.execute_script(shown) == [False, True]
     _wake_charts(browser, "#memory-2")
     browser.execute_script("location.hash = '#memory-1'")  # a finding's link
-    _wait(browser, "return document.getElementById('memory-1').checkVisibility()")
+    wait(browser, "return document.getElementById('memory-1').checkVisibility()")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         assert browser.execute_script(shown) == [True, True]
@@ -152,7 +145,7 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_a_chart_of_five_thousand_points_wakes_within_the_wait(show: Callable[..., Any]) -> None:
+def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[..., Any]) -> None:
     x = tuple(map(float, range(500)))
     wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
     report = golden.silent_report()
@@ -160,7 +153,7 @@ def test_a_chart_of_five_thousand_points_wakes_within_the_wait(show: Callable[..
     browser = show(replace(report, layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),)))
     _wake_charts(browser, "#memory-1")
     assert browser.get_log("browser") == []
-    assert browser.execute_script("return document.querySelectorAll('.live-plot .scatterlayer .trace').length") == 10
+    wait(browser, "return document.querySelectorAll('.live-plot .scatterlayer .trace').length === 10")
 
 
 def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
@@ -169,7 +162,7 @@ def test_charts_stay_still_pictures_without_decompression(show: Callable[..., An
     added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", hide)
     try:
         show(golden.rich_report())
-        browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
+        browser.execute_async_script(_SEEN, "figure.chart")
         assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
         assert browser.execute_script("return document.querySelector('.live-plot')") is None
     finally:
@@ -194,7 +187,7 @@ def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
 def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     browser.find_element("css selector", "#finding-6 .kicker a").click()
-    _wait(browser, "return document.getElementById('rule-finding-1').open")
+    wait(browser, "return document.getElementById('rule-finding-1').open")
     assert browser.find_element("css selector", "#rule-finding-1 h4").is_displayed()
 
 
@@ -205,17 +198,19 @@ def test_links_lead_to_their_place_on_a_long_page(show: Callable[..., Any]) -> N
     for link in ("#finding-120", "#memory-1", "#finding-2"):
         browser.execute_script("location.hash = arguments[0]", link)
         top = f"const top = document.querySelector('{link}').getBoundingClientRect().top; return top >= -2 && top < 300"
-        _wait(browser, top)
+        wait(browser, top)
 
 
 def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     grant = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     browser.execute_cdp_cmd("Browser.grantPermissions", grant)
+    heard = "window.heard = []; const said = document.getElementById('said');"
+    browser.execute_script(f"{heard} new MutationObserver(() => heard.push(said.textContent)).observe(said, {{childList: true}})")
     button = browser.find_element("css selector", "[data-copy=finding-1-diff]")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
-    _wait(browser, "return document.getElementById('said').textContent === 'Copied'")
+    assert wait(browser, "return heard[0]") == "Copied"  # it is said for a moment only
     copied = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))")
     assert copied == golden.DIFF
 

@@ -188,3 +188,11 @@ def test_a_diff_cannot_end_its_block() -> None:
     shown = _rendered("markdown", replace(golden.rich_report(), findings=(finding,)))
     assert "\n``````diff\n" in shown
     assert shown.count("``````") == 2
+
+
+def test_what_rules_put_between_backticks_is_code() -> None:
+    finding = Finding(Site("a.py", 1, "f"), "`loss.item()` waits", code="SYNC001", name="n", key="k")
+    odd = replace(finding, message="a ` alone", key="k2")
+    shown = renderer("markdown").render(replace(golden.silent_report(), findings=(finding, odd)))
+    assert "| <code>loss.item()</code> waits |" in shown
+    assert "a &#96; alone" in shown

@@ -168,7 +168,7 @@ def test_a_finding_says_everything_that_is_known() -> None:
     words = _Reader(_page(golden.rich_report())).words()
     for said in (
         "Scalar read every step",
-        "1 per step, on 50 of 50 steps",
+        "1 per step, on 50 rehearsed steps",
         "8.41 ms / step measured in this run 22% of the median step",
         "seen in the rehearsal of the GPU path, which gives no times",
         "self.running += loss.item()",

@@ -73,6 +73,7 @@ findings = st.builds(
     per_step=numbers,
     lost_us_per_step=_maybe(numbers),
     lost_bytes=_maybe(counts),
+    grows=st.booleans(),
     severity=st.sampled_from(Severity),
     facts=_tuples(st.tuples(words, words)),
     hints=st.just({}),
@@ -163,7 +164,7 @@ def test_the_contract_fields_stand_first_and_in_order() -> None:
     finding = written["findings"][0]
     assert list(finding) == [
         "key", "code", "name", "severity", "message", "site", "steps", "per_step", "lost_us_per_step", "lost_bytes", "basis",
-        "seen_on", "facts", "remedy", "verified",
+        "seen_on", "facts", "remedy", "verified", "grows",
     ]  # fmt: skip
     assert finding["facts"][0] == ["waits", "50"]
     assert finding["remedy"]["safe"] is True

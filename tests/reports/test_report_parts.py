@@ -149,7 +149,7 @@ def test_shares_above_one_say_that_findings_overlap() -> None:
 
 def test_findings_without_a_price_are_counted_by_severity() -> None:
     report = golden.rich_report()
-    assert summary.headline(replace(report, findings=report.findings[4:5])) == ("found 1 note, none with a price in time",)
+    assert summary.headline(replace(report, findings=report.findings[4:5])) == ("found 1 note, without a price in time",)
 
 
 def test_importing_the_room_loads_no_renderer() -> None:

@@ -51,7 +51,7 @@ def test_without_a_measured_whole_there_is_no_such_headline(report: Report, toge
 def test_each_finding_says_its_own_and_nothing_that_was_not_measured(report: Report) -> None:
     better, untimed, broken = (verified.line(finding) for finding in report.findings[:3])
     assert better.startswith("verified better: 1.83x faster [1.79-1.88], 5 pairs of runs; peak memory 1,000 MiB before")
-    assert "host syncs 4 before, 1 after, per step" in better
+    assert "host syncs per step 4 before, 1 after" in better
     assert "faster" not in untimed
     assert "checked in the rehearsal" in untimed
     assert broken.startswith("patch left out: the training result differs; loss 2 is 0.6 instead of 0.5")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,32 +11,21 @@ from urllib.parse import urlsplit
 
 import golden_report as golden
 import pytest
-from test_report_browser import CHROMIUM, DRIVER, FLAGS
+from browsing import NEEDS_CHROMIUM, chromium, enter, wait
 from viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 from auditor.model import Finding, Site
 
-pytestmark = pytest.mark.skipif(not (CHROMIUM.exists() and DRIVER.exists()), reason="needs Debian's chromium and chromium-driver")
+pytestmark = NEEDS_CHROMIUM
 
+_NETWORK = ("http:", "https:", "ws:", "wss:")  # the browser's own start page asks for chrome:, which never leaves it
 ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>"
 
 
 @pytest.fixture(scope="module")
 def driver() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = webdriver.ChromeOptions()
-        options.binary_location = str(CHROMIUM)
-        for flag in (*FLAGS, f"--user-data-dir={profile}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        made = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-        try:
-            yield made
-        finally:
-            made.quit()
+    with chromium(browser="ALL", performance="ALL") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -56,37 +44,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
 def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
-    """Opens a run's view: the browser stands in our page then, inside TensorBoard's frames or alone."""
+    """Opens a run's view afresh: the browser stands in our page then, inside TensorBoard's frames or alone."""
+    frames = {} if request.param else {"iframe[src*='name=audit']": "/plugin_entry.html", "iframe[title=Audit]": "/page.html"}
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
-        def go(fragment: str, *, fresh: bool = False) -> Any:  # noqa: ANN401
+        def go(fragment: str) -> Any:  # noqa: ANN401
             driver.switch_to.default_content()
-            if fresh or not driver.current_url.startswith(url.partition("#")[0]):
-                driver.get_log("performance")
-                driver.get("about:blank")
-                driver.get(url)
-            for _ in range(0 if request.param else 2):
-                driver.switch_to.frame(_wait(driver, "return document.querySelector('iframe')"))
+            driver.get("about:blank")  # nothing stays of the test before
+            driver.get(url)
+            for frame, page in frames.items():
+                enter(driver, f'document.querySelector("{frame}")', page)
+            wait(driver, "return document.querySelector('#runs button')")  # a page that still loads would lose its fragment
             driver.execute_script("location.hash = arguments[0]", fragment)
             return driver
 
         yield go
 
 
-def _wait(browser: Any, script: str) -> Any:  # noqa: ANN401
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(script))
-
-
 def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
-    shown = f"return [...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && !frame.hidden)"
-    browser.switch_to.frame(_wait(browser, shown))
+    shown = f"[...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && !frame.hidden) ?? null"
+    enter(browser, shown, "/viewer" if title == "Trace" else "/report")
 
 
 def _trace(browser: Any) -> None:  # noqa: ANN401
     _enter(browser, "Trace")
-    said = _wait(browser, "return document.body.dataset.slices ? 'read' : document.body.dataset.problem")
+    said = wait(browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem")
     assert said == "read"
 
 
@@ -97,19 +79,19 @@ def _requests(browser: Any) -> set[str]:  # noqa: ANN401
 
 def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
     browser = opened("run=plain&view=report")
-    names = _wait(browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)")
+    names = wait(browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)")
     assert names == ["framed", "plain", "two lines", "zz attack"]
     _enter(browser, "Report")
-    assert _wait(browser, "return document.querySelector('h1')?.innerText").endswith("examples.energy_flow.trainer:step")
+    assert wait(browser, "return document.querySelector('h1')?.innerText").endswith("examples.energy_flow.trainer:step")
     assert browser.execute_script("return self.origin") == "null"
     browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
-    _wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
+    wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
 
 
 def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) -> None:
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
-    lines = _wait(
+    lines = wait(
         browser, "return [...document.querySelectorAll('.traced:not([hidden])')].map((line) => line.closest('article').id)"
     )
     assert "finding-1" in lines
@@ -119,13 +101,21 @@ def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) 
     browser.switch_to.parent_frame()
     _trace(browser)
     title = "return [...(viewer.brushingStateController.selection ?? [])].map((slice) => slice.title)"
-    assert _wait(browser, f"const found = (() => {{ {title} }})(); return found.length && found") == ["aten::item"]
+    assert wait(browser, f"const found = (() => {{ {title} }})(); return found.length && found") == ["aten::item"]
+    first = browser.execute_script("return document.body.dataset.shown")
+    browser.switch_to.parent_frame()
+    browser.execute_script("document.getElementById('show-report').click()")
+    _enter(browser, "Report")
+    browser.execute_script("document.querySelector('#finding-1 .traced button').click()")
+    browser.switch_to.parent_frame()
+    _enter(browser, "Trace")
+    wait(browser, f"return document.body.dataset.shown !== {json.dumps(first)}")
 
 
 def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) -> None:
-    browser = opened("run=framed&view=trace", fresh=True)  # the test before has zoomed to this finding already
+    browser = opened("run=framed&view=trace")
     _trace(browser)
-    button = _wait(browser, "return document.querySelector('#findings li button')")
+    button = wait(browser, "return document.querySelector('#findings li button')")
     assert button.text == "Show in trace (3)"
     assert browser.execute_script("return document.querySelector('#findings i').textContent") == "at this place"
     before = browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
@@ -151,7 +141,7 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
     browser = opened("run=two+lines&view=trace")
     _trace(browser)
     starts = {}
-    for button in _wait(browser, "return document.querySelectorAll('#findings li button')"):
+    for button in wait(browser, "return document.querySelectorAll('#findings li button')"):
         assert button.text == "Show in trace (3)"
         assert browser.execute_script("return arguments[0].nextSibling.textContent", button) == "by the order of the lines"
         button.click()
@@ -165,17 +155,17 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
 def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
     browser = opened("run=plain&view=trace")
     _trace(browser)
-    items = _wait(browser, "return [...document.querySelectorAll('#findings li')].map((item) => item.innerText)")
+    items = wait(browser, "return [...document.querySelectorAll('#findings li')].map((item) => item.innerText)")
     assert "Show in trace (3)" in items[0]
     assert "(not a matter of slices)" in next(item for item in items if item.startswith("GRAPH001"))
 
 
 def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
     browser = opened("run=zz+attack&view=trace")
-    assert _wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
+    assert wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
     assert browser.execute_script("return document.querySelectorAll('main img').length + (window.attacked ?? 0)") == 0
     _trace(browser)
-    _wait(browser, "return document.querySelector('#findings li button')").click()
+    wait(browser, "return document.querySelector('#findings li button')").click()
     attacked = (
         "const one = [...viewer.model.getDescendantEvents()].find((slice) => slice.title?.includes('<img'));"
         "viewer.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([one])); return one.title"
@@ -187,7 +177,12 @@ def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
 def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
-    hosts = {urlsplit(url).hostname for url in _requests(browser) if not url.startswith(("data:", "blob:"))}
-    assert hosts == {"127.0.0.1"}
+    wait(browser, "return document.querySelector('h1')")
+    browser.switch_to.parent_frame()
+    browser.execute_script("document.getElementById('show-trace').click()")
+    _trace(browser)
+    requests = _requests(browser)
+    assert [url for url in requests if "/trace?" in url], "the trace was asked for"
+    assert {urlsplit(url).hostname for url in requests if url.startswith(_NETWORK)} == {"127.0.0.1"}
     severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert [message for message in severe if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message] == []

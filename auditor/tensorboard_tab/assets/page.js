@@ -39,8 +39,9 @@
   const zoom = (frame, finding) => {
     const hash = `#${new URLSearchParams({finding})}`;
     const address = frame.contentWindow.location;
-    if (address.pathname.endsWith("/viewer")) address.hash = hash;
-    else frame.src = frame.src.split("#")[0] + hash;
+    if (!address.pathname.endsWith("/viewer")) frame.src = frame.src.split("#")[0] + hash;
+    else if (address.hash === hash) frame.contentWindow.dispatchEvent(new HashChangeEvent("hashchange")); // asked for once more
+    else address.hash = hash;
   };
 
   const show = () => {

@@ -34,7 +34,8 @@
     const model = new tr.Model();
     new tr.importer.Import(model).importTraces([text]);
     await view.build(model);
-    // It shows the whole trace in the next frame: what is zoomed before that is lost.
+    // It shows the whole trace once its poll has found it on the page, and draws in the next frame: what is zoomed before is lost.
+    while (view.trackView?.pollIfViewportAttachedInterval_) await new Promise((done) => { setTimeout(done, 20); });
     for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
     return {view, model};
   };
@@ -42,7 +43,7 @@
   const zoom = (view, slice) => {
     view.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([slice]));
     const viewport = view.trackView.viewport;
-    const around = Math.max(slice.duration, 0.001) * 2; // room on both sides, so that its neighbours are seen
+    const around = Math.max(slice.duration * 2, 0.01); // ms on both sides, so that its neighbours are seen
     const transform = viewport.currentDisplayTransform.clone();
     transform.xSetWorldBounds(slice.start - around, slice.end + around, viewport.modelTrackContainer.canvas.width);
     viewport.setDisplayTransformImmediately(transform);
@@ -100,6 +101,13 @@
 
   // -- findings -----------------------------------------------------------------------------------------------------------
 
+  // What stands between backticks is code, as in the report.
+  const told = (place, words) => {
+    const parts = words.split("`");
+    if (parts.length % 2 === 0) place.textContent = words;
+    else parts.forEach((part, at) => place.append(at % 2 ? make("code", null, part) : part));
+  };
+
   const list = (view, slices, findings) => {
     make("h1", aside, "Findings in the trace");
     make("p", aside, "A button goes to the longest slice of the finding's kind, then to the next one. "
@@ -110,7 +118,7 @@
       item.dataset.key = finding.key;
       make("b", item, finding.code);
       make("small", item, finding.place);
-      make("small", item, finding.message);
+      told(make("small", item), finding.message);
       const {found, how} = slicesOf(slices, finding, findings);
       if (!found.length) {
         make("small", item, finding.slices ? "(no such slice in this trace)" : "(not a matter of slices)");

@@ -1,0 +1,79 @@
+"""Headless Chromium for the tests of pages, and how they wait for what a page does in its own time."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+DRIVER = Path("/usr/bin/chromedriver")
+
+NEEDS_CHROMIUM = pytest.mark.skipif(
+    not (CHROMIUM.exists() and DRIVER.exists()), reason="needs Debian's chromium and chromium-driver"
+)
+
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
+)  # fmt: skip
+
+PATIENCE, EVERY = 90, 0.05
+"""Seconds: a machine with a dozen other jobs needs twenty for a chart; asked often, a quick one is not kept waiting."""
+
+
+@contextlib.contextmanager
+def chromium(**logs: str) -> Iterator[Any]:
+    """A browser with a profile of its own; ``logs`` are those of ``goog:loggingPrefs``."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", logs)
+        driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+        try:
+            driver.set_script_timeout(PATIENCE)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def wait(browser: Any, script: str) -> Any:  # noqa: ANN401
+    """What ``script`` returns once that is true."""
+    return _waiting(browser).until(lambda driver: driver.execute_script(script), f"never true: {script}")
+
+
+def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
+    """Switch to the frame that the expression ``frame`` gives, once ``page`` (how its path ends) has loaded in it.
+
+    chromedriver runs scripts for a frame that is about to get its page in the page around it, and stays there: so it is
+    told again until a script really runs inside.
+    """
+
+    def inside(driver: Any) -> bool:  # noqa: ANN401
+        element = driver.execute_script(f"return {frame}")
+        if element is None:
+            return False
+        driver.switch_to.frame(element)
+        path, state = driver.execute_script("return [location.pathname, document.readyState]")
+        if path.endswith(page) and state == "complete":
+            return True
+        driver.switch_to.parent_frame()
+        return False
+
+    _waiting(browser).until(inside, f"{frame} never held {page}")
+
+
+def _waiting(browser: Any) -> Any:  # noqa: ANN401
+    from selenium.common.exceptions import NoSuchFrameException, StaleElementReferenceException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, PATIENCE, EVERY, ignored_exceptions=(NoSuchFrameException, StaleElementReferenceException))

@@ -1,0 +1,106 @@
+"""Words and numbers that every renderer shares: how often, of how many, by how much, on what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import golden_report as golden
+import pytest
+from auditor.reports import page, ranks, renderer, summary
+
+from auditor.model import Finding, Rank, Report
+from auditor.pictures import Series
+
+
+def _seen(steps: int, per_step: float, seen_on: str = "cpu") -> Finding:
+    return replace(golden.rich_report().findings[0], steps=steps, per_step=per_step, seen_on=seen_on)
+
+
+@pytest.mark.parametrize(
+    ("finding", "said"),
+    [
+        (_seen(50, 2.0), "2 per step, on all 50 steps"),
+        (_seen(3, 1.0), "1 per step, on 3 steps"),
+        (_seen(12, 1.0, "rehearsal"), "1 per step, on 12 rehearsed steps"),
+        (_seen(1, 0.00862), "on 1 step"),
+        (_seen(0, 0.0), ""),
+    ],
+)
+def test_how_often(finding: Finding, said: str) -> None:
+    assert summary.frequency(finding, golden.rich_report()) == said
+
+
+def test_a_number_that_says_nothing_is_not_printed() -> None:
+    assert [summary.per_step(_seen(1, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == ["", "<0.01", "0.5", "1,428"]
+
+
+def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
+    once, growing = (replace(_seen(50, 1.0), lost_us_per_step=None, lost_bytes=size << 20, key=str(size)) for size in (100, 4))
+    growing = replace(growing, grows=True)
+    report = replace(golden.rich_report(), findings=(once, growing))
+    assert [summary.cost(finding) for finding in report.findings] == ["100 MiB", "4 MiB / step"]
+    assert summary.largest_memory(report) is growing, "50 steps of 4 MiB"
+    assert "4 MiB <small>of memory per step</small>" in str(renderer("html").render(report))
+
+
+def _rank(number: int, communication: float) -> Rank:
+    return Rank(number, "", "", "cuda", 1, 10.0, 9.0, 5.0, communication, communication, 0.0, 0.0, None)
+
+
+def _job(*communication: float) -> Report:
+    report = golden.silent_report()
+    rows = tuple(_rank(number, us) for number, us in enumerate(communication))
+    return replace(report, ranks=rows, run=replace(report.run, world_size=8, recorded_at=""))
+
+
+def test_the_rank_that_the_others_wait_for_is_named_where_one_stands_out() -> None:
+    assert ranks.straggler(_job(5.0, 2.0, 6.0)) == 1
+    assert ranks.straggler(_job(5.0, 4.9, 5.1)) is None
+    assert ranks.straggler(_job(0.0, 0.0)) is None
+    shown = str(renderer("html").render(_job(5.0, 2.0, 6.0)))
+    assert "<b>Rank 1</b> communicates least" in shown
+    assert shown.count('<tr class="straggler">') == 1
+
+
+def test_the_first_sentence_says_what_was_judged() -> None:
+    run = golden.rich_report()
+    assert summary.asked(run) == "Audited for 50 steps, after 5 warm-up steps,"
+    assert summary.asked(golden.failed_report()).startswith("Asked for ")
+    assert summary.asked(_job(1.0)).startswith("Judged from a trace of ")
+    assert summary.asked(_job(1.0, 2.0)).startswith("Judged from the traces of 2 ranks, ")
+    assert [summary.processes(report) for report in (run, _job(1.0), _job(1.0, 2.0))] == ["", ", rank 0 of 8", " in 8 processes"]
+
+
+def test_prose_spells_microseconds_as_the_page_does_but_not_in_code() -> None:
+    assert page.prose("267 us per step, `sleep(5 us)`") == "267 µs per step, <code>sleep(5 us)</code>"
+    assert page.prose("<b> and a ` alone") == "&lt;b&gt; and a ` alone"
+
+
+def test_the_environment_is_for_people() -> None:
+    known = {"cpu_count": "2", "host_memory": str(24 << 30), "OMP_NUM_THREADS": "1"}
+    shown = dict(page.environment(replace(golden.silent_report(), environment=known)))
+    assert shown == {"cpu count": "2", "host memory": "24 GiB", "OMP_NUM_THREADS": "1"}
+    strange = replace(golden.silent_report(), environment={"host_memory": "a lot"})
+    assert dict(page.environment(strange)) == {"host memory": "a lot"}
+
+
+def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError("no such place\nand more")
+
+    for module, name in (("stacked", "pictures"), ("charts", "charts")):
+        monkeypatch.setattr(f"auditor.reports.{module}.{name}", broken)
+    shown = str(renderer("html").render(golden.rich_report()))
+    assert shown.count("cannot be drawn: ArithmeticError: no such place</li>") == 2
+    assert 'id="timeline-1"' in shown
+    assert 'id="finding-7"' in shown
+
+
+def test_slow_steps_are_listed_by_height() -> None:
+    x = tuple(map(float, range(40)))
+    marked = tuple((place, f"slow {place:.0f}") for place in x[20:])
+    report = replace(golden.silent_report(), series=(Series("quiet pass", "us", x, tuple(1e3 + us for us in x), marked),))
+    shown = str(renderer("html").render(report))
+    assert "slow 39</li>" in shown
+    assert "slow 20</li>" not in shown
+    assert "and 12 less slow" in shown
