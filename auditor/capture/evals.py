@@ -1,4 +1,4 @@
-"""Modules that run in eval mode with gradients on: is the graph that this builds ever walked?"""
+"""Modules that are not trained and run with gradients on: is the graph that this builds ever walked?"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of, saved_bytes, walk
+from auditor.capture.optimizers import live_optimizers, tensors_of
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
@@ -21,10 +22,11 @@ _MARK = "audit.evaluated"
 
 @dataclass
 class _Place:
-    """One line that calls a module in eval mode."""
+    """One line that calls a module in eval mode, or one in train mode that nothing trains."""
 
     at: int
     module: str
+    mode: str
     calls: int = 0
     steps: set[int] = field(default_factory=set)
     walked: int = 0
@@ -43,7 +45,8 @@ class EvalsProbe(Probe):
     """Writes ``evals``, when the pass is over.
 
     Only the outermost modules that are in eval mode get a forward hook: those that were when the pass began, and those that
-    the step switches.
+    the step switches. So do the outermost in train mode whose parameters no optimizer holds (target networks, averages of
+    weights): nobody trains them, and their mode says nothing.
     """
 
     name = "evals"
@@ -54,6 +57,7 @@ class EvalsProbe(Probe):
         super().__init__(context)
         self._patches = Patches()
         self._hooks: dict[int, Any] = {}
+        self._untrained: set[int] = set()
         self._places: dict[int, _Place] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
         self._switching = False
@@ -79,7 +83,9 @@ class EvalsProbe(Probe):
                 self._hook(module)
 
         self._patches.attribute(torch.nn.Module, "train", train)
-        for module in _outermost_in_eval_mode():
+        evaluated, untrained = _outermost_not_trained()
+        self._untrained = {id(module) for module in untrained}  # the hooks keep them alive
+        for module in (*evaluated, *untrained):
             self._hook(module)
 
     def stop(self) -> None:
@@ -89,11 +95,13 @@ class EvalsProbe(Probe):
         for handle in self._hooks.values():
             handle.remove()
         self._hooks.clear()
+        self._untrained.clear()
         held = {built.place.at for built in self._live if built.step < self.context.step}
         places, self._places = self._places, {}
         for place in places.values():
-            row = {"at": place.at, "module": place.module, "n": place.calls, "steps": len(place.steps), "walked": place.walked}
-            self.context.add("evals", {**row, "held": place.at in held, "saved_bytes": place.saved})
+            row = {"at": place.at, "module": place.module, "mode": place.mode, "n": place.calls, "steps": len(place.steps)}
+            row |= {"walked": place.walked, "held": place.at in held, "saved_bytes": place.saved}
+            self.context.add("evals", row)
 
     def backward_begins(self, call: Backward) -> None:
         """A graph that is walked was built for a purpose."""
@@ -121,13 +129,15 @@ class EvalsProbe(Probe):
             self._hooks[id(module)] = module.register_forward_hook(self._after)
 
     def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-        if module.training or self._walking or not self.context.in_step or not torch.is_grad_enabled():
+        if self._walking or not self.context.in_step or not torch.is_grad_enabled():
+            return
+        if module.training and not (id(module) in self._untrained and _own_parameters(module)):
             return
         nodes = [node for tensor in _tensors(output) if (node := node_of(tensor)) is not None]
         at = self.context.frames.here() if nodes else None
         if at is None:
             return
-        place = self._places.setdefault(at, _Place(at, type(module).__name__))
+        place = self._places.setdefault(at, _Place(at, type(module).__name__, "train" if module.training else "eval"))
         place.calls += 1
         place.steps.add(self.context.step)
         if place.saved is None:
@@ -138,11 +148,31 @@ class EvalsProbe(Probe):
             node.metadata[_MARK] = built
 
 
-def _outermost_in_eval_mode() -> list[torch.nn.Module]:
+def _outermost_not_trained() -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
+    """The outermost modules in eval mode, and those in train mode of whose parameters no optimizer holds any."""
     found = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
-    off = [module for module in found if module.__dict__.get("training") is False]
-    inside = {id(child) for module in off for child in _below(module)}
-    return [module for module in off if id(module) not in inside]
+    evaluated = _outermost([module for module in found if module.__dict__.get("training") is False])
+    held = {id(tensor) for optimizer in live_optimizers() for tensor in tensors_of(optimizer)}
+    if not held:  # a program that updates its weights itself: which of them are trained is not known
+        return evaluated, []
+    idle = [module for module in found if module.__dict__.get("training") is True and _untrained(module, held)]
+    outermost = _outermost([*evaluated, *idle])
+    return evaluated, [module for module in outermost if module.__dict__["training"]]
+
+
+def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    inside = {id(child) for module in modules for child in _below(module)}
+    return [module for module in modules if id(module) not in inside]
+
+
+def _untrained(module: torch.nn.Module, held: set[int]) -> bool:
+    own = [each for part in (module, *_below(module)) for each in part.__dict__.get("_parameters", {}).values() if each is not None]
+    return any(each.requires_grad for each in own) and not any(id(each) in held for each in own)
+
+
+def _own_parameters(module: torch.nn.Module) -> bool:
+    """False while others stand in their place (``torch.func.functional_call``): those may be trained."""
+    return all(each.is_leaf for each in module.parameters())
 
 
 def _below(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
