@@ -56,7 +56,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long the quiet steps waited for input; ``loader`` is the one they waited for most."""
+    """How long the quiet steps waited for input; ``loader`` is the one they waited for most.
+
+    Both times are without what the step stood in line for a processor: on a busy machine that is most of a short wait, and
+    none of the loader's doing.
+    """
 
     loader: Loader
     waits_us: tuple[float, ...]
@@ -168,7 +172,9 @@ class Batches(Table):
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
             return None
-        return Waiting(loader, tuple(waits.values()), tuple(step.us for step in self.quiet_steps))
+        alone = [1.0 - step.queued_share for step in self.quiet_steps]
+        waits_us = tuple(us * share for us, share in zip(waits.values(), alone, strict=True))
+        return Waiting(loader, waits_us, tuple(step.us * share for step, share in zip(self.quiet_steps, alone, strict=True)))
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
