@@ -24,6 +24,7 @@ ABSENT = {
     "fed": "no optimizer stepped while the auditor looked",
     "nonfinite": "no optimizer stepped while the auditor looked, so there were no parameters to look at",
     "copies": "copies to a GPU are only followed in a rehearsal, and this recording has none",
+    "rates": "no optimizer loaded a state before the first step (audit checkpoint FILE --config CONFIG asks saved files)",
     "leaner": "steps with one thing changed are only taken in a rehearsal, and this recording has none",
 }
 """What it means that a part is missing from a run that was completed."""

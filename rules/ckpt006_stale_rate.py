@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoints, Machine, Resumed
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -21,10 +21,15 @@ class CheckpointOverridesRate(Rule):
     The learning rate in a checkpoint overrides the configured one.
 
     ## What it finds
-    With ``--config``: a configured rate (``lr``, ``learning_rate``, ``max_lr`` ...) that no parameter group and no scheduler
-    of the file was made with; and a OneCycleLR whose schedule ends before the configured number of steps. A rate that a
-    scheduler brought down is not compared, but the one it started from. Where no scheduler left its mark, a lower rate may
-    have been set by hand and is silent. Without ``--config`` the rule is skipped, unless the scheduler's own rates contradict.
+    In a run: ``Optimizer.load_state_dict`` before the first step that replaces the rate which the optimizer (or its
+    scheduler) was made with by another one, which the steps then run with. Silent where the program sets the rate after
+    the load, or gave the optimizer none.
+
+    In saved files, with ``--config``: a configured rate (``lr``, ``learning_rate``, ``max_lr`` ...) that no parameter group
+    and no scheduler of the file was made with; and a OneCycleLR whose schedule ends before the configured number of steps.
+
+    A rate that a scheduler brought down is not compared, but the one it started from. Where no scheduler left its mark, a
+    lower rate may have been set by hand and is silent. Saved files without ``--config`` are skipped.
 
     ## Why it costs
     ``load_state_dict`` of optimizer and scheduler replaces the rates that the program was started with. The new setting is
@@ -82,7 +87,20 @@ class CheckpointOverridesRate(Rule):
 
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(self, resumed: Resumed, machine: Machine) -> Iterator[Finding]:
+        for load in resumed.loads:
+            pairs = load.replaced(self.tolerance)
+            if not pairs:
+                continue
+            made, ran = (", ".join(f"{rate:g}" for rate in rates) for rates in zip(*pairs, strict=True))
+            yield Finding(
+                load.site,
+                f"{load.optimizer} was made with a rate of {made}; the state that is loaded here brings back {ran}, and the steps ran with it",
+                steps=1,
+                seen_on=machine.device,
+            )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         if not checkpoints.settings:
             raise NotLooked("no --config was given to compare the rates with")
         for checkpoint in checkpoints.each:

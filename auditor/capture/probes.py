@@ -21,6 +21,7 @@ from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
 from auditor.capture.probe import Context, Probe
+from auditor.capture.rates import RatesProbe
 from auditor.capture.reads import ReadsProbe
 from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
@@ -38,6 +39,7 @@ PROBES: tuple[type[Probe], ...] = (
     ZeroGradProbe,
     AmpProbe,
     FedProbe,
+    RatesProbe,
     StraysProbe,
     EvalsProbe,
     CyclesProbe,

@@ -21,6 +21,7 @@ from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
 from auditor.evidence.reads import Reads
 from auditor.evidence.recompute import Recompute
+from auditor.evidence.resumed import Resumed
 from auditor.evidence.saves import Saves
 from auditor.evidence.snapshot import Snapshot
 from auditor.evidence.snapshot_churn import CacheChurn
@@ -68,6 +69,7 @@ __all__ = [
     "PeakHolders",
     "Reads",
     "Recompute",
+    "Resumed",
     "Saves",
     "Snapshot",
     "Source",
