@@ -26,6 +26,7 @@ from auditor.capture.reads import ReadsProbe
 from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
+from auditor.capture.stepping import SteppingProbe
 from auditor.capture.strays import StraysProbe
 from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
@@ -66,6 +67,7 @@ ON_SHADOW = (
     CallsProbe,
     LoaderProbe,
     ZeroGradProbe,
+    SteppingProbe,
     AmpProbe,
     EnclosingProbe,
     BackwardProbe,
