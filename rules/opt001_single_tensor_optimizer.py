@@ -77,9 +77,7 @@ class OptimizerStepsOneByOne(Rule):
     launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
     share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
 
-    def detect(
-        self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source
-    ) -> Iterator[Finding]:
+    def detect(self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source) -> Iterator[Finding]:
         yield from self.in_trace(optimizer, source)
         for alone in stepping.alone():
             if alone.operators_per_call >= self.launches and alone.rhythm.usual(self.share):

@@ -166,7 +166,9 @@ def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
 
 
 def _untrained(module: torch.nn.Module, held: set[int]) -> bool:
-    own = [each for part in (module, *_below(module)) for each in part.__dict__.get("_parameters", {}).values() if each is not None]
+    own = [
+        each for part in (module, *_below(module)) for each in part.__dict__.get("_parameters", {}).values() if each is not None
+    ]
     return any(each.requires_grad for each in own) and not any(id(each) in held for each in own)
 
 

@@ -11,6 +11,7 @@ from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
+from auditor.capture.filled import FilledProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.leaner import LeanerProbe
@@ -38,6 +39,7 @@ PROBES: tuple[type[Probe], ...] = (
     SavesProbe,
     RecomputeProbe,
     ZeroGradProbe,
+    FilledProbe,
     AmpProbe,
     FedProbe,
     RatesProbe,

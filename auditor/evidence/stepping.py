@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from auditor.evidence.machine import device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
@@ -14,6 +14,9 @@ from auditor.evidence.table import Table, rows_of
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.model import Site
 from auditor.recording import Recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,6 @@ class RunsOptimizerCalls(OptimizerCalls):
     """:class:`OptimizerCalls` of a run with a GPU. A rehearsal has no trace, and nothing of it here."""
 
     @classmethod
-    def build(cls, recording: Recording) -> RunsOptimizerCalls:
+    def build(cls, recording: Recording) -> Self:
         """From the trace, as the base."""
         return cls() if device_of(recording) == "rehearsal" else super().build(recording)
