@@ -34,6 +34,9 @@ CUDA_CALLS = (
     "ipc_collect",
 )
 
+ALIASES = {"reset_max_memory_allocated": "reset_peak_memory_stats", "reset_max_memory_cached": "reset_peak_memory_stats"}
+"""Deprecated names of the same: torch's own do no more than call it."""
+
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -62,10 +65,10 @@ class CallsProbe(Probe):
         self._rows.clear()
         self.context.writer.touch("calls")
         for module in (torch.cuda, getattr(torch, "accelerator", None)):  # the latter since 2.6, its memory functions since 2.9
-            for name in CUDA_CALLS:
+            for name in (*CUDA_CALLS, *ALIASES):
                 function = getattr(module, name, None)
                 if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
-                    self._patches.code(function, self._hook(name))
+                    self._patches.code(function, self._hook(ALIASES.get(name, name)))
         self._replace_collect()
         for name in ("Event", "Stream"):
             self._replace_synchronize(getattr(torch.cuda, name), f"{name}.synchronize")
