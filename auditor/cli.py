@@ -130,7 +130,7 @@ def judging_options(command: Any) -> Any:
     default=120.0,
     show_default=True,
     metavar="S",
-    help="Seconds that --verify may spend.",
+    help="Seconds that --verify may spend, as for audit verify.",
 )
 @click.option(
     "--nproc",
@@ -209,7 +209,15 @@ def fix(**options: Any) -> None:
 @click.argument("report", type=click.Path())
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
-@click.option("--budget", type=click.FloatRange(min=0), default=120.0, show_default=True, metavar="S", help="Seconds to spend.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds to spend: no run begins that is not expected to end in time; one in progress is not cut off. 0: run each patch "
+    "once, to check its result, however long that takes.",
+)
 @click.option("--quiet", is_flag=True, help="Print only the path of the report.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
 def verify(**options: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -54,16 +55,16 @@ SYNC_STEPS = 3
 
 @dataclass(frozen=True)
 class Loaders:
-    """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory), with ``workers``."""
+    """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory), with other ``arguments``."""
 
     file: str
     line: int
-    workers: int
+    arguments: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A run that ``audit verify`` measures, with all random generators seeded, and another number of workers for ``loaders``."""
+    """A run that ``audit verify`` measures, with all random generators seeded, and other arguments for ``loaders``."""
 
     seed: int
     loaders: Loaders | None = None

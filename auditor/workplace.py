@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -37,6 +37,15 @@ LEVELS = 3
 LINKED = frozenset({".git", ".hg", ".venv", "venv", "node_modules", ".tox", "wandb", "mlruns", "audits"})
 LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
+NOT_WATCHED = LEFT_OUT | {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "audits"}
+"""Folders in which other programs, and we, write while a run is in progress."""
+
+ENVIRONMENT = "pyvenv.cfg"
+"""File by which a folder is known to hold a Python environment."""
+
+NAMED = 5
+"""Changed files that are named at most."""
+
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -45,11 +54,16 @@ class Workplace:
 
     ``files`` are contents to put in the place of the project's own, by path relative to it. Files of up to ``FILE_LIMIT`` are
     copied, the rest are links. A run under :meth:`plan` cuts a link before it writes through it (``auditor/capture/shelter.py``);
-    what it does to the project under an absolute path is undone at the end.
+    what it does to the project under an absolute path is undone at the end. ``changed`` are then the project's files that are
+    not as they were all the same, by the run or by somebody else; what lies in ``apart`` is our own.
     """
 
-    def __init__(self, original: Path, files: Mapping[str, bytes] = NOTHING) -> None:
+    def __init__(self, original: Path, files: Mapping[str, bytes] = NOTHING, *, apart: Path | None = None) -> None:
         self.original = original.resolve()
+        self.changed: tuple[str, ...] = ()
+        ours = (Path(tempfile.gettempdir()), *((apart,) if apart is not None else ()))
+        self._apart = frozenset(str(each.resolve()) for each in ours)
+        self._before = _stamps(self.original, self._apart)
         self._base = Path(tempfile.mkdtemp(prefix="audit-")).resolve()
         try:
             (self._base / "tree").mkdir()
@@ -65,6 +79,7 @@ class Workplace:
     def __exit__(self, *raised: object) -> None:
         try:
             self._put_back()
+            self.changed = _differing(self._before, _stamps(self.original, self._apart))
         finally:
             shutil.rmtree(self._base, ignore_errors=True)
 
@@ -86,8 +101,8 @@ class Workplace:
         if not journal.exists():
             return
         for line in reversed(journal.read_text("utf-8", "surrogateescape").splitlines()):
-            row = json.loads(line)
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # a process that is killed may leave half a line
+                row = json.loads(line)
                 if row["kept"]:
                     os.makedirs(os.path.dirname(row["path"]), exist_ok=True)
                     shutil.move(row["kept"], row["path"])
@@ -182,4 +197,40 @@ def _worth_copying(entry: os.DirEntry[str]) -> bool:
     """True for a folder of the project's own that is small enough to look into."""
     if not entry.is_dir(follow_symlinks=False) or entry.name in LINKED | LEFT_OUT:
         return False
-    return _entries(entry.path) is not None and not os.path.isfile(os.path.join(entry.path, "pyvenv.cfg"))
+    return _entries(entry.path) is not None and not os.path.isfile(os.path.join(entry.path, ENVIRONMENT))
+
+
+# -- whether the project is as it was ----------------------------------------------------------------------------------
+
+
+def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Size and time of change (ns) of up to ``LOOK_LIMIT`` files of the project, by their paths relative to it."""
+    found: dict[str, tuple[int, int]] = {}
+    folders = [str(project)]
+    while folders and len(found) < LOOK_LIMIT:
+        entries = _entries(folders.pop()) or []
+        if any(entry.name == ENVIRONMENT for entry in entries):
+            continue
+        for entry in entries:
+            with suppress(OSError):  # gone by now
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in NOT_WATCHED and entry.path not in apart:
+                        folders.append(entry.path)
+                else:
+                    state = entry.stat(follow_symlinks=False)
+                    found[os.path.relpath(entry.path, project)] = state.st_size, state.st_mtime_ns
+    return found
+
+
+def _differing(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """Files that differ; where not all were looked at, only of those that were seen both times."""
+    both = max(len(before), len(after)) < LOOK_LIMIT
+    paths = before.keys() | after.keys() if both else before.keys() & after.keys()
+    return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))
+
+
+def reached(changed: Collection[str]) -> str:
+    """What to say of files that changed in the project."""
+    named, more = ", ".join(sorted(changed)[:NAMED]), len(changed) - NAMED
+    others = f" and {more} more" if more > 0 else ""
+    return f"while it ran in a copy, files of the project itself changed, by the program or by somebody else: {named}{others}"

@@ -15,6 +15,7 @@ from .amp009_loss_in_half import LossInHalf
 from .cfg001_autotuning_every_step import AutotuningEveryStep
 from .cfg002_bias_before_norm import BiasBeforeBatchNorm
 from .cfg003_layout_transposes import LayoutTransposedAroundConvolutions
+from .cfg008_float64_creeps import Float64InTheStep
 from .ckpt001_foreign_code import CheckpointNeedsCode
 from .ckpt002_variant_not_chosen import CheckpointVariantNotChosen
 from .ckpt003_damaged import CheckpointDamaged
@@ -66,6 +67,7 @@ from .opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from .opt002_zero_filled_gradients import GradientsFilledWithZeros
 from .opt003_fused_not_used import FusedOptimizerNotUsed
 from .opt004_clip_reads_norm import ClipReadsGradientNorm
+from .opt005_gradients_pile_up import GradientsPileUp
 from .sync001_scalar_read import ScalarReadEveryStep
 from .sync002_branch_on_tensor import BranchOnTensor
 from .sync003_copy_to_host import CopyToHostEveryStep
@@ -136,10 +138,12 @@ CATALOGUE: tuple[type[Rule], ...] = (
     AutotuningEveryStep,
     BiasBeforeBatchNorm,
     LayoutTransposedAroundConvolutions,
+    Float64InTheStep,
     OptimizerStepsOneByOne,
     GradientsFilledWithZeros,
     FusedOptimizerNotUsed,
     ClipReadsGradientNorm,
+    GradientsPileUp,
     CheckpointNeedsCode,
     CheckpointVariantNotChosen,
     CheckpointDamaged,

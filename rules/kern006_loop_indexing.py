@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.evidence import Machine, Piecewise
 from auditor.evidence.trace_structure import Loop, Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -17,9 +18,12 @@ class LoopOverIndex(Rule):
     A Python loop goes over a tensor piece by piece.
 
     ## What it finds
-    The same short row of operators (at most eight) with an indexing one in it, ten times or more one after the other under
-    one parent, launching kernels each time, for a noticeable share of the step on the host. Loops of the data loader's
-    own are left out.
+    In a run: a line whose operator is given ten or more pieces of one tensor, one after the other, in a loop of few
+    operators that makes up a noticeable share of the step's. Silent where pieces differ in size or are large, where a turn
+    needs the one before (a recurrence), where a backward runs in the loop, and in a loader.
+    In a trace: the same short row of operators (at most eight) with an indexing one in it, ten times or more one after the
+    other under one parent, launching kernels each time, for a noticeable share of the step on the host. Loops of the data
+    loader's own are left out.
 
     ## Why it costs
     Each turn pays the host's price for each operator (5 to 100 us) to move a few values; one operator on the whole tensor
@@ -27,10 +31,9 @@ class LoopOverIndex(Rule):
 
     ## Example
     ```python
-    # needs: cuda
     import torch
 
-    x = torch.randn(256, 1024, device="cuda")
+    x = torch.randn(256, 1024)
     out = torch.empty_like(x)
 
     def step():
@@ -40,10 +43,9 @@ class LoopOverIndex(Rule):
 
     ## Use instead
     ```python
-    # needs: cuda
     import torch
 
-    x = torch.randn(256, 1024, device="cuda")
+    x = torch.randn(256, 1024)
 
     def step():
         out = x * 2
@@ -61,10 +63,27 @@ class LoopOverIndex(Rule):
     code = "KERN006"
     severity = Severity.WARNING
     since = "0.3"
+    rehearsed = True
 
     share: float = knob(0.1, "Share of the steps' time on the host in such loops from which it is reported.")
+    operators: float = knob(0.25, "In a run: share of the operators outside the backward from which it is reported.")
+    body: int = knob(16, "In a run: operators in each turn, at most.")
 
-    def detect(self, structure: Structure) -> Iterator[Finding]:
+    def detect(self, piecewise: Piecewise, machine: Machine) -> Iterator[Finding]:
+        for loop in piecewise.short(self.body):
+            if loop.share < self.operators:
+                continue
+            yield Finding(
+                loop.site,
+                f"a Python loop gives `{loop.op}` {loop.turns:.0f} pieces of a tensor one by one: {loop.operators:.0f} operators per step, "
+                f"{loop.share:.0%} of all outside the backward",
+                steps=loop.steps,
+                per_step=loop.turns,
+                seen_on=machine.device,
+                facts=(("elements of a piece", str(loop.elements)),),
+            )
+
+    def in_trace(self, structure: Structure) -> Iterator[Finding]:
         step_us = structure.window_us / structure.steps
         for loop in structure.loops:
             if loop.us_per_step < self.share * step_us:

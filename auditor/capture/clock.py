@@ -164,6 +164,10 @@ class RunQueue:
         except (OSError, IndexError, ValueError):
             return 0
 
+    def own_us(self) -> float:
+        """A clock in us that stands still while this thread is ready to run and has no processor."""
+        return time.perf_counter() * 1e6 - self.ns() / 1e3
+
     def close(self) -> None:
         """Close the file; the next reading opens it again."""
         if self._file is not None:

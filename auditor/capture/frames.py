@@ -67,6 +67,11 @@ class Frames:
             return False
         return not path.startswith(self._libraries) and not os.path.realpath(path).startswith(self._libraries)
 
+    @staticmethod
+    def is_own(file: str) -> bool:
+        """True of the recorder's own files."""
+        return file.startswith(_OWN)
+
     def user_frame(self, depth: int = 1) -> tuple[FrameType | None, FrameType | None]:
         """Innermost user frame of the caller's stack, and the innermost library frame below it (None if there is none)."""
         frame: FrameType | None = sys._getframe(depth + 1)
@@ -75,7 +80,7 @@ class Frames:
             file = frame.f_code.co_filename
             if self.is_user(file):
                 return frame, via
-            if via is None and not file.startswith(_OWN) and not file.startswith("<"):
+            if via is None and not self.is_own(file) and not file.startswith("<"):
                 via = frame
             frame = frame.f_back
         return None, via

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import fetch as torch_fetch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from auditor.capture.clock import RunQueue
 from auditor.capture.environment import default_device
 from auditor.capture.loader_facts import LoaderFacts, describe_iterator, describe_loader, tensors_in
 from auditor.capture.patching import Patches
@@ -60,6 +60,7 @@ class LoaderProbe(Probe):
         self._consumed_at: dict[LoaderFacts, int | None] = {}
         self._step: dict[LoaderFacts, _Waited] = {}
         self._thread = 0
+        self._queue = RunQueue()
         self._inside = False
         self._fetching = False
         self._sample_devices: set[str] = set()
@@ -120,6 +121,7 @@ class LoaderProbe(Probe):
     def stop(self) -> None:
         """Put everything back."""
         self._patches.undo()
+        self._queue.close()
 
     def step_begin(self) -> None:
         """The step runs on this thread."""
@@ -172,12 +174,12 @@ class LoaderProbe(Probe):
             waited = self._step.get(facts) or self._step.setdefault(facts, _Waited())
             self._inside = True
             self._sample_devices.clear()
-            start = time.perf_counter()
+            start = self._queue.own_us()
             try:
                 batch = original(iterator)
                 waited.n += 1
             finally:  # the end of an epoch is waited for, too
-                waited.us += (time.perf_counter() - start) * 1e6
+                waited.us += self._queue.own_us() - start
                 self._inside = False
             if look is not None:
                 look(facts, waited, batch)
@@ -193,12 +195,12 @@ class LoaderProbe(Probe):
             if not self._counts():
                 return original(loader)
             self._inside = True
-            start = time.perf_counter()
+            start = self._queue.own_us()
             try:
                 iterator = original(loader)
             finally:
                 self._inside = False
-            waited_us = (time.perf_counter() - start) * 1e6
+            waited_us = self._queue.own_us() - start
             facts = self._facts_of(iterator) if isinstance(iterator, _BaseDataLoaderIter) else None
             if facts is not None:
                 self._step.setdefault(facts, _Waited()).us += waited_us

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.numerics_log import NumericsLog
 from auditor.capture.numerics_mode import NumericsWatch, plain
 from auditor.capture.patching import Patches
 from auditor.capture.poles import Poles
 from auditor.capture.probe import Context, Probe
-from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
-
-_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
-"""Parts of the paths of what torch wraps around every dispatch mode."""
+from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly, site_of_operator
 
 
 class NumericsProbe(Probe):
@@ -48,7 +43,7 @@ class NumericsProbe(Probe):
         run_compiled_code_eagerly(self._patches)
         DOOR.add(self)
         self._patches.on_undo(lambda: DOOR.remove(self))
-        watch = NumericsWatch(self._log, self._here, lambda: self.context.step, self._fail)
+        watch = NumericsWatch(self._log, lambda: site_of_operator(self.context), lambda: self.context.step, self._fail)
         self._poles = watch.poles
         watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_dispatch(watch))
@@ -86,14 +81,6 @@ class NumericsProbe(Probe):
     def backward_lost(self, error: Exception) -> None:
         """The door dropped us."""
         self._fail(error)
-
-    def _here(self) -> int | None:
-        if not self.context.in_step:
-            return None
-        frame, via = self.context.frames.user_frame()
-        while via is not None and via is not frame and any(part in via.f_code.co_filename for part in _WRAPPERS):
-            via = via.f_back
-        return None if frame is None else self.context.frames.number(frame, None if via is frame else via)
 
     def _fail(self, error: Exception) -> None:
         self._errors += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -57,19 +57,22 @@ class Trail:
     """Calls in half precision that it was computed from."""
 
 
-class Trails:
-    """Trails by storage, so that views share them. Weak: no memory is held, and no address is used again meanwhile."""
+T = TypeVar("T")
+
+
+class Trails(Generic[T]):
+    """What is known of tensors, by storage, so that views share them. Weak: no memory is held, and no address is used again meanwhile."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[Trail, StorageWeakRef]] = {}
+        self._held: dict[int, tuple[T, StorageWeakRef]] = {}
 
-    def of(self, tensor: torch.Tensor) -> Trail | None:
+    def of(self, tensor: torch.Tensor) -> T | None:
         """The trail of a tensor; None if nothing is known of it."""
         key = _key(tensor)
         entry = None if key is None else self._held.get(key)
         return None if entry is None else entry[0]
 
-    def lay(self, tensor: torch.Tensor, trail: Trail | None) -> None:
+    def lay(self, tensor: torch.Tensor, trail: T | None) -> None:
         """The tensor was made so; None: of nothing that is followed."""
         key = _key(tensor)
         if key is None:
@@ -89,7 +92,7 @@ class NumericsLog:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[Any, ...], Entry] = {}
-        self.trails = Trails()
+        self.trails: Trails[Trail] = Trails()
 
     def entry(self, **facts: Any) -> Entry:
         """The entry with these facts, made at its first call."""

@@ -7,6 +7,7 @@ from auditor.capture.backward import BackwardProbe
 from auditor.capture.birth import BirthProbe
 from auditor.capture.calls import CallsProbe
 from auditor.capture.cycles import CyclesProbe
+from auditor.capture.doubles import DoublesProbe
 from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
@@ -21,6 +22,7 @@ from auditor.capture.norms import NormsProbe
 from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
 from auditor.capture.owners import OwnersProbe
+from auditor.capture.piecewise import PiecewiseProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.rates import RatesProbe
 from auditor.capture.reads import ReadsProbe
@@ -29,6 +31,7 @@ from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.stepping import SteppingProbe
 from auditor.capture.strays import StraysProbe
+from auditor.capture.uncleared import UnclearedProbe
 from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
@@ -49,10 +52,13 @@ PROBES: tuple[type[Probe], ...] = (
     EnclosingProbe,
     NormsProbe,
     UpdatesProbe,
+    UnclearedProbe,
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
     NumericsProbe,
+    DoublesProbe,
+    PiecewiseProbe,
     OriginProbe,
     BirthProbe,  # leaves its watch before the next one looks
     FiniteProbe,
@@ -75,8 +81,11 @@ ON_SHADOW = (
     BackwardProbe,
     HoldersProbe,
     NumericsProbe,
+    DoublesProbe,
+    PiecewiseProbe,
     LeanerProbe,
     UpdatesProbe,
+    UnclearedProbe,
     ResultsProbe,
 )
 """What a rehearsal runs beside the shadow device itself."""

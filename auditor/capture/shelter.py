@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
+import shlex
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from auditor.capture.importing import AfterImport
+from auditor.capture.patching import Patches
 from auditor.plan import JOURNAL, Copied
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -27,8 +33,34 @@ by default is not meant to be changed."""
 _REPLACED = {"os.remove": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (1,), "os.symlink": (1,)}
 """Events that change an entry of a folder (by the place of its path among the arguments)."""
 
-_CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree", "sqlite3.connect"}
+_STARTED = {"subprocess.Popen": 1, "os.posix_spawn": 1, "os.exec": 1, "os.system": 0}
+"""Events that start another program, by the place of its command line among the arguments."""
+
+_CHANGED = {"os.truncate", "os.chmod", "os.rmdir", "os.chdir", "shutil.rmtree"}
 """Events that change what their first argument leads to, or, as ``chdir``, are followed by changes there."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Where a function that writes a file takes its path: by ``place`` or ``keyword``; ``modes``: the next argument is a mode."""
+
+    place: int
+    keyword: str
+    modes: bool = False
+
+
+WRITERS = {
+    "torch": {
+        "save": Writer(1, "f"),
+        "jit.save": Writer(1, "f"),
+        "jit.RecursiveScriptModule.save": Writer(1, "f"),
+        "autograd.profiler.profile.export_chrome_trace": Writer(1, "path"),
+    },
+    "safetensors.torch": {"save_file": Writer(1, "filename")},
+    "safetensors.numpy": {"save_file": Writer(1, "filename")},
+    "h5py": {"File.__init__": Writer(1, "name", modes=True)},
+}
+"""Functions that write from C++, C or Rust, where Python sees no file opened, by module and name in it."""
 
 
 def enter(copied: Copied, spared: str) -> None:
@@ -50,8 +82,9 @@ class Shelter:
     A link on the way to what is written is cut first: a linked folder becomes a folder of links, a linked file a copy. What is
     written to the original by its absolute path (``torch.save``: to any path outside) is first copied to ``kept``.
 
-    Seen is what Python opens, makes, renames or removes, and ``torch.save``, which writes from C++. Other native writers and
-    child processes that are not forks are not seen: they write as in any other run.
+    Seen is what Python opens, makes, renames or removes, the native writers in ``WRITERS``, and files that are named on the
+    command line of a program that is started. Other native writers and what such a program does besides are not seen: they
+    write as in any other run (``auditor/workplace.py`` looks afterwards whether the project changed).
     """
 
     def __init__(self, copied: Copied, spared: str) -> None:
@@ -64,7 +97,8 @@ class Shelter:
     def install(self) -> None:
         """Begin, for the rest of this process: an audit hook cannot be removed."""
         sys.addaudithook(self._heard)
-        AfterImport("torch", self._watch_saves).install()
+        for module in WRITERS:
+            AfterImport(module, partial(self._watch, module)).install()
 
     # -- what is seen ----------------------------------------------------------------------------------------------------
 
@@ -76,21 +110,49 @@ class Shelter:
         elif event in _REPLACED:
             for number in _REPLACED[event]:
                 self._changes(args[number], entry=True)
+        elif event in _STARTED:
+            self._starts(args[_STARTED[event]], args[2] if event == "subprocess.Popen" else None)
+        elif event == "sqlite3.connect":
+            self._changes(_database(args[0]))
         elif event in _CHANGED:
             if event == "shutil.rmtree":  # removes by open folders, whose names nobody can tell afterwards
                 self._keep_tree(args[0])
             self._changes(args[0])
 
-    def _watch_saves(self) -> None:
-        from auditor.capture.patching import Patches
+    def _starts(self, command: Any, folder: Any) -> None:
+        """A program that is started may change what its command line names, but for programs."""
+        with suppress(OSError, TypeError, ValueError):  # a guess must not keep the program from being started
+            for word in _words(command):
+                path = os.path.join(os.fsdecode(folder or ""), word.rpartition("=")[2])
+                if os.path.isdir(path) or not os.access(path, os.X_OK):
+                    self._changes(path)
 
-        torch = sys.modules["torch"]
-        for save in (torch.save, torch.jit.save):
-            Patches().code(save, self._saved)
+    def _watch(self, module: str) -> None:
+        for name, writer in WRITERS[module].items():
+            with suppress(AttributeError):  # another version of the library
+                self._hook(sys.modules[module], name, writer)
 
-    def _saved(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self._changes(args[1] if len(args) > 1 else kwargs.get("f"), contents=False, anywhere=True)
-        return original(*args, **kwargs)
+    def _hook(self, owner: Any, name: str, writer: Writer) -> None:
+        *classes, function = name.split(".")
+        for each in classes:
+            owner = getattr(owner, each)
+        write = getattr(owner, function)
+        if not write.__code__.co_freevars:  # so that names imported before are hooked, too
+            Patches().code(write, partial(self._written, writer))
+            return
+
+        @functools.wraps(write)
+        def hooked(*args: Any, **kwargs: Any) -> Any:
+            return self._written(writer, write, *args, **kwargs)
+
+        Patches().attribute(owner, function, hooked)
+
+    def _written(self, watched: Writer, write: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        path = args[watched.place] if len(args) > watched.place else kwargs.get(watched.keyword)
+        mode = args[watched.place + 1] if len(args) > watched.place + 1 else kwargs.get("mode", "r")
+        if not (watched.modes and mode == "r"):
+            self._changes(path, contents=watched.modes and mode != "w", anywhere=True)
+        return write(*args, **kwargs)
 
     # -- what is done about it -------------------------------------------------------------------------------------------
 
@@ -156,6 +218,22 @@ class Shelter:
             return
         with open(os.path.join(self._kept, JOURNAL), "a", encoding="utf-8", errors="surrogateescape") as journal:
             journal.write(json.dumps({"path": path, "kept": kept}) + "\n")
+
+
+def _words(command: Any) -> Iterator[str]:
+    """The words of a command line; those of a line for a shell within it, too, where ``>file`` is two."""
+    for word in [command] if isinstance(command, (str, bytes)) else command:
+        if isinstance(word, (str, bytes, os.PathLike)):
+            yield os.fsdecode(word)
+            with suppress(ValueError):  # a quote that is not closed
+                line = shlex.shlex(os.fsdecode(word), posix=True, punctuation_chars=True)
+                line.whitespace_split = True
+                yield from line
+
+
+def _database(name: Any) -> Any:
+    """The file that SQLite opens; its name may be a URI."""
+    return unquote(urlsplit(name).path) if isinstance(name, str) and name.startswith("file:") else name
 
 
 def _folder(path: str) -> str:

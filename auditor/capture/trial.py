@@ -1,4 +1,4 @@
-"""What a trial of ``audit verify`` sets up before the target is imported: the seeds, and how many workers its loaders get."""
+"""What a trial of ``audit verify`` sets up before the target is imported: the seeds, and other arguments for its loaders."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ def prepare(trial: Trial) -> None:
     AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
     loaders = trial.loaders
     if loaders is not None:
-        AfterImport("torch", lambda: _staff(loaders)).install()
+        AfterImport("torch", lambda: _give(loaders)).install()
 
 
-def _staff(loaders: Loaders) -> None:
-    """Give the loaders that are made at the line their workers, whatever its call says; for the rest of this process."""
+WORKERS_ONLY = ("prefetch_factor", "multiprocessing_context", "timeout", "worker_init_fn", "persistent_workers")
+"""Arguments that a DataLoader without workers refuses, or has no use for."""
+
+
+def _give(loaders: Loaders) -> None:
+    """Give the loaders that are made at the line their arguments, whatever its call says; for the rest of this process."""
     from torch.utils.data import DataLoader
 
     make = DataLoader.__init__
     signature, file = inspect.signature(make), os.path.realpath(loaders.file)
 
     @functools.wraps(make)
-    def staffed(loader: Any, *args: Any, **kwargs: Any) -> None:
+    def made(loader: Any, *args: Any, **kwargs: Any) -> None:
         given = signature.bind(loader, *args, **kwargs)
-        if given.arguments.get("num_workers", 0) != loaders.workers and _called_at(file, loaders.line):
-            given.arguments.update(num_workers=loaders.workers, persistent_workers=loaders.workers > 0)
-            if not loaders.workers:  # what only workers may have
-                for name in ("prefetch_factor", "multiprocessing_context", "timeout", "worker_init_fn"):
+        if loaders.arguments and _called_at(file, loaders.line):
+            given.arguments.update(loaders.arguments)
+            if not given.arguments.get("num_workers", 0):
+                for name in WORKERS_ONLY:
                     given.arguments.pop(name, None)
         make(*given.args, **given.kwargs)
 
-    DataLoader.__init__ = staffed  # type: ignore[method-assign,assignment]
+    DataLoader.__init__ = made  # type: ignore[method-assign,assignment]
 
 
 def _called_at(file: str, line: int) -> bool:

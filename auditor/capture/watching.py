@@ -13,6 +13,10 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.patching import Patches
+from auditor.capture.probe import Context
+
+_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
+"""Parts of the paths of what torch wraps around every dispatch mode."""
 
 
 def run_compiled_code_eagerly(patches: Patches) -> None:
@@ -62,6 +66,21 @@ class OperatorWatch(TorchDispatchMode):
         except Exception as error:  # the user's step goes on
             self._on_error(error)
             return None
+
+
+def _is_wrapper(file: str) -> bool:
+    return any(part in file for part in _WRAPPERS)
+
+
+def site_of_operator(context: Context) -> int | None:
+    """Where the user's line is that an operator of the step runs for, as a watch sees it; None outside of a step."""
+    if not context.in_step:
+        return None
+    frames = context.frames
+    frame, via = frames.user_frame()
+    while via is not None and via is not frame and (_is_wrapper(via.f_code.co_filename) or frames.is_own(via.f_code.co_filename)):
+        via = via.f_back
+    return None if frame is None else frames.number(frame, None if via is frame else via)
 
 
 def leave_dispatch(mode: Any) -> None:

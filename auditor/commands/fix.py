@@ -16,6 +16,7 @@ from auditor.commands.results import is_broken
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile, Plan
+from auditor.verify.candidates import is_selected
 
 UNDO = "fixes.undo.patch"
 
@@ -143,9 +144,8 @@ def _recorded(path: Path) -> Read | None:
 
 def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
     """The selected findings, without those whose patch was shown to change the result (``audit verify``)."""
-    words = set(select)
     for finding in report.findings:
-        if words and finding.code not in words and finding.code.rstrip("0123456789") not in words:
+        if not is_selected(finding, select):
             continue
         if is_broken(finding):
             click.echo(f"audit: {finding.code} {finding.site}: left out: {finding.verified and finding.verified.note}", err=True)

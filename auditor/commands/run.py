@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from auditor import catalogue, config, engine, further, runner, target
+from auditor import catalogue, config, engine, further, runner
+from auditor import target as targets
 from auditor.cli import exit_code
 from auditor.commands import results
 from auditor.commands.verify import verified
@@ -55,7 +57,7 @@ def run(
     args: tuple[str, ...],
 ) -> int:
     """Audit a target; returns the exit code."""
-    address = _parse(target)
+    address = targets.parse(target)
     if memory_limit is not None and device == "cpu":
         raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
     if nproc > 1 and device == "rehearse":
@@ -90,10 +92,6 @@ def _verified(report: Report, recording: Recording, budget: float, *, quiet: boo
         return replace(report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}"))
 
 
-def _parse(text: str) -> target.Address:
-    return target.parse(text)
-
-
 def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
     """The folder for the results, and whether it is ours to remove when nothing could be recorded."""
     if out is None:
@@ -115,8 +113,6 @@ def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[tuple[runner.Progress, Callable[[str], None]]]:
     """A progress bar on stderr where that is a terminal, and how to show the target's own output beside it."""
-    import sys
-
     if quiet:
         yield (lambda name, done, steps: None), (lambda text: None)
         return
@@ -146,7 +142,5 @@ def _progress(*, quiet: bool) -> Iterator[tuple[runner.Progress, Callable[[str],
 
 
 def _echo_plain(text: str) -> None:
-    import sys
-
     sys.stderr.write(text)
     sys.stderr.flush()

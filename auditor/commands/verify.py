@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,15 @@ import click
 from auditor.commands import reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
-from auditor.model import Finding, Report
+from auditor.model import Report
 from auditor.recording import Recording
-from auditor.verify import workers
-from auditor.verify.candidates import candidates, require_unchanged
+from auditor.verify import loaders
+from auditor.verify.budget import Budget
+from auditor.verify.candidates import candidates, is_selected, require_unchanged
 from auditor.verify.experiment import Experiment
-from auditor.verify.trials import Laboratory
+from auditor.verify.intervals import LEAST_PAIRS
+from auditor.verify.trials import SLOW_SECONDS, Laboratory
+from auditor.workplace import reached
 
 
 def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, quiet: bool, debug: bool) -> int:
@@ -47,38 +49,42 @@ def require_recorded_here(recording: Recording) -> None:
 def verified(
     report: Report, recording: Recording, *, select: Collection[str] = (), unsafe: bool = False, budget: float, quiet: bool
 ) -> Report | None:
-    """The report with what the re-runs measured; None where there is nothing to try: no patch, no number of workers.
+    """The report with what the re-runs measured; None where there is nothing to try: no patch, no arguments of a loader.
 
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """
     require_unchanged(recording)
     tried = candidates(report, recording, select, unsafe=unsafe)
-    loaders = [number for number, finding in enumerate(report.findings) if _searched(finding, recording, select)]
-    if not tried and not loaders:
+    searched = dict(_searched(report, recording, select))
+    if not tried and not searched:
         return None
     require_plain_values("the report", (edit for candidate in tried for edit in candidate.edits))
-    say, deadline = _silent if quiet else _say, time.monotonic() + budget
-    with Laboratory(recording) as laboratory:
-        found, verification = Experiment(laboratory, recording, budget, say).run(tried)
+    say, values = _silent if quiet else _say, sum(map(loaders.values_to_try, searched.values()))
+    runs = LEAST_PAIRS * (len(tried) + 2 * bool(tried) + values)
+    with Laboratory(recording, budget / runs or SLOW_SECONDS) as laboratory:
+        whole = Budget(budget)
+        patches = Experiment(laboratory, recording, whole.part(len(tried) / (len(tried) + values)), say)
+        found, verification = patches.run(tried)
         findings = [
             replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
         ]
         notes = list(verification.notes)
-        for number in loaders:
-            present = workers.loader_of(findings[number], recording)
-            searched = present and workers.search(laboratory, findings[number], present, deadline, say)
-            if searched:
-                findings[number] = workers.with_diff(searched.finding, recording)
-                notes.append(searched.note)
-        seconds = round(time.monotonic() - deadline + budget, 1)
-        steps = laboratory.steps if len(notes) > len(verification.notes) else verification.steps
+        for left, (number, present) in zip(range(len(searched), 0, -1), searched.items(), strict=True):
+            findings[number], note = loaders.search(laboratory, findings[number], present, whole.part(1 / left), say)
+            findings[number] = loaders.with_diff(findings[number], recording)
+            notes.append(note)
+        if laboratory.changed:
+            notes.append(reached(laboratory.changed))
+        seconds, steps = round(whole.spent, 1), laboratory.steps if searched else verification.steps
         verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, steps=steps, seconds=seconds)
     return replace(report, findings=tuple(findings), verification=verification)
 
 
-def _searched(finding: Finding, recording: Recording, select: Collection[str]) -> bool:
-    chosen = not select or finding.code in select or finding.code.rstrip("0123456789") in select
-    return chosen and workers.loader_of(finding, recording) is not None
+def _searched(report: Report, recording: Recording, select: Collection[str]) -> Iterator[tuple[int, loaders.Present]]:
+    for number, finding in enumerate(report.findings):
+        present = loaders.loader_of(finding, recording) if is_selected(finding, select) else None
+        if present is not None:
+            yield number, present
 
 
 def _say(text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from auditor.drill import memory, restart, values
 from auditor.drill.log import Log, Observation
 from auditor.drill.runs import Order, Pair
+from auditor.workplace import reached
 
 SCHEMA = "audit-drill/1"
 
@@ -82,6 +83,8 @@ def judged(order: Order, pair: Pair) -> DrillReport:
 
 
 def _observed(order: Order, pair: Pair) -> Iterator[Observation]:
+    if pair.changed:
+        yield Observation("note", reached(pair.changed))
     what = order.fault.what
     if what == "kill":
         yield from restart.judge(pair.first, pair.second)

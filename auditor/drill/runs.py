@@ -53,12 +53,16 @@ class Order:
 
 @dataclass(frozen=True)
 class Pair:
-    """The two runs of a drill, by what they are called: (undisturbed, disturbed), or (killed, restarted)."""
+    """The two runs of a drill, by what they are called: (undisturbed, disturbed), or (killed, restarted).
+
+    ``changed`` are files of the working directory, not of its copy, that changed while they ran.
+    """
 
     names: tuple[str, str]
     first: Log
     second: Log
     environment: dict[str, str]
+    changed: tuple[str, ...] = ()
 
 
 def run(order: Order, say: Say) -> Pair:
@@ -70,35 +74,39 @@ def run(order: Order, say: Say) -> Pair:
 
 def _disturbed(order: Order, say: Say) -> Pair:
     say(f"running {count(order.steps, 'step')} undisturbed")
-    with_none = _in_copies(order, [("undisturbed", None, order.steps)])[0]
+    [with_none], changed = _in_copies(order, [("undisturbed", None, order.steps)])
     first = Log.read(with_none, order.offset)
     _complete(first, order)
     say(f"running the same steps with {order.fault.what}@{order.fault.step}")
-    second = Log.read(_in_copies(order, [("disturbed", order.fault, order.steps)])[0], order.offset)
+    [with_fault], also = _in_copies(order, [("disturbed", order.fault, order.steps)])
+    second = Log.read(with_fault, order.offset)
     _planted(second, order)
-    return Pair(("undisturbed", "disturbed"), first, second, with_none.manifest["environment"])
+    return Pair(("undisturbed", "disturbed"), first, second, with_none.manifest["environment"], tuple({*changed, *also}))
 
 
 def _killed(order: Order, say: Say) -> Pair:
     say(f"running until step {order.fault.step}, killing it there, and starting it again in the same folder")
     runs = [("killed", order.fault, order.steps), ("restarted", None, RESTARTED_STEPS + order.offset)]
-    recordings = _in_copies(order, runs, until=lambda recording: _planted(Log.read(recording, order.offset), order))
+    recordings, changed = _in_copies(order, runs, until=lambda recording: _planted(Log.read(recording, order.offset), order))
     logs = [Log.read(recording, order.offset) for recording in recordings]
-    return Pair(("killed", "restarted"), logs[0], logs[1], recordings[0].manifest["environment"])
+    return Pair(("killed", "restarted"), logs[0], logs[1], recordings[0].manifest["environment"], changed)
 
 
 def _in_copies(
     order: Order, runs: list[tuple[str, Drill | None, int]], until: Callable[[Recording], None] = lambda recording: None
-) -> list[Recording]:
-    """Runs that follow each other in one copy of the working directory; ``until`` may refuse to go on after the first."""
+) -> tuple[list[Recording], tuple[str, ...]]:
+    """Runs that follow each other in one copy of the working directory, and what changed in the original all the same.
+
+    ``until`` may refuse to go on after the first.
+    """
     recordings: list[Recording] = []
-    with Workplace(Path.cwd()) as where:
+    with Workplace(Path.cwd(), apart=order.out) as where:
         for name, fault, steps in runs:
             plan = order.plan(name, where, fault=fault, steps=steps)
             recordings.append(runner.record_once(plan, order.deadline, lambda *_: None, lambda text: None))
             if len(recordings) == 1:
                 until(recordings[0])
-    return recordings
+    return recordings, where.changed
 
 
 def _complete(log: Log, order: Order) -> None:

@@ -9,6 +9,7 @@ from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.configs import Configs
 from auditor.evidence.copies import Copies
+from auditor.evidence.doubles import Doubles
 from auditor.evidence.fed import Fed
 from auditor.evidence.held import Held
 from auditor.evidence.leaner import Leaner
@@ -19,6 +20,7 @@ from auditor.evidence.norms import GradientNorms
 from auditor.evidence.numbers import Nonfinite
 from auditor.evidence.numerics import Numerics
 from auditor.evidence.oom_handlers import OomHandlers
+from auditor.evidence.piecewise import Piecewise
 from auditor.evidence.reads import Reads
 from auditor.evidence.recompute import Recompute
 from auditor.evidence.resumed import Resumed
@@ -35,6 +37,7 @@ from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
 from auditor.evidence.table import Table
+from auditor.evidence.uncleared import Uncleared
 from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.updates import Updates
 from auditor.evidence.zero_grads import ZeroGrads
@@ -52,6 +55,7 @@ __all__ = [
     "Cycles",
     "DeviceCalls",
     "DeviceMemory",
+    "Doubles",
     "Evaluations",
     "Fed",
     "GradientNorms",
@@ -67,6 +71,7 @@ __all__ = [
     "OomHandlers",
     "OutOfMemory",
     "PeakHolders",
+    "Piecewise",
     "Reads",
     "Recompute",
     "Resumed",
@@ -76,6 +81,7 @@ __all__ = [
     "Steps",
     "Strays",
     "Table",
+    "Uncleared",
     "Updates",
     "WhatIf",
     "ZeroGrads",

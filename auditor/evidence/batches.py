@@ -56,11 +56,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long the quiet steps waited for input; ``loader`` is the one they waited for most.
-
-    Both times are without what the step stood in line for a processor: on a busy machine that is most of a short wait, and
-    none of the loader's doing.
-    """
+    """How long the quiet steps waited for input; ``loader`` is the one they waited for most."""
 
     loader: Loader
     waits_us: tuple[float, ...]
@@ -172,9 +168,7 @@ class Batches(Table):
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
             return None
-        alone = [1.0 - step.queued_share for step in self.quiet_steps]
-        waits_us = tuple(us * share for us, share in zip(waits.values(), alone, strict=True))
-        return Waiting(loader, waits_us, tuple(step.us * share for step, share in zip(self.quiet_steps, alone, strict=True)))
+        return Waiting(loader, tuple(waits.values()), tuple(step.us for step in self.quiet_steps))
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""

@@ -27,6 +27,11 @@ OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "
 """Functions of torch that make a tensor out of one other."""
 
 CONSTANTS = frozenset({"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"})
+WRITTEN = (ast.Constant, ast.List, ast.Tuple, ast.ListComp, ast.UnaryOp, ast.BinOp, ast.IfExp)
+"""Arguments that are numbers of Python's, by the look of them; what else is given may be an array."""
+
+FEW = 64
+"""Bytes up to which what else is given counts as numbers too: eight of them."""
 
 
 @dataclass(frozen=True)
@@ -173,17 +178,22 @@ def _what(row: Row, node: ast.expr | None) -> What:
     if row.get("loader") is not None:
         return "batch"
     made = _made_in_place(node)
-    if row.get("constant") or made in CONSTANTS:
+    if row.get("constant") or (made is not None and _is_constant(made, row["bytes"] / max(1, row["n"]))):
         return "constant"
-    return "made on the host" if made in FACTORIES else "tensor"
+    return "made on the host" if made is not None and name_of(made.func) in FACTORIES else "tensor"
 
 
-def _made_in_place(node: ast.expr | None) -> str:
-    """``zeros`` for ``torch.zeros(3).to(device)`` and ``torch.triu(torch.zeros(3, 3)).to(device)``: what it moves it makes."""
+def _is_constant(made: ast.Call, size: float) -> bool:
+    written = bool(made.args) and isinstance(made.args[0], WRITTEN)
+    return name_of(made.func) in CONSTANTS and (written or size <= FEW)
+
+
+def _made_in_place(node: ast.expr | None) -> ast.Call | None:
+    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)`` and ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves."""
     while (node := _before(node)) is not None:
         if name_of(node.func) in FACTORIES | CONSTANTS:
-            return name_of(node.func)
-    return ""
+            return node
+    return None
 
 
 def _before(node: ast.expr | None) -> ast.Call | None:

@@ -30,11 +30,6 @@ class Step:
     queued_us: float = 0.0
     """Time that the step's thread was ready to run while something else had the processor (0 where the system does not say)."""
 
-    @property
-    def queued_share(self) -> float:
-        """That as a share of the step: when in the step it was is not known."""
-        return min(1.0, self.queued_us / self.us) if self.us > 0 else 0.0
-
 
 @dataclass(frozen=True)
 class Steps(Table):

@@ -10,7 +10,7 @@ from auditor.patch.module import Change, Module, covers, last_name, same
 from auditor.patch.source import Refused, Splice, parse_expression
 from auditor.patch.statements import Block, block_of
 
-_BEFORE = frozenset({"unscale_"})
+_BEFORE = frozenset({"unscale_", "zero_grad"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
 _COMPOUND = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.FunctionDef, ast.ClassDef)
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from auditor.model import Verified
 from auditor.verify.candidates import Candidate
-from auditor.verify.intervals import Interval, of_pairs
+from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.verify.results import Agreement, agree, tolerance_for
 from auditor.verify.trials import Measured
 
@@ -45,15 +45,23 @@ class Arm:
         """True if the last patched run computed something else than the unpatched one."""
         return not self.broken and self.agreement is not None and not self.agreement.same
 
-    def break_by_result(self) -> None:
-        """The difference was confirmed."""
+    def break_by_result(self, doubt: str = "") -> None:
+        """The difference was confirmed, or could not be: then ``doubt`` says so."""
         assert self.agreement is not None
-        self.broken = f"with the patch the target computes something else: {self.agreement.note}"
+        self.broken = f"with the patch the target computes something else: {self.agreement.note}{doubt}"
 
     @property
     def timed(self) -> bool:
         """True if its runs have times to compare."""
         return bool(self.pairs) and all(run.step_us for pair in self.pairs for run in pair)
+
+    @property
+    def effect(self) -> float:
+        """By how much its first pair differs in time (absolute logarithm of the ratio): what is large is soon proven."""
+        if not self.timed:
+            return 0.0
+        before, after = self.pairs[0]
+        return abs(math.log((after.step_us or 1.0) / (before.step_us or 1.0)))
 
     def interval(self) -> Interval | None:
         """Of the ratio of step times, as far as the pairs allow."""
@@ -63,14 +71,14 @@ class Arm:
         return of_pairs(before, after)
 
     def decided(self, noise: Interval | None) -> bool:
-        """True if no further pair is needed: a difference is proven, or there is nothing to time."""
-        if self.broken or self.unloaded:
+        """True if no further pair is made: a difference is proven, there is nothing to time, or no more looks are allowed."""
+        if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
             return True
         return _proven(self.interval(), noise)
 
     def verified(self, noise: Interval | None, *, repeatable: bool) -> Verified | None:
-        """What the report says; None where the runs did not use the patched file at all."""
-        if self.unloaded:
+        """What the report says; None where no run was made, or the runs did not use the patched file at all."""
+        if self.unloaded or not self.pairs:
             return None
         interval = self.interval()
         before, after = [one for one, _ in self.pairs], [other for _, other in self.pairs]

@@ -39,7 +39,7 @@ def candidates(report: Report, recording: Recording, select: Collection[str], *,
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
         edits = _edits(finding, unsafe=unsafe)
-        if not edits or not _selected(finding, select):
+        if not edits or not is_selected(finding, select):
             continue
         files = patch.plan(edits, recording.source_bytes).files
         if not files:
@@ -73,7 +73,8 @@ def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
     return tuple(edit for edit in finding.remedy.edits if edit.safe or unsafe)
 
 
-def _selected(finding: Finding, select: Collection[str]) -> bool:
+def is_selected(finding: Finding, select: Collection[str]) -> bool:
+    """True if its code or family is among those chosen; all are where none is."""
     return not select or finding.code in select or finding.code.rstrip("0123456789") in select
 
 

@@ -59,13 +59,17 @@ class Measured:
 
 
 class Laboratory:
-    """Makes trials of one recorded target. Use as a context: its folder is removed at the end."""
+    """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a median allows.
 
-    def __init__(self, recording: Recording) -> None:
+    Use as a context: its folder is removed at the end.
+    """
+
+    def __init__(self, recording: Recording, seconds: float = SLOW_SECONDS) -> None:
         self._project = Path(recording.cwd)
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
-        self._plan = _plan(recording)
+        self._plan = _plan(recording, seconds)
         self._patience: float | None = None
+        self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
     def __enter__(self) -> Self:
@@ -100,6 +104,7 @@ class Laboratory:
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan, began)
+            self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
         if self._patience is None:
@@ -129,24 +134,25 @@ class Laboratory:
         )
 
 
-def _plan(recording: Recording) -> Plan:
+def _plan(recording: Recording, seconds: float) -> Plan:
     """As the audit ran, without its instruments, and no more steps than it had."""
     manifest = recording.manifest
     done = {each["name"]: each["steps"] for each in manifest["passes"]}
-    steps, warmup = steps_for(quiet_run(recording).us)
+    steps, warmup = steps_for(quiet_run(recording).us, min(SLOW_SECONDS, seconds))
     steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
     device, argv = manifest["device"], tuple(manifest.get("argv", ()))
     parts = (RESULTS,) if device == "cpu" else (RESULTS, SYNCS)
     return Plan(manifest["target"], argv, steps, min(warmup, done.get("warmup", 0)), device, "", parts, trace_steps=0)
 
 
-def steps_for(us: Sequence[float]) -> tuple[int, int]:
-    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit."""
+def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
+    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit: ``limit`` s for each."""
     if not us:
         return USUAL_STEPS, USUAL_STEPS
     seconds = median(us) / 1e6
-    fitting = round(SLOW_SECONDS / seconds)
-    return max(FEWEST_STEPS, min(MOST_STEPS, max(round(SECONDS / seconds), min(USUAL_STEPS, fitting)))), max(1, fitting)
+    fitting = round(limit / seconds)
+    wanted = max(round(min(SECONDS, limit) / seconds), min(USUAL_STEPS, fitting))
+    return max(FEWEST_STEPS, min(MOST_STEPS, wanted)), max(1, fitting)
 
 
 def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:

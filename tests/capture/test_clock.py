@@ -134,10 +134,10 @@ def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
     os.sched_setaffinity(0, {min(mine)})  # the program below inherits it: both want one processor
     try:
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-            begin, until = queue.ns(), time.perf_counter() + 1.0
+            begin, own, until = queue.ns(), queue.own_us(), time.perf_counter() + 1.0
             while time.perf_counter() < until:
                 pass
-            contended = queue.ns() - begin
+            contended, own = queue.ns() - begin, queue.own_us() - own
             other.kill()
     finally:
         os.sched_setaffinity(0, mine)
@@ -146,6 +146,7 @@ def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
     slept = queue.ns() - begin
     queue.close()
     assert 0.05e9 < contended < 1.1e9 and slept < 0.25e9
+    assert own < 0.96e6
 
 
 def test_a_kernel_without_the_count_says_zero(monkeypatch):

@@ -68,7 +68,7 @@ def test_wait_and_who_the_loader_is(tmp_path: Path) -> None:
     }
     assert loader.items() >= expected.items() and "pass" not in loader
     quiet, loud = [r for r in rows if r["pass"] == "quiet"], [r for r in rows if r["pass"] == "loud"]
-    assert [r["n"] for r in quiet] == [1, 1, 1] and all(8_000 < r["wait_us"] < 40_000 for r in rows)
+    assert [r["n"] for r in quiet] == [1, 1, 1] and all(r["wait_us"] > 8_000 for r in rows)
     assert quiet[0].keys() == {"pass", "step", "loader", "n", "wait_us"}
     assert [(r["devices"], r["bytes"], r["sample_devices"], r["default_device"]) for r in loud] == [
         ({"cpu": 1}, 160, ["cpu"], "cpu")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from auditor.plan import Plan
 from auditor.workplace import Workplace
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
 
 CHILD = """
 import sys, json
@@ -38,7 +43,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes().decode("latin-1") for path in sorted(folder.rglob("*")) if path.is_file()
+    }
 
 
 def run(project: Path, code: str, *, also: str = "") -> Path:
@@ -49,7 +56,7 @@ def run(project: Path, code: str, *, also: str = "") -> Path:
         assert copied is not None
         for each in filter(None, (code, also)):
             words = [sys.executable, "-c", CHILD, json.dumps(asdict(copied)), textwrap.dedent(each).format(project=project)]
-            done = subprocess.run(words, cwd=place.folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+            done = subprocess.run(words, cwd=place.folder, env=ENVIRONMENT, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
     assert contents(project.parent) == before
     return project
@@ -75,6 +82,37 @@ def run(project: Path, code: str, *, also: str = "") -> Path:
         "open('../beside/x/best.pt', 'w'); open('../beside/y', 'w')",
         "import sqlite3; c = sqlite3.connect('new.db'); c.execute('create table t(x)'); c.commit()",
         "import sqlite3; c = sqlite3.connect('wandb/new.db'); c.execute('create table t(x)'); c.commit()",
+        """
+        import mmap, os
+        os.write(os.open('model.pt', os.O_WRONLY), b'x')
+        os.write(os.open('wandb/run/new', os.O_CREAT | os.O_RDWR), b'x')
+        with open('a.db', 'r+b') as file:
+            mmap.mmap(file.fileno(), 0)[:3] = b'xyz'
+        """,
+        """
+        import shutil
+        shutil.move('model.pt', 'wandb/run/log.txt')
+        shutil.copytree('wandb', '../beside', dirs_exist_ok=True)
+        """,
+        """
+        import numpy
+        numpy.memmap('model.pt', 'u1', 'r+')[:] = 7
+        numpy.memmap('../beside/x/best.pt', 'u1', 'w+', shape=(9,))[:] = 7
+        numpy.save(open('wandb/run/log.txt', 'wb'), numpy.ones(3))
+        numpy.ones(3).tofile('a.db')
+        """,
+        """
+        import subprocess as s
+        s.run(['cp', 'a.db', 'model.pt'], check=True)
+        s.run(['dd', 'if=/dev/null', 'of=run/log.txt'], cwd='wandb', check=True, stderr=s.DEVNULL)
+        s.run('echo x >a.db; echo x >> ../beside/x/best.pt', shell=True, check=True)
+        """,
+        """
+        import os
+        os.system('rm -rf wandb ../beside; truncate -s 0 model.pt')
+        os.spawnvp(os.P_WAIT, 'cp', ['cp', 'model.pt', 'a.db'])
+        """,
+        "import multiprocessing as m; p = m.get_context('fork').Process(target=open, args=('model.pt', 'w')); p.start(); p.join()",
     ],
 )
 def test_links_are_cut_before_something_is_written_through_them(project: Path, code: str) -> None:
@@ -89,6 +127,8 @@ def test_links_are_cut_before_something_is_written_through_them(project: Path, c
         "import os; os.replace('{project}/model.pt', '{project}/moved.pt')",
         "import os; os.makedirs('{project}/out/deep'); open('{project}/out/deep/log', 'w')",
         "import shutil; shutil.rmtree('{project}/wandb')",
+        "import numpy as n; n.memmap('{project}/model.pt', 'u1', 'r+')[:] = 7",
+        "import subprocess as s; s.run(['cp', 'a.db', '{project}/model.pt'], check=True)",
     ],
 )
 def test_what_is_done_to_the_original_by_its_path_is_undone(project: Path, code: str) -> None:
@@ -96,7 +136,7 @@ def test_what_is_done_to_the_original_by_its_path_is_undone(project: Path, code:
     assert not (project / "out").exists()
 
 
-def test_torch_save_writes_from_cpp_and_is_seen_too(project: Path) -> None:
+def test_what_torch_writes_from_cpp_is_seen_too(project: Path) -> None:
     elsewhere = project.parent / "beside" / "x" / "best.pt"
     code = f"""
         from torch import save
@@ -105,8 +145,60 @@ def test_torch_save_writes_from_cpp_and_is_seen_too(project: Path) -> None:
         torch.save(torch.ones(2), f={str(elsewhere)!r})
         torch.save(torch.ones(2), pathlib.Path({str(elsewhere.with_name("new.pt"))!r}))
         torch.jit.save(torch.jit.script(torch.nn.ReLU()), "a.db")
+        torch.jit.script(torch.nn.ReLU()).save("../beside/x/best.pt")
+        with torch.profiler.profile() as profiler:
+            torch.ones(2) + 1
+        profiler.export_chrome_trace("wandb/run/log.txt")
+        with torch.autograd.profiler.profile() as profiler:
+            torch.ones(2) + 1
+        profiler.export_chrome_trace(path={str(elsewhere.with_name("new.json"))!r})
     """
     run(project, code, also="import torch; assert torch.load('model.pt')['x'].sum() == 2")
+
+
+def test_safetensors_writes_from_rust(project: Path) -> None:
+    pytest.importorskip("safetensors")
+    code = """
+        from safetensors.torch import save_file
+        import numpy, safetensors.numpy, torch
+        save_file({{"x": torch.ones(2)}}, "model.pt")
+        save_file({{"x": torch.ones(2)}}, filename="{project}/new.safetensors")
+        safetensors.numpy.save_file({{"x": numpy.ones(2)}}, "wandb/run/log.txt")
+    """
+    run(project, code)
+    assert not (project / "new.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", ["real.db", "file:real.db?mode=rw", "file:{project}/real.db", "{project}/real.db"])
+def test_sqlite_writes_from_c(project: Path, name: str) -> None:
+    with closing(sqlite3.connect(project / "real.db")) as data, data:
+        data.execute("create table t(x)")
+    code = f"""
+        import sqlite3
+        data = sqlite3.connect("{name}", uri=True)
+        data.execute("insert into t values (1)")
+        data.commit()
+        assert data.execute("select x from t").fetchall() == [(1,)]
+    """
+    run(project, code)
+
+
+def test_h5py_writes_from_c(project: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(project / "data.h5", "w") as data:
+        data["x"] = [1, 2]
+    code = """
+        import h5py, os
+        with h5py.File("data.h5") as data:
+            assert list(data["x"]) == [1, 2]
+        assert os.path.islink("data.h5")
+        with h5py.File("data.h5", "r+") as data:
+            data["y"] = list(data["x"])
+        with h5py.File("model.pt", mode="w") as data:
+            data["y"] = [3]
+        h5py.File("{project}/data.h5", "a")["z"] = 1
+    """
+    run(project, code)
 
 
 def test_two_runs_in_one_copy_are_undone_to_before_the_first(project: Path) -> None:

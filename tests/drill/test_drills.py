@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from auditor.drill.report import judged
 from auditor.plan import Drill
 
 HERE = Path(__file__).parent
@@ -78,6 +80,8 @@ def test_a_right_retry_is_not_told_from_an_undisturbed_run_by_its_losses(tmp_pat
     report = drilling.drilled(tmp_path, trainers.retries_rightly, Drill("oom", 4, "gradient"))
     assert report.pair.first.losses == report.pair.second.losses
     assert len(report.pair.first.losses) == 10
+    reached = judged(report.order, replace(report.pair, changed=("best.pt",)))
+    assert reached.survived and reached.observations[0].text.endswith("changed, by the program or by somebody else: best.pt")
 
 
 def test_everything_is_put_back(tmp_path):

@@ -110,3 +110,26 @@ def test_a_copy_inside_the_project_does_not_copy_itself(project: Path, monkeypat
         (inner,) = (place.folder / "tmp").iterdir()
         assert [path.name for path in inner.iterdir()] == ["kept"]
     assert not list((project / "tmp").iterdir())
+
+
+def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_path: Path) -> None:
+    with Workplace(project, apart=project / "mine") as place:
+        for name in ("train.py", "package/deep/weights.bin", "new.txt", "mine/log", "audits/log", "env/log", "__pycache__/x"):
+            (project / name).parent.mkdir(exist_ok=True)
+            (project / name).write_text("changed")  # as a program in C would
+        (project / "link.py").unlink()
+        assert place.changed == ()
+    assert place.changed == ("link.py", "new.txt", "package/deep/weights.bin", "train.py")
+    assert workplace.reached(place.changed).endswith("by the program or by somebody else: " + ", ".join(place.changed))
+    assert workplace.reached([str(number) for number in range(7)]).endswith(": 0, 1, 2, 3, 4 and 2 more")
+    with Workplace(project) as place:
+        (place.folder / "train.py").write_text("changed in the copy")
+    assert place.changed == ()
+
+
+def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workplace, "LOOK_LIMIT", 3)
+    with Workplace(project) as place:
+        (project / "train.py").write_text("changed")
+        (project / "a_new_one").write_text("x")
+    assert set(place.changed) <= {"train.py"}

@@ -270,8 +270,8 @@ def test_calls_without_steps_claim_nothing():
 LOADER = Loader(1, made_at=LINE, length=1000)
 
 
-def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU, queued_us=0.0):
-    steps = tuple(Step(number, us, queued_us=queued_us) for number in range(len(waits)))
+def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
+    steps = tuple(Step(number, us) for number in range(len(waits)))
     batches = tuple(Batch(loader.number, number, wait) for number, wait in enumerate(waits))
     return list(ask(StepWaitsForInput(), Batches("cpu", (loader,), steps, 0, batches), machine))
 
@@ -291,13 +291,6 @@ def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU, queued_us=0.0):
 )
 def test_waiting_for_input(waits, us, expected):
     assert [finding.severity for finding in input_bound(waits, us)] == expected
-
-
-def test_a_wait_that_a_busy_machine_made_long_is_none_of_the_loaders():
-    assert input_bound([3000.0] * 20, 6000.0, queued_us=4500.0) == []  # 0.75 ms of its own
-    (finding,) = input_bound([30_000.0] * 20, 60_000.0, queued_us=45_000.0)
-    assert finding.lost_us_per_step == pytest.approx(7500.0)
-    assert "50% of its time" in finding.message
 
 
 def test_workers_are_proposed_only_where_they_would_help():

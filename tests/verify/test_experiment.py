@@ -14,9 +14,10 @@ from auditor.errors import AuditProblem
 from auditor.model import Edit, Site
 from auditor.patch import PatchedFile
 from auditor.verify.arms import Arm
+from auditor.verify.budget import Budget
 from auditor.verify.candidates import Candidate
 from auditor.verify.experiment import Experiment
-from auditor.verify.intervals import Interval
+from auditor.verify.intervals import MOST_PAIRS, Interval
 from auditor.verify.results import Results
 from auditor.verify.trials import Measured
 
@@ -37,9 +38,10 @@ Behaviour = Callable[[set[str], int], dict[str, Any]]
 
 
 class Laboratory:
-    """Runs that take no time: ``behaviour`` says from the applied patches and the run's number what comes out."""
+    """``behaviour`` says from the applied patches and the run's number what comes out; a run takes ``takes`` s, or 1 s."""
 
     def __init__(self, behaviour: Behaviour, device: str = "cpu") -> None:
+        self.now = 0.0
         self._behaviour = behaviour
         self._draw = random.Random(1)
         self.device = device
@@ -54,15 +56,16 @@ class Laboratory:
         self.asked.append((applied, rehearsed))
         facts = {"results": STEADY, "step_us": 1000.0, "failed": "", "loaded": frozenset({"train.py"}), "peak_device": None}
         facts |= self._behaviour(applied, self.runs)
+        self.now += facts.get("takes", 1.0)
         times = None if rehearsed else facts["step_us"] * (1 + self._draw.gauss(0, 0.001))
         return Measured(facts["results"], times, facts["peak_device"], 100, None, facts["loaded"], 0.0, facts["failed"])
 
 
-def verify(behaviour: Behaviour, *candidates: Candidate, budget: float = 0.3, device: str = "cpu") -> Any:
+def verify(behaviour: Behaviour, *candidates: Candidate, budget: float = 60.0, device: str = "cpu") -> Any:
     laboratory: Any = Laboratory(behaviour, device)
     said: list[str] = []
-    found, summary = Experiment(laboratory, RECORDING, budget, said.append).run(candidates)
-    return SimpleNamespace(found=found, summary=summary, said=said, asked=laboratory.asked)
+    found, summary = Experiment(laboratory, RECORDING, Budget(budget, lambda: laboratory.now), said.append).run(candidates)
+    return SimpleNamespace(found=found, summary=summary, said=said, asked=laboratory.asked, took=laboratory.now)
 
 
 def faster(applied: set[str], run: int) -> dict[str, Any]:
@@ -82,7 +85,7 @@ def test_what_is_faster_is_better_with_an_interval_around_the_truth() -> None:
 
 
 def test_what_changes_nothing_stays_the_same_until_the_budget_is_spent() -> None:
-    done = verify(faster, candidate(1), budget=0.5)
+    done = verify(faster, candidate(1), budget=20.0)
     assert done.found[1].status == "same"
     assert done.found[1].pairs > 3
 
@@ -114,6 +117,63 @@ def test_without_budget_one_round_still_checks_the_result() -> None:
     assert done.summary.together is None
 
 
+@pytest.mark.parametrize("budget", [0.5, 2.0, 3.0, 5.0, 7.5, 12.0, 20.0, 33.3, 60.0])
+@pytest.mark.parametrize("rehearsed", [(), (2,), (0, 1, 2)])
+def test_the_budget_holds_but_for_the_run_in_progress(budget: float, rehearsed: tuple[int, ...]) -> None:
+    done = verify(lambda applied, run: {}, *(candidate(each, rehearsed=each in rehearsed) for each in range(3)), budget=budget)
+    assert done.took <= max(budget, 1.0)
+    tried = {call for applied, _ in done.asked for call in applied}
+    untried = " ".join(note for note in done.summary.notes if "not tried" in note)
+    assert all((call in tried) != (call in untried) for call in ("first", "second", "third"))
+    assert {0, 1, 2} - set(done.found) == {number for number, call in enumerate(("first", "second", "third")) if call in untried}
+
+
+def test_a_machine_that_slows_down_is_planned_for_by_its_newest_runs() -> None:
+    done = verify(lambda applied, run: {"takes": 1.0 if run < 6 else 10.0}, candidate(0), candidate(1), budget=40.0)
+    assert done.took <= 40.0
+
+
+def test_time_for_one_interval_only_gives_it_to_the_largest_effect_and_not_two_halves() -> None:
+    done = verify(
+        lambda applied, run: {"step_us": 300.0 if "second" in applied else 1000.0},
+        *map(candidate, range(3)),
+        budget=5 + 2 * 3 + 1,
+    )
+    assert done.summary.together is None
+    assert [each.pairs for each in done.found.values()] == [1, 3, 1]
+    assert done.found[1].status == "better"
+    assert "not tried, the budget was spent before (a run takes 1 s): all together" in done.summary.notes
+
+
+def test_where_no_interval_fits_the_patches_are_still_checked_together() -> None:
+    done = verify(lambda applied, run: {}, candidate(0), candidate(1), budget=4 + 3.5)
+    assert [each.pairs for each in done.found.values()] == [1, 1]
+    assert done.summary.together.pairs == 1 and done.summary.together.same_result is True
+
+
+def test_patches_share_the_time_that_is_left_after_their_intervals() -> None:
+    done = verify(lambda applied, run: {}, *map(candidate, range(3)), budget=32.0)
+    assert [each.pairs for each in (*done.found.values(), done.summary.together)] == [6, 6, 6, 5]
+
+
+def test_no_more_pairs_are_made_than_the_interval_allows_looks() -> None:
+    done = verify(lambda applied, run: {}, candidate(0), budget=300.0)
+    assert done.found[0].pairs <= MOST_PAIRS and done.took < 40.0
+
+
+def test_a_difference_that_nobody_had_time_to_see_twice_breaks_the_patch_and_is_said() -> None:
+    done = verify(lambda applied, run: {"results": OTHER if applied else STEADY}, candidate(0), budget=3.0)
+    assert done.found[0].status == "broken"
+    assert "no time to see it a second time" in done.found[0].note
+    assert len(done.asked) == 3
+
+
+def test_without_a_second_unpatched_run_nobody_knows_whether_results_repeat() -> None:
+    done = verify(lambda applied, run: {}, candidate(0), budget=2.5)
+    assert done.found[0].same_result is True
+    assert any("whether the target repeats its own results was not seen" in note for note in done.summary.notes)
+
+
 def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
     done = verify(lambda applied, run: {"results": OTHER if "second" in applied else STEADY}, candidate(0), candidate(1))
     broken = done.found[1]
@@ -132,8 +192,9 @@ def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch(
     assert not done.summary.repeatable
 
 
-def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared() -> None:
-    done = verify(lambda applied, run: {"results": Results((1.0 + run,), ())}, candidate(0), budget=0.0)
+@pytest.mark.parametrize("rehearsed", [False, True])
+def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared(*, rehearsed: bool) -> None:
+    done = verify(lambda applied, run: {"results": Results((1.0 + run,), ())}, candidate(0, rehearsed=rehearsed), budget=0.0)
     assert done.found[0].same_result is None
     assert done.found[0].status == "same"
     assert not done.summary.repeatable
@@ -200,7 +261,7 @@ def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
 
 
 def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:
-    done = verify(lambda applied, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True), budget=9.0)
+    done = verify(lambda applied, run: {}, candidate(0, rehearsed=True), candidate(1, rehearsed=True))
     assert done.asked[-1] == ({"first", "second"}, True) and len(done.asked) == 5
     assert done.summary.together.status == "same" and done.summary.together.ratio is None
     assert done.summary.notes == ("all 2 patches together, in the rehearsal: 2 losses and 1 parameter bit-identical",)

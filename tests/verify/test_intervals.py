@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.verify import intervals
-from auditor.verify.intervals import Interval, Run, of_pairs, of_recordings, student_t
+from auditor.verify.intervals import MOST_PAIRS, Interval, Run, of_pairs, of_recordings, student_t
 
 times = st.floats(min_value=1.0, max_value=1e7)
 
@@ -45,7 +45,7 @@ def test_an_interval_over_pairs_covers_the_true_ratio(n: int) -> None:
 
 def test_looking_after_each_pair_rarely_cries_wolf() -> None:
     draw = random.Random(7)
-    wrong = sum(_ever_excludes_one(*_runs(draw, 12)) for _ in range(200))
+    wrong = sum(_ever_excludes_one(*_runs(draw, MOST_PAIRS)) for _ in range(200))
     assert wrong <= 16  # at most 5 % are promised: 17 and more of 200 have a chance of 2 %
 
 

@@ -21,6 +21,13 @@ def test_a_run_is_long_enough_to_measure_and_no_longer(seconds: float, steps: in
     assert steps_for([seconds * 1e6] * 3) == (steps, warmup)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "limit", "steps", "warmup"), [(0.5, 1.0, 3, 2), (0.5, 3.0, 6, 6), (0.02, 0.4, 20, 20), (0.02, 60.0, 50, 3000)]
+)
+def test_a_small_budget_makes_runs_shorter(seconds: float, limit: float, steps: int, warmup: int) -> None:
+    assert steps_for([seconds * 1e6], limit) == (steps, warmup)
+
+
 def test_without_times_there_is_a_usual_number() -> None:
     assert steps_for([]) == (10, 10)
 

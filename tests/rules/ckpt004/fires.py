@@ -9,21 +9,21 @@ from torch import nn, save
 
 
 def saved_on_every_step():
-    model, folder = nn.Linear(256, 256), Path(tempfile.mkdtemp())
+    model, folder = nn.Linear(1024, 1024), Path(tempfile.mkdtemp())
 
     def step():
-        model(torch.ones(4, 256)).mean().backward()
+        model(torch.ones(4, 1024)).mean().backward()
         torch.save(model.state_dict(), folder / "last.pt")  # CKPT004
 
     return step
 
 
 def saved_on_every_other_step_by_an_imported_name():
-    model, folder, count = nn.Linear(256, 256), Path(tempfile.mkdtemp()), [0]
+    model, folder, count = nn.Linear(1024, 1024), Path(tempfile.mkdtemp()), [0]
 
     def step():
         count[0] += 1
-        model(torch.ones(4, 256)).mean().backward()
+        model(torch.ones(4, 1024)).mean().backward()
         if count[0] % 2 == 0:
             save(model.state_dict(), str(folder / f"{count[0]}.pt"))  # CKPT004
 
@@ -31,10 +31,10 @@ def saved_on_every_other_step_by_an_imported_name():
 
 
 def packed_into_a_buffer():
-    model = nn.Linear(256, 256)
+    model = nn.Linear(1024, 1024)
 
     def step():
-        model(torch.ones(4, 256)).mean().backward()
+        model(torch.ones(4, 1024)).mean().backward()
         torch.save(model.state_dict(), io.BytesIO())  # CKPT004
 
     return step

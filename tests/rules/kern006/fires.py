@@ -1,6 +1,62 @@
-"""KERN006 must be a warning on these traces."""
+"""KERN006 must report the marked lines, and be a warning on these traces."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 from tests.timeline.programs import Program
+
+
+def rolled_row_by_row():
+    model, shifts = nn.Linear(32, 32), list(range(24))
+
+    def step():
+        x = torch.randn(24, 32)
+        out = torch.empty_like(x)
+        for i in shifts:
+            out[i] = torch.roll(x[i], i)  # KERN006
+        (model(x) - out).square().mean().backward()
+
+    return step
+
+
+def a_loss_summed_over_samples():
+    model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
+
+    def step():
+        out = model(torch.ones(16, 8))
+        loss = 0.0
+        for i in range(len(out)):
+            loss = loss + F.cross_entropy(out[i : i + 1], y[i : i + 1])  # KERN006
+        (loss / len(out)).backward()
+
+    return step
+
+
+def columns_in_a_list():
+    model = nn.Linear(8, 12)
+
+    def step():
+        out = model(torch.ones(16, 8))
+        columns = []
+        for column in range(out.shape[1]):
+            columns.append(out[:, column] * column)  # KERN006
+        torch.stack(columns, dim=1).mean().backward()
+
+    return step
+
+
+def rows_on_the_gpu__rehearsal():
+    model, x = nn.Linear(8, 8).cuda(), torch.randn(32, 8, device="cuda")
+
+    def step():
+        out = model(x)
+        best = []
+        for row in out:
+            best.append(row.max())  # KERN006
+        torch.stack(best).mean().backward()
+
+    return step
 
 
 def row_after_row__trace():

@@ -1,6 +1,147 @@
 """Near misses: KERN006 must stay silent, or a note, on all of these."""
 
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
 from tests.timeline.programs import Program
+
+
+def a_recurrence_over_time():
+    inside, across = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def step():
+        x, h = torch.randn(4, 16, 8), torch.zeros(4, 8)
+        for t in range(16):
+            h = torch.tanh(x[:, t] @ inside.weight + across(h))
+        h.mean().backward()
+
+    return step
+
+
+def a_cell_that_is_given_both():
+    cell = nn.Linear(16, 8)
+
+    def step():
+        x, h = torch.randn(4, 16, 8), torch.zeros(4, 8)
+        for t in range(16):
+            h = torch.tanh(cell(torch.cat([x[:, t], h], dim=1)))
+        h.mean().backward()
+
+    return step
+
+
+def a_moving_average():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x, level = model(torch.randn(16, 8)), torch.zeros(8)
+        for t in range(16):
+            level = 0.9 * level + 0.1 * x[t]
+        level.mean().backward()
+
+    return step
+
+
+def written_from_the_row_before():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x = model(torch.randn(16, 8))
+        out = torch.zeros(16, 8)
+        with torch.no_grad():
+            for t in range(1, 16):
+                out[t] = out[t - 1] * 0.5 + x[t].tanh()
+        (x - out).mean().backward()
+
+    return step
+
+
+def microbatches_with_their_backward():
+    model = nn.Linear(8, 8)
+
+    def step():
+        for x in torch.randn(48, 8).split(4):
+            (model(x * 2) * x).mean().backward()
+
+    return step
+
+
+def samples_of_different_lengths():
+    model = nn.Linear(8, 8)
+
+    def step():
+        x = model(torch.randn(16, 20, 8))
+        total = 0.0
+        for i in range(16):
+            total = total + x[i, : i + 1].max()
+        total.backward()
+
+    return step
+
+
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = torch.randn(64, 8)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return (self.rows[i] - 0.5) * 2
+
+
+def a_dataset_that_prepares_each_sample():
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(Rows(), batch_size=16, sampler=[i % 64 for i in range(6400)]))
+    return lambda: model(next(batches)).mean().backward()
+
+
+def eight_heads():
+    model = nn.Linear(8, 8)
+
+    def step():
+        out = model(torch.randn(16, 8))
+        torch.stack([out[:, head] * head for head in range(8)]).mean().backward()
+
+    return step
+
+
+def layers_of_one_model():
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(16))
+
+    def step():
+        x = torch.randn(4, 8)
+        for layer in layers:
+            x = layer(x).relu()
+        x.mean().backward()
+
+    return step
+
+
+def a_few_rows_beside_a_long_forward():
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(60))
+
+    def step():
+        x = torch.randn(12, 8)
+        for layer in layers:
+            x = layer(x).relu()
+        torch.stack([row.max() for row in x]).mean().backward()
+
+    return step
+
+
+def steps_of_an_optimizer_over_one_flat_buffer():
+    flat = torch.randn(160)
+    parameters = [nn.Parameter(flat[10 * i : 10 * i + 10]) for i in range(16)]
+    optimizer = torch.optim.SGD(parameters, lr=0.1, foreach=False)
+
+    def step():
+        optimizer.zero_grad()
+        torch.stack(list(parameters)).square().mean().backward()
+        optimizer.step()
+
+    return step
 
 
 def layers_one_after_the_other__trace():

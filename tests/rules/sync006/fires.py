@@ -1,5 +1,6 @@
 """SYNC006 must report exactly the marked lines."""
 
+import numpy
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -13,6 +14,16 @@ def rows_of_a_host_table__rehearsal():
     def step():
         rows = table[torch.randint(0, 4096, (64,))]
         model(rows.to("cuda")).mean().backward()  # SYNC006
+
+    return step
+
+
+def rows_of_an_array__rehearsal():
+    model, rows = nn.Linear(8, 1, device="cuda"), numpy.random.default_rng(0).normal(size=(64, 8))
+
+    def step():
+        x = torch.as_tensor(rows[:16], dtype=torch.float32).to("cuda")  # SYNC006
+        model(x).mean().backward()
 
     return step
 

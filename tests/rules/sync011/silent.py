@@ -1,5 +1,6 @@
 """Near misses: SYNC011 must stay silent on all of these."""
 
+import numpy
 import torch
 from torch import nn
 
@@ -49,5 +50,14 @@ def a_constant_of_the_host__rehearsal():
     def step():
         scale = torch.tensor(0.5)  # a number of the host that a kernel takes as its argument
         (model(x) * scale).mean().backward()
+
+    return step
+
+
+def an_array_that_becomes_a_tensor_there__rehearsal():
+    rows = numpy.random.default_rng(0).normal(size=(64, 8))
+
+    def step():
+        return torch.as_tensor(rows[:16], dtype=torch.float32).to("cuda").sum()  # data, not numbers: SYNC006 speaks of it
 
     return step

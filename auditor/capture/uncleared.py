@@ -1,0 +1,142 @@
+"""Gradients that go into an optimizer's step with those of the step before still in them."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.autograd_graph import DOOR, Backward
+from auditor.capture.optimizers import OptimizerProbe, tensors_of
+from auditor.capture.probe import Context
+
+PARAMETERS = 8
+"""Parameters of an optimizer that are followed: some of its first, its last and those between."""
+
+OPTIMIZERS = 64
+"""Optimizers that are followed at most; one made anew at every step keeps nothing from step to step."""
+
+
+@dataclass
+class _Followed:
+    """A parameter's gradient since its optimizer stepped. The version says whether anything has written into it since.
+
+    Nothing is kept alive: gradients that the program drops are gone.
+    """
+
+    parameter: weakref.ref[torch.Tensor]
+    gradient: weakref.ref[torch.Tensor]
+    version: int
+    cleared: bool = False
+    added_to: bool = False
+
+    def look(self) -> None:
+        """Before a backward: was it dropped, zeroed or otherwise written since?"""
+        parameter, gradient = self.parameter(), self.gradient()
+        gone = parameter is None or gradient is None or parameter.grad is not gradient
+        if gone or _version(gradient) != self.version:
+            self.cleared = True
+
+    def look_again(self) -> None:
+        """After a backward: did that add to it?"""
+        version = _version(self.gradient())
+        if not self.cleared and version != self.version:
+            self.added_to, self.version = True, version
+
+
+@dataclass
+class _Watched:
+    """One optimizer."""
+
+    optimizer: weakref.ref[Optimizer]
+    name: str
+    at: int | None
+    backward_at: int | None = None
+    steps: int = 0
+    piled: int = 0
+    followed: list[_Followed] = field(default_factory=list)
+
+
+class UnclearedProbe(OptimizerProbe):
+    """Writes ``uncleared``, when the pass is over. Nothing of a tensor is read but how often it was written to."""
+
+    name = "uncleared"
+    parts = ("uncleared",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched: dict[int, _Watched] = {}
+        self._watching = False
+        self._backward_at: int | None = None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._watched.clear()
+        self._watching = True
+        self.context.writer.touch("uncleared")
+        DOOR.add(self)
+
+    def stop(self) -> None:
+        """Write one row for each optimizer that stepped. May be called twice."""
+        DOOR.remove(self)
+        self._watching = False
+        for each in self._watched.values():
+            row = {"at": each.at, "backward_at": each.backward_at, "optimizer": each.name}
+            self.context.add("uncleared", {**row, "steps": each.steps, "piled": each.piled})
+        self._watched.clear()
+
+    def backward_begins(self, call: Backward) -> None:
+        """Which gradients are still those of the step before?"""
+        if not call.nested:
+            self._backward_at = self.context.frames.here() if self.context.in_step else None
+            for followed in self._all():
+                followed.look()
+
+    def backward_ends(self, call: Backward) -> None:
+        """Which of them were added to?"""
+        if not call.nested:
+            for followed in self._all():
+                followed.look_again()
+
+    def backward_lost(self, error: Exception) -> None:
+        """Say that the rest was not seen."""
+        self.context.warn(f"gradients were not followed to the end ({type(error).__name__}: {error})")
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Count the step if what it used was added to the gradients of the step before; then begin anew."""
+        if self._watching:
+            with contextlib.suppress(Exception):  # the groups are the user's
+                self._stepped(optimizer)
+
+    def _stepped(self, optimizer: Optimizer) -> None:
+        watched = self._watched.get(id(optimizer))
+        if watched is None or watched.optimizer() is not optimizer:
+            if len(self._watched) >= OPTIMIZERS:
+                return
+            watched = self._watched[id(optimizer)] = _Watched(
+                weakref.ref(optimizer), type(optimizer).__name__, self.context.frames.here()
+            )
+        watched.steps += 1
+        if watched.followed and all(each.added_to and not each.cleared for each in watched.followed):
+            watched.piled += 1
+            watched.backward_at = self._backward_at
+        with_gradient = [each for each in tensors_of(optimizer) if each.grad is not None]
+        watched.followed = [_follow(each) for each in with_gradient[:: max(1, -(-len(with_gradient) // PARAMETERS))]]
+
+    def _all(self) -> list[_Followed]:
+        return [followed for watched in self._watched.values() for followed in watched.followed]
+
+
+def _follow(parameter: torch.Tensor) -> _Followed:
+    gradient: Any = parameter.grad
+    return _Followed(weakref.ref(parameter), weakref.ref(gradient), _version(gradient))
+
+
+def _version(gradient: torch.Tensor | None) -> int:
+    """How often it was written to; -1 if it is gone."""
+    return -1 if gradient is None else gradient._version

@@ -1,0 +1,145 @@
+"""CFG008: a part of the step runs in float64 that nobody asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import Doubles, Machine, Source
+from auditor.evidence.doubles import Double
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import Rule, knob
+
+CAME = {
+    "cast": "is converted to float64 here",
+    "mixed": "meets a float64 tensor here and becomes float64",
+    "made": "is made in float64 here",
+    "given": "comes in as float64 and is used here",
+}
+
+DELIBERATE = 0.25
+"""Share of the forward from which a conversion that the line asks for is a warning: below it may be a loss that wants the digits."""
+
+
+@dataclass(frozen=True)
+class Float64InTheStep(Rule):
+    """
+    A part of the step runs in float64.
+
+    ## What it finds
+    Lines where a float64 tensor comes into what is differentiated while the parameters are float32 or narrower: an array of
+    NumPy's (whose default is float64), a buffer or a batch that was never converted, ``.double()``. What was computed from
+    it is counted. Single numbers, what runs under ``no_grad`` and what is converted back at once are not reported. It is a
+    note where it is a small share of the forward, and where the line asks for float64 itself, unless a product of matrices
+    or a quarter of the forward follows in it. A program whose parameters are float64 as well gets one note.
+
+    ## Why it costs
+    The dtype spreads: whatever meets a float64 tensor becomes one, with its gradient. It takes twice the memory, and on a GPU
+    1/2 (A100, H100) to 1/64 (GeForce, L4, T4: 1/32) of float32's rate, without TF32.
+
+    ## Example
+    ```python
+    import numpy
+    import torch
+
+    model = torch.nn.Linear(8, 4)
+    weight = torch.from_numpy(numpy.linspace(0.5, 1.0, 4))
+
+    def step():
+        loss = (model(torch.ones(16, 8)) * weight).square().mean()
+        loss.backward()
+    ```
+
+    ## Use instead
+    ```python
+    import numpy
+    import torch
+
+    model = torch.nn.Linear(8, 4)
+    weight = torch.from_numpy(numpy.linspace(0.5, 1.0, 4)).float()
+
+    def step():
+        loss = (model(torch.ones(16, 8)) * weight).square().mean()
+        loss.backward()
+    ```
+
+    ## When to ignore
+    The computation needs the digits (an ill-conditioned solve, a check of gradients) and the step can afford it.
+
+    ## Sources
+    PyTorch, "Tensor attributes", type promotion; CUDA C++ programming guide, throughput of native arithmetic instructions.
+    The shares are ours.
+    """
+
+    code = "CFG008"
+    severity = Severity.WARNING
+    since = "0.3"
+    rehearsed = True
+
+    share: float = knob(0.01, "Share of the forward's floating-point elements in float64 from which it is a warning.")
+
+    def detect(self, doubles: Doubles, machine: Machine, source: Source) -> Iterator[Finding]:
+        if doubles.trained > 0.5:
+            if any(each.products for each in doubles.births):
+                yield _whole(doubles, machine, source)
+            return
+        for birth in doubles.births:
+            large = birth.share >= self.share or birth.products > 0
+            if birth.graph and (large or birth.how != "cast"):
+                yield _creeps(birth, machine, large=large)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        return Remedy(REMEDIES[str(finding.hints["how"])])
+
+
+REMEDIES = {
+    "cast": "Leave the conversion out, or go back to float32 right behind what needs it: `.float()`.",
+    "mixed": "Make the float64 tensor float32 where it is made: `dtype=torch.float32`, `torch.from_numpy(array).float()`, "
+    "`array.astype(numpy.float32)`; in a module `register_buffer`, so that it follows the model.",
+    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers are float64 unless told otherwise.",
+    "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
+    "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
+    "whole": "Train in float32 unless the problem needs the digits: leave out what turns the model to float64.",
+}
+
+
+def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
+    products = (
+        f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them" if birth.products else ""
+    )
+    calls = amounts.count(round(birth.calls / birth.steps), "operator")
+    asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
+    return Finding(
+        birth.site,
+        f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it{products}",
+        steps=birth.steps,
+        per_step=birth.calls / birth.steps,
+        seen_on=machine.device,
+        severity=Severity.NOTE if asked or not large else None,
+        facts=(
+            ("operator", birth.op),
+            ("share of the forward's elements", f"{birth.share:.1%}"),
+            ("largest tensor in float64", amounts.count(birth.largest, "element")),
+        ),
+        hints={"how": birth.how},
+    )
+
+
+def _whole(doubles: Doubles, machine: Machine, source: Source) -> Finding:
+    steps = max(each.steps for each in doubles.births)
+    return Finding(
+        _turned(source),
+        f"the whole step runs in float64, with {doubles.trained:.0%} of the trained parameters",
+        steps=steps,
+        per_step=sum(each.calls for each in doubles.births) / steps,
+        seen_on=machine.device,
+        severity=Severity.NOTE,
+        hints={"how": "whole"},
+    )
+
+
+def _turned(source: Source) -> Site | None:
+    """Where the program was turned to float64, if its source says so at one place with one of the usual calls."""
+    sites = [site for name in ("set_default_dtype", "double") if (site := source.only_call(name)) is not None]
+    return sites[0] if len(sites) == 1 else None

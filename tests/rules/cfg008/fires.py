@@ -1,0 +1,110 @@
+"""CFG008 must report exactly the marked lines."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def _trained(model, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def class_weights_from_numpy():
+    model, weights = nn.Linear(8, 4), torch.from_numpy(np.linspace(0.5, 1.0, 4))
+    x, y = torch.ones(16, 8), torch.zeros(16, dtype=torch.long)
+
+    def loss():
+        each = F.cross_entropy(model(x), y, reduction="none")
+        chosen = weights[y]  # CFG008
+        return (each * chosen).mean()
+
+    return _trained(model, loss)
+
+
+def targets_that_a_dataset_never_converted():
+    model = nn.Linear(8, 1)
+    data = TensorDataset(torch.ones(64, 8), torch.from_numpy(np.ones((64, 1))))
+    batches = iter(DataLoader(data, batch_size=16, sampler=[i % 64 for i in range(6400)]))
+
+    def loss():
+        x, y = next(batches)  # CFG008
+        return (model(x) - y).square().mean()
+
+    return _trained(model, loss)
+
+
+def layers_behind_a_promotion():
+    first, second = nn.Linear(8, 8), nn.Linear(8, 1).double()
+    scale = torch.linspace(0.5, 1.0, 8, dtype=torch.float64)
+
+    def loss():
+        hidden = first(torch.ones(16, 8)) * scale  # CFG008
+        return second(hidden).square().mean()
+
+    return _trained(nn.ModuleList([first, first, second]), loss)
+
+
+def a_model_run_in_double_on_the_way():
+    model, mixer = nn.Linear(8, 8), torch.ones(8, 8, dtype=torch.float64)
+
+    def loss():
+        hidden = model(torch.ones(16, 8)).double()  # CFG008
+        return (hidden @ mixer).square().mean()
+
+    return _trained(model, loss)
+
+
+def noise_of_numpy_made_in_the_step():
+    model, random = nn.Linear(8, 8), np.random.default_rng(0)
+
+    def loss():
+        noise = torch.tensor(random.normal(size=(16, 8)))  # CFG008
+        return (model(torch.ones(16, 8)) + noise).square().mean()
+
+    return _trained(model, loss)
+
+
+def positions_made_in_double():
+    model = nn.Linear(8, 8)
+
+    def loss():
+        place = torch.arange(8, dtype=torch.float64).cos()  # CFG008
+        return (model(torch.ones(16, 8)) * place).mean()
+
+    return _trained(model, loss)
+
+
+def loss_in_double_as_a_note():
+    model, y = nn.Linear(8, 4), torch.zeros(16, dtype=torch.long)
+
+    def loss():
+        return F.cross_entropy(model(torch.ones(16, 8)).double(), y)  # CFG008
+
+    return _trained(model, loss)
+
+
+def the_whole_program_as_a_note_without_a_line():
+    model = nn.Linear(8, 4).double()
+    x = torch.ones(16, 8, dtype=torch.float64)
+    return _trained(model, lambda: model(x).square().mean())
+
+
+def targets_moved_to_the_gpu__rehearsal():
+    model = nn.Linear(8, 1).cuda()
+    target = np.ones((16, 1))
+    x = torch.ones(16, 8, device="cuda")
+
+    def loss():
+        y = torch.from_numpy(target).cuda()  # CFG008
+        return (model(x) - y).square().mean()
+
+    return _trained(model, loss)

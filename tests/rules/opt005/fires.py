@@ -1,0 +1,84 @@
+"""OPT005 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def no_zero_grad_at_all():
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()  # OPT005
+
+    return step
+
+
+def clearing_the_other_model():
+    model, teacher = nn.Linear(8, 4), nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        teacher.zero_grad()
+        model(torch.ones(4, 8)).square().mean().backward()
+        optimizer.step()  # OPT005
+
+    return step
+
+
+def one_of_two_optimizers():
+    body, head = nn.Linear(8, 8), nn.Linear(8, 4)
+    first, second = torch.optim.SGD(body.parameters(), lr=1e-3), torch.optim.SGD(head.parameters(), lr=1e-3)
+
+    def step():
+        first.zero_grad()
+        head(body(torch.ones(4, 8))).square().mean().backward()
+        first.step()
+        second.step()  # OPT005
+
+    return step
+
+
+def accumulated_and_never_cleared():
+    model, count = nn.Linear(8, 4), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        (model(torch.ones(4, 8)).square().mean() / 2).backward()
+        if count[0] % 2 == 0:
+            optimizer.step()  # OPT005
+
+    return step
+
+
+def a_closure_that_does_not_clear():
+    model = nn.Linear(8, 4)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=2)
+
+    def closure():
+        loss = model(torch.ones(4, 8)).square().mean()
+        loss.backward()
+        return loss
+
+    def step():
+        optimizer.step(closure)  # OPT005
+
+    return step
+
+
+def under_a_scaler__rehearsal():
+    model, scaler = nn.Linear(8, 4).cuda(), torch.amp.GradScaler("cuda", init_scale=8.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.ones(4, 8, device="cuda")
+
+    def step():
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)  # OPT005
+        scaler.update()
+
+    return step
