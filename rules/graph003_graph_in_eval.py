@@ -1,4 +1,4 @@
-"""GRAPH003: gradients are recorded in evaluation, for nothing."""
+"""GRAPH003: a graph is recorded in evaluation, or of a target network, for nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Evaluations, Machine
+from auditor.evidence.unwalked import Evaluation
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -14,11 +15,12 @@ from auditor.rule import Rule, knob
 @dataclass(frozen=True)
 class GraphRecordedInEvaluation(Rule):
     """
-    A model in eval mode records a graph that nothing walks.
+    A model that is not trained there records a graph that nothing walks.
 
     ## What it finds
-    A line that calls a module in eval mode (validation, a teacher, a feature extractor) with gradients on, whose output
-    has a graph that no backward walks and nothing keeps. Silent: under ``no_grad`` or ``inference_mode``, with frozen
+    A line that calls a module in eval mode (validation, a teacher, a feature extractor), or one in train mode whose
+    parameters no optimizer holds (a target network, an average of weights), with gradients on, and whose output has a graph
+    that no backward walks and nothing keeps. Silent: under ``no_grad`` or ``inference_mode``, with frozen
     parameters, and where gradients flow through the module in eval mode (attacks, perceptual losses, frozen batch norm).
 
     ## Why it costs
@@ -72,7 +74,7 @@ class GraphRecordedInEvaluation(Rule):
             cost = f"; {amounts.size(saved)} were saved for it in one call" if saved is not None else ""
             yield Finding(
                 place.site,
-                f"{place.module} ran in eval mode with gradients on {place.calls} times, and no backward walked the graph{cost}",
+                f"{_said(place)} with gradients on {place.calls} times, and no backward walked the graph{cost}",
                 steps=place.steps,
                 per_step=place.calls / place.steps,
                 lost_bytes=saved,
@@ -83,3 +85,7 @@ class GraphRecordedInEvaluation(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy("Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a loss.")
+
+
+def _said(place: Evaluation) -> str:
+    return f"{place.module} ran in eval mode" if place.mode == "eval" else f"{place.module}, which no optimizer trains, ran"

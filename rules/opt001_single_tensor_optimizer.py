@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor import amounts
-from auditor.evidence import Source
+from auditor.evidence import Machine, Source
+from auditor.evidence.stepping import Alone, RunsOptimizerCalls, Stepping
 from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -19,7 +20,9 @@ class OptimizerStepsOneByOne(Rule):
     The optimizer launches its kernels for each parameter alone.
 
     ## What it finds
-    ``Optimizer.step`` with many kernel launches in each call and neither foreach nor fused operators inside.
+    In a trace: ``Optimizer.step`` with many kernel launches in each call and neither foreach nor fused operators inside. In
+    a rehearsal: as many operators in each call of an optimizer of torch's that was made with ``foreach=False`` (or with
+    ``fused=False`` alone, which means the same).
 
     ## Why it costs
     A model of 160 parameter tensors needs about 500 launches a step that way, at 5 to 10 us of host time each, for kernels
@@ -69,9 +72,18 @@ class OptimizerStepsOneByOne(Rule):
     severity = Severity.WARNING
     since = "0.3"
 
-    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
+    rehearsed = True
 
-    def detect(self, optimizer: OptimizerCalls, source: Source) -> Iterator[Finding]:
+    launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
+    share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
+
+    def detect(self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source) -> Iterator[Finding]:
+        yield from self.in_trace(optimizer, source)
+        for alone in stepping.alone():
+            if alone.operators_per_call >= self.launches and alone.rhythm.usual(self.share):
+                yield _rehearsed(alone, machine, source)
+
+    def in_trace(self, optimizer: OptimizerCalls, source: Source) -> Iterator[Finding]:
         if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
             return
         loud = optimizer.marked
@@ -100,6 +112,20 @@ class OptimizerStepsOneByOne(Rule):
             return Remedy(text)
         reason = "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
         return Remedy(text, (Edit(site, "set_keyword", finding.hints["name"], "foreach", "True", reason=reason),))
+
+
+def _rehearsed(alone: Alone, machine: Machine, source: Source) -> Finding:
+    first = alone.first
+    return Finding(
+        first.made_at or first.site,
+        f"{first.name} is told to step one parameter after the other: {alone.operators_per_call:.0f} operators in each step(), "
+        "each a launch on a GPU",
+        steps=len(alone.rhythm.seen),
+        per_step=alone.per_step,
+        seen_on=machine.device,
+        facts=(("steps at", str(first.site)),),
+        hints={"made_at": source.only_call(first.name, given="foreach", lacking="fused"), "name": first.name},
+    )
 
 
 def _made_at(optimizer: OptimizerCalls, source: Source) -> dict[str, Any]:

@@ -17,7 +17,8 @@ class GradientsFilledWithZeros(Rule):
     Gradients are filled with zeros instead of being dropped.
 
     ## What it finds
-    ``zero_grad(set_to_none=False)`` on most steps. The default, True since torch 2.0, is silent.
+    ``zero_grad(set_to_none=False)`` on most steps, and ``p.grad.zero_()`` of the program's own where the next backward adds
+    to the zeros. The default, True since torch 2.0, is silent; so are zeros with which the optimizer then steps.
 
     ## Why it costs
     Every gradient is written once to fill it with zeros, and the next backward reads and adds to it instead of storing;
@@ -68,7 +69,7 @@ class GradientsFilledWithZeros(Rule):
                 continue
             yield Finding(
                 zeroing.site,
-                f"zero_grad(set_to_none=False) fills every gradient with zeros on {zeroing.rhythm}",
+                f"{zeroing.said} on {zeroing.rhythm}",
                 steps=len(zeroing.rhythm.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
@@ -79,7 +80,9 @@ class GradientsFilledWithZeros(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Drop set_to_none: the default sets gradients to None."
         call = str(finding.hints.get("call", ""))
-        if finding.site is None or not call:
+        if not call:
+            return Remedy("Set gradients to None, as zero_grad() does by default.")
+        if finding.site is None:
             return Remedy(text)
         reason = (
             "a parameter that gets no gradient is skipped, while a zero gradient still moves it under momentum or weight decay; "

@@ -12,6 +12,8 @@ from auditor.rule import Rule, knob
 
 from .waiting import waits_in_trace
 
+WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
+
 
 @dataclass(frozen=True)
 class ExplicitSynchronize(Rule):
@@ -19,8 +21,9 @@ class ExplicitSynchronize(Rule):
     The step waits for the device on purpose.
 
     ## What it finds
-    ``torch.cuda.synchronize()`` called from the step on most steps. Before the loop, or every 50th step, it is silent.
-    Without a CUDA device there is nothing to see unless the call is reached unguarded.
+    ``torch.cuda.synchronize()`` called from the step on most steps, and ``synchronize()`` of an event or a stream where the
+    host then waits: an event of an earlier step, which has happened, is silent (in a rehearsal: every event after which
+    more work was queued). So are calls before the loop, or on every 50th step. Without a CUDA device there is nothing to see unless the call is reached unguarded.
 
     ## Why it costs
     The host waits until all queued work has finished; while it waits it queues nothing, and the device idles until new
@@ -68,14 +71,14 @@ class ExplicitSynchronize(Rule):
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
     def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
-        seen = [site for site in calls.sites(["synchronize"]) if site.rhythm.usual(self.share)]
+        seen = [site for site in calls.sites(WAITS) if site.rhythm.usual(self.share)]
         if not seen:
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
             waits = "the host waits for the GPU" if machine.cuda else "on a GPU the host would wait for all queued work"
             yield Finding(
                 site.site,
-                f"synchronize() on {site.rhythm}: {waits}",
+                f"{site.name}() on {site.rhythm}: {waits}",
                 steps=len(site.rhythm.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
@@ -83,7 +86,7 @@ class ExplicitSynchronize(Rule):
                 seen_on=machine.device,
                 severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
-                hints={"alone": source.stands_alone(site.site, "synchronize")},
+                hints={"alone": site.name == "synchronize" and source.stands_alone(site.site, "synchronize")},
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:

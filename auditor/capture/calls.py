@@ -1,7 +1,8 @@
-"""Calls of the user's that make the device or the allocator stand still: ``empty_cache``, ``synchronize``, ``gc.collect`` ..."""
+"""Calls of the user's that make host, device or allocator stand still: ``empty_cache``, ``synchronize``, ``gc.collect`` ..."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import threading
@@ -34,12 +35,16 @@ CUDA_CALLS = (
     "ipc_collect",
 )
 
+ALIASES = {"reset_max_memory_allocated": "reset_peak_memory_stats", "reset_max_memory_cached": "reset_peak_memory_stats"}
+"""Deprecated names of the same: torch's own do no more than call it."""
+
 
 class CallsProbe(Probe):
     """Writes ``calls``.
 
     The functions' code is swapped in place, so aliases taken before (``from torch.cuda import empty_cache``, class
     attributes, defaults) are seen too. ``gc.collect`` is a builtin: it is replaced in ``gc`` and where user modules hold it.
+    ``synchronize`` of an event or a stream counts where the host has something to wait for (:func:`_waits`).
     """
 
     name = "calls"
@@ -58,11 +63,13 @@ class CallsProbe(Probe):
         self._rows.clear()
         self.context.writer.touch("calls")
         for module in (torch.cuda, getattr(torch, "accelerator", None)):  # the latter since 2.6, its memory functions since 2.9
-            for name in CUDA_CALLS:
+            for name in (*CUDA_CALLS, *ALIASES):
                 function = getattr(module, name, None)
                 if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
-                    self._patches.code(function, self._hook(name))
+                    self._patches.code(function, self._hook(ALIASES.get(name, name)))
         self._replace_collect()
+        for name in ("Event", "Stream"):
+            self._replace_synchronize(getattr(torch.cuda, name), f"{name}.synchronize")
 
     def stop(self) -> None:
         """Put them back."""
@@ -88,6 +95,16 @@ class CallsProbe(Probe):
         for module in self._user_modules():
             for name in [name for name, value in list(vars(module).items()) if value is original]:
                 self._patches.attribute(module, name, collect)
+
+    def _replace_synchronize(self, owner: type, name: str) -> None:
+        original, hook = owner.synchronize, self._hook(name)  # type: ignore[attr-defined]
+
+        @functools.wraps(original)
+        def synchronize(waited_for: Any) -> Any:
+            by_user = self.context.frames.is_user(sys._getframe(1).f_code.co_filename)  # torch's own limit its queues so
+            return hook(original, waited_for) if by_user and _waits(waited_for) else original(waited_for)
+
+        self._patches.attribute(owner, "synchronize", synchronize)
 
     def _user_modules(self) -> Iterator[types.ModuleType]:
         for module in list(sys.modules.values()):
@@ -129,3 +146,15 @@ class CallsProbe(Probe):
                 return None
             frame = frame.f_back
         return None
+
+
+def _waits(waited_for: Any) -> bool:
+    """Whether ``synchronize()`` of this event or stream makes the host wait.
+
+    One that an earlier step recorded (a copy that is read a step late) has happened by then. In a rehearsal everything has:
+    there it counts if it would wait for all the work that was queued.
+    """
+    ends_now = getattr(waited_for, "ends_now", None)
+    if ends_now is not None:
+        return bool(ends_now())
+    return not waited_for.query()

@@ -1,4 +1,4 @@
-"""Modules that run in eval mode with gradients on: is the graph that this builds ever walked?"""
+"""Modules that are not trained and run with gradients on: is the graph that this builds ever walked?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, node_of, saved_bytes, walk
 from auditor.capture.modules import live_modules
+from auditor.capture.optimizers import live_optimizers, tensors_of
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
@@ -22,10 +23,11 @@ _MARK = "audit.evaluated"
 
 @dataclass
 class _Place:
-    """One line that calls a module in eval mode."""
+    """One line that calls a module in eval mode, or one in train mode that nothing trains."""
 
     at: int
     module: str
+    mode: str
     calls: int = 0
     steps: set[int] = field(default_factory=set)
     walked: int = 0
@@ -44,7 +46,9 @@ class EvalsProbe(Probe):
     """Writes ``evals``, when the pass is over.
 
     Only the outermost modules that are in eval mode get a forward hook: those that were when the pass began, and those that
-    the step switches. A hook is off while its module is copied or pickled, and does not go along into the user's file.
+    the step switches. So do the outermost in train mode whose parameters no optimizer holds (target networks, averages of
+    weights): nobody trains them, and their mode says nothing. A hook is off while its module is copied or pickled, and does
+    not go along into the user's file.
     """
 
     name = "evals"
@@ -56,6 +60,7 @@ class EvalsProbe(Probe):
         self._patches = Patches()
         self._hooks: dict[int, Any] = {}
         self._copied: list[weakref.ref[torch.nn.Module]] = []
+        self._untrained: set[int] = set()
         self._places: dict[int, _Place] = {}
         self._live: weakref.WeakSet[_Built] = weakref.WeakSet()
         self._switching = False
@@ -82,7 +87,9 @@ class EvalsProbe(Probe):
 
         self._patches.attribute(torch.nn.Module, "train", train)
         self._patches.attribute(torch.nn.Module, "__reduce_ex__", self._reducing())
-        for module in _outermost_in_eval_mode():
+        evaluated, untrained = _outermost_not_trained()
+        self._untrained = {id(module) for module in untrained}  # the hooks keep them alive
+        for module in (*evaluated, *untrained):
             self._hook(module)
 
     def stop(self) -> None:
@@ -93,17 +100,19 @@ class EvalsProbe(Probe):
             handle.remove()
         self._hooks.clear()
         self._copied.clear()
+        self._untrained.clear()
         held = {built.place.at for built in self._live if built.step < self.context.step}
         places, self._places = self._places, {}
         for place in places.values():
-            row = {"at": place.at, "module": place.module, "n": place.calls, "steps": len(place.steps), "walked": place.walked}
-            self.context.add("evals", {**row, "held": place.at in held, "saved_bytes": place.saved})
+            row = {"at": place.at, "module": place.module, "mode": place.mode, "n": place.calls, "steps": len(place.steps)}
+            row |= {"walked": place.walked, "held": place.at in held, "saved_bytes": place.saved}
+            self.context.add("evals", row)
 
     def step_end(self) -> None:
         """Hook again what was copied in the step."""
         copied, self._copied = self._copied, []
         for module in (reference() for reference in copied):
-            if module is not None and not module.training:
+            if module is not None and (not module.training or id(module) in self._untrained):
                 self._hook(module)
 
     def backward_begins(self, call: Backward) -> None:
@@ -150,13 +159,15 @@ class EvalsProbe(Probe):
             self._after(module, output)
 
     def _after(self, module: torch.nn.Module, output: Any) -> None:
-        if module.training or self._walking or not self.context.in_step or not torch.is_grad_enabled():
+        if self._walking or not self.context.in_step or not torch.is_grad_enabled():
+            return
+        if module.training and not (id(module) in self._untrained and _own_parameters(module)):
             return
         nodes = [node for tensor in _tensors(output) if (node := node_of(tensor)) is not None]
         at = self.context.frames.here() if nodes else None
         if at is None:
             return
-        place = self._places.setdefault(at, _Place(at, type(module).__name__))
+        place = self._places.setdefault(at, _Place(at, type(module).__name__, "train" if module.training else "eval"))
         place.calls += 1
         place.steps.add(self.context.step)
         if place.saved is None:
@@ -167,10 +178,33 @@ class EvalsProbe(Probe):
             node.metadata[_MARK] = built
 
 
-def _outermost_in_eval_mode() -> list[torch.nn.Module]:
-    off = [module for module in live_modules() if module.__dict__.get("training") is False]
-    inside = {id(child) for module in off for child in _below(module)}
-    return [module for module in off if id(module) not in inside]
+def _outermost_not_trained() -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
+    """The outermost modules in eval mode, and those in train mode of whose parameters no optimizer holds any."""
+    found = live_modules()
+    evaluated = _outermost([module for module in found if module.__dict__.get("training") is False])
+    held = {id(tensor) for optimizer in live_optimizers() for tensor in tensors_of(optimizer)}
+    if not held:  # a program that updates its weights itself: which of them are trained is not known
+        return evaluated, []
+    idle = [module for module in found if module.__dict__.get("training") is True and _untrained(module, held)]
+    outermost = _outermost([*evaluated, *idle])
+    return evaluated, [module for module in outermost if module.__dict__["training"]]
+
+
+def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    inside = {id(child) for module in modules for child in _below(module)}
+    return [module for module in modules if id(module) not in inside]
+
+
+def _untrained(module: torch.nn.Module, held: set[int]) -> bool:
+    own = [
+        each for part in (module, *_below(module)) for each in part.__dict__.get("_parameters", {}).values() if each is not None
+    ]
+    return any(each.requires_grad for each in own) and not any(id(each) in held for each in own)
+
+
+def _own_parameters(module: torch.nn.Module) -> bool:
+    """False while others stand in their place (``torch.func.functional_call``): those may be trained."""
+    return all(each.is_leaf for each in module.parameters())
 
 
 def _below(module: torch.nn.Module) -> Iterator[torch.nn.Module]:

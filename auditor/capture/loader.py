@@ -145,8 +145,16 @@ class LoaderProbe(Probe):
         number = self._numbers.get(facts)
         if number is None:
             number = self._numbers[facts] = len(self._numbers)
-            self.context.writer.add("loaders", {"loader": number, "at": self._consumed_at.get(facts), **facts.row()})
+            self.context.writer.add("loaders", {"loader": number, "at": self._consumed_at.get(facts), **self._row(facts)})
         return number
+
+    def _row(self, facts: LoaderFacts) -> dict[str, Any]:
+        """Its facts; where a dataset or collate function of a library is defined tells nobody what to change."""
+        row = facts.row()
+        for what in ("dataset", "collate"):
+            if row[f"{what}_file"] and not self.context.frames.is_user(row[f"{what}_file"]):
+                row[f"{what}_file"] = row[f"{what}_line"] = None
+        return row
 
     # -- hooks -----------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Context:
     """The fault to plant; None where this is no drill."""
     counters: Callable[[], dict[str, int]] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
+    operators: Callable[[], int] | None = None
+    """Operators that ran on the shadow device so far (rehearsal only)."""
     reset_peak: Callable[[], None] | None = None
     """Begins the peak among them anew (rehearsal only)."""
     mark_batch: Callable[[Any, int], None] | None = None

@@ -12,6 +12,7 @@ from auditor.capture.drill import DrillProbe
 from auditor.capture.enclosing import EnclosingProbe
 from auditor.capture.evals import EvalsProbe
 from auditor.capture.fed import FedProbe
+from auditor.capture.filled import FilledProbe
 from auditor.capture.finite import FiniteProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.leaner import LeanerProbe
@@ -28,6 +29,7 @@ from auditor.capture.reads import ReadsProbe
 from auditor.capture.recompute import RecomputeProbe
 from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
+from auditor.capture.stepping import SteppingProbe
 from auditor.capture.strays import StraysProbe
 from auditor.capture.uncleared import UnclearedProbe
 from auditor.capture.updates import UpdatesProbe
@@ -41,6 +43,7 @@ PROBES: tuple[type[Probe], ...] = (
     SavesProbe,
     RecomputeProbe,
     ZeroGradProbe,
+    FilledProbe,
     AmpProbe,
     FedProbe,
     StraysProbe,
@@ -72,6 +75,7 @@ ON_SHADOW = (
     CallsProbe,
     LoaderProbe,
     ZeroGradProbe,
+    SteppingProbe,
     AmpProbe,
     EnclosingProbe,
     BackwardProbe,

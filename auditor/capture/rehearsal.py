@@ -72,6 +72,7 @@ class RehearsalProbe(Probe, Listener):
         context.mark_batch = _mark_batch
         context.counters = self._held.counters
         context.address_of = self._address_of
+        context.operators = lambda: self._shadow.operators
         context.reset_peak = self._held.reset_peak
 
     def _address_of(self, tensor: torch.Tensor) -> int:

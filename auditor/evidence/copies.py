@@ -23,6 +23,9 @@ What = Literal["constant", "made on the host", "batch", "tensor"]
 """A number or list written in Python; the result of a factory function; a tensor of a loader's batch; any other tensor."""
 
 MOVES = frozenset({"to", "cuda"})
+OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "tril", "triu"})
+"""Functions of torch that make a tensor out of one other."""
+
 CONSTANTS = frozenset({"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"})
 WRITTEN = (ast.Constant, ast.List, ast.Tuple, ast.ListComp, ast.UnaryOp, ast.BinOp, ast.IfExp)
 """Arguments that are numbers of Python's, by the look of them; what else is given may be an array."""
@@ -180,12 +183,21 @@ def _is_constant(made: ast.Call, size: float) -> bool:
 
 
 def _made_in_place(node: ast.expr | None) -> ast.Call | None:
-    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)``: the expression makes the tensor that it moves."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
-        node = node.func.value
+    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)`` and ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves."""
+    while (node := _before(node)) is not None:
         if name_of(node.func) in FACTORIES | CONSTANTS:
             return node
     return None
+
+
+def _before(node: ast.expr | None) -> ast.Call | None:
+    """The call whose result this one is a method of, or a function of that alone."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    inner = (
+        node.args[0] if node.args and name_of(node.func) in OF_ONE and name_of(node.func.value) == "torch" else node.func.value
+    )
+    return inner if isinstance(inner, ast.Call) else None
 
 
 def _node(source: Source, site: Site, where: Row) -> ast.expr | None:

@@ -13,6 +13,8 @@ from auditor.recording import Recording
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from auditor.timeline import Timeline
 
 MANY_LAUNCHES = 50
@@ -45,7 +47,7 @@ class OptimizerCalls(Table):
     where: Where = NOWHERE
 
     @classmethod
-    def build(cls, recording: Recording) -> OptimizerCalls:
+    def build(cls, recording: Recording) -> Self:
         """From the trace. Raises :class:`NotLooked` where it shows no work of a device: on a CPU nothing is launched."""
         line = timeline_of(recording)
         if line.device_missing or not line.devices:

@@ -15,7 +15,10 @@ from auditor.recording import Recording
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A line that calls a module in eval mode with gradients on. ``saved_bytes`` are those of one call (None: unknown)."""
+    """A line that calls a module in eval mode with gradients on, or one in train mode whose parameters no optimizer holds.
+
+    ``saved_bytes`` are those of one call (None: unknown).
+    """
 
     site: Site
     module: str
@@ -24,6 +27,8 @@ class Evaluation:
     walked: int = 0
     held: bool = False
     saved_bytes: int | None = None
+    mode: str = "eval"
+    """``eval`` or ``train``."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Evaluations(Table):
                     row["walked"],
                     row["held"],
                     row["saved_bytes"],
+                    row.get("mode", "eval"),
                 )
                 for row in rows
             )

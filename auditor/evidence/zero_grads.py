@@ -13,6 +13,8 @@ from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
 from auditor.recording import Recording
 
+FILLS = "zero_grad(set_to_none=False) fills every gradient with zeros"
+
 
 @dataclass(frozen=True)
 class ZeroGrad:
@@ -23,6 +25,8 @@ class ZeroGrad:
     set_to_none: bool = True
     n: int = 1
     us: float = 0.0
+    owner: str = "Optimizer"
+    """``Optimizer`` or ``Module``, whose ``zero_grad`` it was; ``Tensor`` for ``grad.zero_()`` of the program's own."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ class Zeroing:
     site: Site
     calls: tuple[ZeroGrad, ...]
     steps: int
+
+    @property
+    def said(self) -> str:
+        """What the line calls."""
+        by_hand = any(call.owner == "Tensor" for call in self.calls)
+        return "zero_() fills gradients with zeros that the next backward adds to," if by_hand else FILLS
 
     @property
     def rhythm(self) -> Rhythm:
@@ -63,7 +73,14 @@ class ZeroGrads(Table):
         """From the loud pass; a call that does not say counts as the default, None."""
         rows = (row for row in rows_of(recording, "optimizer") if row["pass"] == "loud" and row["call"] == "zero_grad")
         calls = (
-            ZeroGrad(recording.site(row["at"]), row["step"], row.get("set_to_none") is not False, row["n"], row.get("us") or 0.0)
+            ZeroGrad(
+                recording.site(row["at"]),
+                row["step"],
+                row.get("set_to_none") is not False,
+                row["n"],
+                row.get("us") or 0.0,
+                row.get("owner") or "Optimizer",
+            )
             for row in rows
         )
         return cls(len(Steps.build(recording).loud), tuple(calls))

@@ -14,7 +14,8 @@ from tests.capture.drive import Drive, line_of, load
 
 SOURCE = """import torch
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
-switched = torch.nn.Linear(8, 8)
+switched, target = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(switched.parameters(), lr=0.1)
 model.eval()
 
 def step():
@@ -23,16 +24,21 @@ def step():
     switched(torch.ones(4, 8)).sum().backward()  # walked
     switched.train()
     switched(torch.ones(4, 8))
+    target(torch.ones(4, 8))  # untrained
 """
 
 
-def test_rows_of_calls_in_eval_mode(tmp_path: Path) -> None:
+def test_rows_of_calls_in_eval_mode_and_of_what_nothing_trains(tmp_path: Path) -> None:
     user = load(tmp_path, SOURCE)
     with Drive(tmp_path, EvalsProbe) as drive:
         drive.run("loud", user.step, steps=3)
-        rows = {row["at_line"]: (row["module"], row["n"], row["walked"], row["held"]) for row in drive.rows("evals")}
+        rows = {row["at_line"]: (row["module"], row["mode"], row["n"], row["walked"], row["held"]) for row in drive.rows("evals")}
         saved = [row["saved_bytes"] for row in drive.rows("evals") if row["module"] == "Sequential"]
-    assert rows == {line_of(user, "never"): ("Sequential", 3, 0, False), line_of(user, "walked"): ("Linear", 3, 3, False)}
+    assert rows == {
+        line_of(user, "never"): ("Sequential", "eval", 3, 0, False),
+        line_of(user, "walked"): ("Linear", "eval", 3, 3, False),
+        line_of(user, "untrained"): ("Linear", "train", 3, 0, False),
+    }
     assert saved == [2 * 4 * 8 * 4]  # the input, for the weight's gradient; the output of tanh
 
 
@@ -48,7 +54,7 @@ def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> Non
         assert node() is None
         assert torch.nn.Module.train is not before
     assert torch.nn.Module.train is before
-    assert not user.model._forward_hooks and not user.switched._forward_hooks
+    assert not any(each._forward_hooks for each in (user.model, user.switched, user.target))
 
 
 def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ def test_no_fused_optimizer_where_the_source_is_not_clear(text):
 
 def test_foreach_where_it_was_switched_off():
     off, on = TRAINER.replace("lr=1e-3", "foreach=False"), TRAINER.replace("lr=1e-3", "foreach=True")
-    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": off}))
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": off}))
     assert patched("OPT001", finding, off) == on
-    (finding,) = RULES["OPT001"]().detect(ONE_BY_ONE, Source({"t.py": TRAINER}))
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": TRAINER}))
     assert patched("OPT001", finding, TRAINER) is None
 
 

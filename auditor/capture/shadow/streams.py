@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from auditor.capture.shadow.current import CUDA, tell
+from auditor.capture.shadow.current import CUDA, PLAYING, tell
 from auditor.capture.shadow.moving import device_of
 
 
@@ -33,6 +33,10 @@ class Stream:
     def query(self) -> bool:
         """True: nothing is ever under way."""
         return True
+
+    def ends_now(self) -> bool:
+        """Whether waiting for it would wait for all that was queued: it is the stream that work goes to."""
+        return self == current_stream()
 
     def wait_stream(self, stream: Any) -> None:
         """Streams wait for each other on the device: no crossing."""
@@ -74,10 +78,12 @@ class Event:
         self.device = CUDA
         self._timed = enable_timing
         self._at: float | None = None
+        self._operators = -1
 
     def record(self, stream: Any = None) -> None:
         """Now."""
         self._at = time.perf_counter()
+        self._operators = _operators()
 
     def synchronize(self) -> None:
         """The host waits for the event."""
@@ -86,6 +92,10 @@ class Event:
     def query(self) -> bool:
         """True: whatever was recorded has happened."""
         return True
+
+    def ends_now(self) -> bool:
+        """Whether waiting for it would wait for all that was queued: no operator ran since it was recorded."""
+        return self._operators == _operators()
 
     def wait(self, stream: Any = None) -> None:
         """A stream waits on the device: no crossing."""
@@ -97,6 +107,10 @@ class Event:
         if self._at is None or end_event._at is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._at - self._at) * 1e3
+
+
+def _operators() -> int:
+    return PLAYING[0].operators if PLAYING[0] is not None else 0
 
 
 class _Local(threading.local):

@@ -36,3 +36,14 @@ def dataset_moves_each_sample__cuda():
         model(next(batches)).mean().backward()
 
     return step
+
+
+def tensors_of_the_dataset_are_there__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+    loader = DataLoader(TensorDataset(torch.ones(4000, 8).cuda()), batch_size=4)  # DATA009
+    batches = iter(loader)
+
+    def step():
+        model(next(batches)[0]).mean().backward()
+
+    return step

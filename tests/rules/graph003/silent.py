@@ -1,5 +1,7 @@
 """Near misses: GRAPH003 must stay silent on all of these."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -120,5 +122,75 @@ def checkpointed_block_in_eval_mode():
         x = torch.ones(4, 8, requires_grad=True)
         head(checkpoint(block, x, use_reentrant=False)).mean().backward()
         head(checkpoint(block, x, use_reentrant=True)).mean().backward()
+
+    return step
+
+
+def target_network_under_no_grad():
+    model = nn.Linear(8, 2)
+    target = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.ones(4, 8)
+        with torch.no_grad():
+            wanted = target(x)
+        optimizer.zero_grad()
+        (model(x) - wanted).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def gradients_flow_through_a_critic_that_is_trained_elsewhere():
+    actor, critic = nn.Linear(8, 2), nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(actor.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        (-critic(actor(torch.ones(4, 8)))).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def a_generator_that_is_trained_and_detached_for_the_critic():
+    generator, critic = nn.Linear(4, 8), nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*generator.parameters(), *critic.parameters()], lr=1e-3)
+
+    def step():
+        fake = generator(torch.ones(4, 4)).detach()
+        optimizer.zero_grad()
+        critic(fake).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def inner_loop_with_weights_in_the_place_of_the_modules_own():
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    fast = {name: each.detach().clone().requires_grad_() for name, each in net.named_parameters()}
+    optimizer = torch.optim.SGD(list(fast.values()), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        scaled = {name: each * 0.5 for name, each in fast.items()}
+        kept = torch.func.functional_call(net, scaled, (torch.ones(4, 8),)).mean().item()
+        sum(each.square().sum() * kept for each in fast.values()).backward()
+        optimizer.step()
+
+    return step
+
+
+def weights_that_the_program_updates_itself():
+    model = nn.Linear(8, 1)
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+        with torch.no_grad():
+            for each in model.parameters():
+                each -= 0.01 * each.grad
+                each.grad = None
+            model(torch.ones(4, 8)).mean()
 
     return step

@@ -24,3 +24,20 @@ def module_asked_for_zeros():
         model(torch.ones(4, 8)).mean().backward()
 
     return step
+
+
+def a_loop_that_fills_them_one_by_one():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def clear():
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.data.zero_()  # OPT002
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+        clear()
+
+    return step

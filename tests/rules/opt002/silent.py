@@ -50,3 +50,32 @@ def zeros_every_fiftieth_step_only():
         optimizer.step()
 
     return step
+
+
+def a_part_held_still_by_zeros():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        for p in model[0].parameters():
+            p.grad.zero_()
+        optimizer.step()
+
+    return step
+
+
+def one_row_of_a_gradient_and_a_buffer():
+    model, total = nn.Linear(8, 2), torch.zeros(4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def step():
+        total.zero_()
+        for _ in range(2):
+            model(torch.ones(4, 8)).mean().backward()
+            model.weight.grad[0].zero_()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

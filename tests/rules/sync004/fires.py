@@ -51,3 +51,27 @@ def through_the_accelerator__rehearsal():
         torch.accelerator.synchronize()  # SYNC004
 
     return step
+
+
+def an_event_that_was_just_recorded__rehearsal():
+    model, x, times = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda"), []
+
+    def step():
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        model(x).mean().backward()
+        end.record()
+        end.synchronize()  # SYNC004
+        times.append(begin.elapsed_time(end))
+
+    return step
+
+
+def the_stream_that_work_goes_to__rehearsal():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+
+    def step():
+        model(x).mean().backward()
+        torch.cuda.current_stream().synchronize()  # SYNC004
+
+    return step

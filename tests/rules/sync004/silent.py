@@ -54,3 +54,29 @@ def once_before_the_loop__cuda():
         model(x).mean().backward()
 
     return step
+
+
+def a_copy_that_is_read_one_step_late__rehearsal():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+    host, copied, losses = torch.empty((), pin_memory=True), torch.cuda.Event(), []
+
+    def step():
+        loss = model(x).square().mean()
+        loss.backward()
+        if losses or copied.query():
+            copied.synchronize()
+            losses.append(float(host))
+        host.copy_(loss.detach(), non_blocking=True)
+        copied.record()
+
+    return step
+
+
+def a_stream_of_copies_beside_the_work__rehearsal():
+    model, x, side = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda"), torch.cuda.Stream()
+
+    def step():
+        model(x).mean().backward()
+        side.synchronize()
+
+    return step

@@ -57,3 +57,23 @@ def cache_emptied_every_step__cuda():
         torch.cuda.empty_cache()  # SYNC009
 
     return step
+
+
+def peak_reset_by_its_old_name__rehearsal():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+
+    def step():
+        torch.cuda.reset_max_memory_allocated()  # SYNC009
+        model(x).mean().backward()
+
+    return step
+
+
+def peak_reset_through_the_module_of_memory__rehearsal():
+    model, x = nn.Linear(64, 64, device="cuda"), torch.ones(8, 64, device="cuda")
+
+    def step():
+        torch.cuda.memory.reset_peak_memory_stats()  # SYNC009
+        model(x).mean().backward()
+
+    return step

@@ -32,3 +32,13 @@ def converted_on_the_way__rehearsal():
         model(mask).mean().backward()
 
     return step
+
+
+def a_causal_mask_made_in_forward__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+
+    def step():
+        mask = torch.triu(torch.ones(64, 8), diagonal=1).bool().to("cuda")  # SYNC010
+        model(mask.float()).mean().backward()
+
+    return step

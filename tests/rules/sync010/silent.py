@@ -39,3 +39,15 @@ def before_the_loop__rehearsal():
         model(noise).mean().backward()
 
     return step
+
+
+def values_of_the_host_behind_a_function_of_one__rehearsal():
+    model, rows = nn.Linear(8, 1, device="cuda"), torch.arange(512.0).reshape(64, 8)
+
+    def latest():
+        return rows + 1
+
+    def step():
+        model(torch.sqrt(latest()).pin_memory().to("cuda", non_blocking=True)).mean().backward()
+
+    return step
