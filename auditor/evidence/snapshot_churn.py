@@ -10,6 +10,7 @@ from typing import ClassVar
 from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_course import LOSSES, Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot_whatif import without_flushes
 from auditor.evidence.table import Table
 from auditor.model import Site
 from auditor.recording import Recording
@@ -42,7 +43,8 @@ class CacheChurn(Table):
             flushes, site = _flushes(data, course, origins_of(recording))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise NotLooked(f"the snapshot's history has another layout than torch's: {type(error).__name__}") from None
-        return cls(flushes, course.retries, course.late_churn, course.peak_reserved, site, course.facts)
+        kept = without_flushes(recording, course) if flushes and not course.retries else ()
+        return cls(flushes, course.retries, course.late_churn, course.peak_reserved, site, (*course.facts, *kept))
 
 
 def _flushes(data: SnapshotData, course: Course, origins: Origins) -> tuple[int, Site | None]:

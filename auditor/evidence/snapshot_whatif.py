@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.allocator import AllocatorSettings, replay
+from auditor.allocator import AllocatorSettings, Replayed, replay
 from auditor.evidence.snapshot_course import Allocations, Course
 from auditor.evidence.snapshot_file import SnapshotData, snapshot_of
 from auditor.evidence.table import Table
@@ -140,6 +140,13 @@ class Replays:
             raise NotLooked(f"the snapshot's history cannot be replayed: {type(error).__name__}") from None
         return Outcome(setting, done.peak_reserved, done.peak_allocated, done.retries, done.ooms)
 
+    def flushing(self, calls: bool) -> Replayed:
+        """With the recorded settings on a card without limit, with or without the program's calls of ``empty_cache``."""
+        try:
+            return replay(self.course.history, fresh=not self.from_recorded, empty_caches=calls)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            raise NotLooked(f"the snapshot's history cannot be replayed: {type(error).__name__}") from None
+
     def _settings(self, setting: str) -> AllocatorSettings:
         recorded = self.course.history.settings
         if not setting:
@@ -162,6 +169,20 @@ def replays_of(recording: Recording, course: Course) -> Replays:
 
 def _agrees(replayed: int, course: Course) -> bool:
     return abs(replayed - course.peak_reserved) <= AGREES * course.peak_reserved
+
+
+def without_flushes(recording: Recording, course: Course) -> tuple[tuple[str, str], ...]:
+    """A row of facts: the same history without the program's calls of ``empty_cache``. Empty where a replay would say nothing."""
+    try:
+        replays = replays_of(recording, course)
+        if not _agrees(replays.under("", None).peak_reserved, course):
+            return ()
+        as_it_was, kept = (replays.flushing(calls) for calls in (True, False))
+    except NotLooked:
+        return ()
+    more, less = len(as_it_was.segment_allocs), amounts.count(len(kept.segment_allocs), "cudaMalloc call")
+    held, holds = amounts.size(as_it_was.peak_reserved), amounts.size(kept.peak_reserved)
+    return (("with the cache kept (predicted)", f"{less} instead of {more}, {holds} reserved at most instead of {held}"),)
 
 
 def card_of(course: Course, data: SnapshotData) -> int | None:
