@@ -65,7 +65,7 @@ class Tf32Off(Rule):
 
     code = "AMP002"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of kernel time in fp32 matrix products from which it is reported.")
     of_step: float = knob(0.05, "Share of the steps' time in fp32 products below which it is a note.")

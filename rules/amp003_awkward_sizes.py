@@ -57,7 +57,7 @@ class AwkwardProductSizes(Rule):
 
     code = "AMP003"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of kernel time in such products from which it is reported.")
 

@@ -78,7 +78,7 @@ class HalfWhereBfloat16IsNative(Rule):
 
     code = "AMP004"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.5, "Share of the loud steps on which a loss is scaled from which it is reported.")
 

@@ -60,7 +60,7 @@ class CastThrash(Rule):
 
     code = "AMP007"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of kernel time in conversions from which it is reported.")
     least: int = knob(10, "Conversions in the trace below which nothing is reported.")

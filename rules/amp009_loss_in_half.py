@@ -75,7 +75,7 @@ class LossInHalf(Rule):
 
     code = "AMP009"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:

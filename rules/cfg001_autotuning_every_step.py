@@ -63,7 +63,7 @@ class AutotuningEveryStep(Rule):
 
     code = "CFG001"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
 

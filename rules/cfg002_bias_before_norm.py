@@ -58,7 +58,7 @@ class BiasBeforeBatchNorm(Rule):
 
     code = "CFG002"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.01, "Share of kernel time for adding such biases from which it is a warning.")
 

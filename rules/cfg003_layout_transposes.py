@@ -56,7 +56,7 @@ class LayoutTransposedAroundConvolutions(Rule):
 
     code = "CFG003"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.05, "Share of kernel time in such kernels from which it is reported.")
 

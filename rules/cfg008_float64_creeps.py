@@ -74,7 +74,7 @@ class Float64InTheStep(Rule):
 
     code = "CFG008"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     share: float = knob(0.01, "Share of the forward's floating-point elements in float64 from which it is a warning.")

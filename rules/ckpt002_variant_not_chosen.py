@@ -58,7 +58,7 @@ class CheckpointVariantNotChosen(Rule):
 
     code = "CKPT002"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     def detect(self, recompute: Recompute, machine: Machine, source: Source) -> Iterator[Finding]:
         for call in recompute.unchosen:

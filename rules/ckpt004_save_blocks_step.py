@@ -61,7 +61,7 @@ class SaveBlocksStep(Rule):
 
     code = "CKPT004"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.05, "Share of the quiet steps' time in saves of one line from which it is reported.")
 

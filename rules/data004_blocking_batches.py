@@ -61,7 +61,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
 
     code = "DATA004"
     severity = Severity.NOTE
-    since = "0.2"
+    since = "0.1"
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):

@@ -60,7 +60,7 @@ class StepBoundByCopiesToDevice(Rule):
 
     code = "DATA008"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of the steps' time in copies that nothing hides from which it is a warning (TraceML).")
     severe: float = knob(0.2, "The same from which it is an error (TraceML).")

@@ -62,7 +62,7 @@ class BackendOfTheHost(Rule):
 
     code = "DIST002"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     least: int = knob(1, "Operators of process groups in the trace below which it is a note.")
 

@@ -62,7 +62,7 @@ class ExposedCommunication(Rule):
 
     code = "DIST003"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of the steps' time in exposed communication from which it is reported.")
     severe: float = knob(0.4, "Share from which it is an error, where all ranks were looked at.")

@@ -63,7 +63,7 @@ class RankKeepsOthersWaiting(Rule):
 
     code = "DIST004"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of the step that the median rank waits for the late one from which it is reported.")
     severe: float = knob(0.2, "Share from which it is an error.")

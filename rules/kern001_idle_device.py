@@ -73,7 +73,7 @@ class DeviceIdleInStep(Rule):
 
     code = "KERN001"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.3, "Share of the steps' time without any work of the device from which it is reported.")
     least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")

@@ -64,7 +64,7 @@ class HostLeavesDeviceIdle(Rule):
 
     code = "KERN002"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
     of_steps: float = knob(0.5, "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.")

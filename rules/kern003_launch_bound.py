@@ -62,7 +62,7 @@ class LaunchBound(Rule):
 
     code = "KERN003"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.15, "Share of the steps' time between launches, with an empty queue, from which it is a warning.")
     noticed: float = knob(0.05, "Share from which it is a note.")

@@ -58,7 +58,7 @@ class LaunchQueueFull(Rule):
 
     code = "KERN004"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     depth: int = knob(1000, "Kernels in the queue from which it counts as full (the driver's limit is 1024).")
     share: float = knob(0.05, "Share of the steps' time that launches must have been held.")

@@ -58,7 +58,7 @@ class UnfusedAttention(Rule):
 
     code = "KERN005"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.1, "Share of kernel time in such attention from which it is a warning.")
 

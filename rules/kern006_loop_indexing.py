@@ -62,7 +62,7 @@ class LoopOverIndex(Rule):
 
     code = "KERN006"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     share: float = knob(0.1, "Share of the steps' time on the host in such loops from which it is reported.")

@@ -60,7 +60,7 @@ class DeviceMemoryNearlyFull(Rule):
 
     code = "MEM001"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.90, "Share of the device's memory that tensors need at once from which it is a warning.")
     severe: float = knob(0.97, "The same from which it is an error, and from which held memory alone is a note.")

@@ -62,7 +62,7 @@ class HalfNearOverflow(Rule):
 
     code = "NUM004"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     bits: float = knob(2.0, "Powers of two between the largest value and 65504 below which it is reported.")

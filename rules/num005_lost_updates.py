@@ -71,7 +71,7 @@ class UpdatesRoundedAway(Rule):
 
     code = "NUM005"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")

@@ -80,7 +80,7 @@ class UnstableFormula(Rule):
 
     code = "NUM008"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     share: float = knob(0.25, "Share of the exponent range that a logarithm's input used from which it is a warning.")

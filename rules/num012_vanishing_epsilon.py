@@ -86,7 +86,7 @@ class EpsilonVanishes(Rule):
 
     code = "NUM012"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ class GradientsExplode(Rule):
 
     code = "NUM014"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     decades: float = knob(2.0, "Powers of ten that the norm must have grown by.")
     late: float = knob(1.0, "Powers of ten of them that must lie in the second half: growth that levels off is silent.")

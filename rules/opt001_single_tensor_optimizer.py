@@ -70,7 +70,7 @@ class OptimizerStepsOneByOne(Rule):
 
     code = "OPT001"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     rehearsed = True
 

@@ -67,7 +67,7 @@ class FusedOptimizerNotUsed(Rule):
 
     code = "OPT003"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.05, "Share of the steps' time on the host inside step() from which it is reported.")
 

@@ -57,7 +57,7 @@ class ClipReadsGradientNorm(ReadingRule):
 
     code = "OPT004"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
     rehearsed = True
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:

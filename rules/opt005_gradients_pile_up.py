@@ -63,7 +63,7 @@ class GradientsPileUp(Rule):
 
     code = "OPT005"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
     rehearsed = True
 
     fewest: int = knob(3, "Steps on which gradients must have piled up before anything is said.")

@@ -66,7 +66,7 @@ class BlockingCopyEveryStep(CopyRule):
 
     code = "SYNC006"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):

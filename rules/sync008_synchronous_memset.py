@@ -68,7 +68,7 @@ class SynchronousMemset(Rule):
 
     code = "SYNC008"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.5, "Share of the trace's steps from which it is a warning; below it is a note.")
 

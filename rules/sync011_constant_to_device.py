@@ -60,7 +60,7 @@ class ConstantSentEveryStep(CopyRule):
 
     code = "SYNC011"
     severity = Severity.WARNING
-    since = "0.2"
+    since = "0.1"
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("constant", blocking=True)):

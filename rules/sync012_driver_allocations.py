@@ -66,7 +66,7 @@ class DriverAllocationsInSteadyState(Rule):
 
     code = "SYNC012"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.5, "Share of the steps after the first from which it is a warning.")
     noticed: float = knob(0.01, "Without marked steps: share of the whole trace's time from which it is a note.")

@@ -81,7 +81,7 @@ class StepOutliers(Rule):
 
     code = "TIME002"
     severity = Severity.WARNING
-    since = "0.3"
+    since = "0.1"
 
     ratio: float = knob(2.0, "Times the median from which a step is an outlier (gpuprof).")
     least_us: float = knob(5000.0, "Us beyond the median below which a step is none: the system's scheduler does as much.")

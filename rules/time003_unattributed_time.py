@@ -62,7 +62,7 @@ class UnattributedTime(Rule):
 
     code = "TIME003"
     severity = Severity.NOTE
-    since = "0.3"
+    since = "0.1"
 
     share: float = knob(0.2, "Share of the steps' time in long stretches without any event from which it is reported (TraceML).")
     nothing: float = knob(0.95, "Share from which the trace itself is incomplete, and nothing is said.")
