@@ -91,10 +91,12 @@ class LoadsProbe(OptimizerProbe):
         @functools.wraps(original)
         def load_state_dict(owner: Any, *args: Any, **kwargs: Any) -> Any:
             at = None if self.context.in_step else self.context.frames.here()
-            before = _rates(owner)
+            before: Rates = []
+            with contextlib.suppress(Exception):  # groups and state are the user's
+                before = _rates(owner)
             result = original(owner, *args, **kwargs)
             if at is not None:
-                with contextlib.suppress(Exception):  # the state is the user's
+                with contextlib.suppress(Exception):
                     loaded(owner, at, before)
             return result
 
