@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import re
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +41,25 @@ class Html:
 
     def render(self, report: Report) -> str:
         """The whole page; every character of it can be encoded as UTF-8."""
-        try:
-            context = _context(report)
-        except Exception as error:  # a fault of ours in a picture must not cost the page
-            if not (report.series or report.layers or report.lanes):
-                raise
-            said = f"the charts could not be drawn ({type(error).__name__}); everything else stands"
-            context = _context(replace(report, series=(), layers=(), lanes=(), warnings=(*report.warnings, said)))
-        return _environment().get_template("report.html.j2").render(context)
+        return _environment().get_template("report.html.j2").render(_context(report))
 
 
 def _context(report: Report) -> dict[str, Any]:
     """Every name that the template uses."""
     faults: list[str] = []
-    by_step = drawn("step times and memory by step", lambda: charts.charts(report.series), faults)
-    timelines = drawn("the timeline of a step", lambda: lanes.pictures(_timelines(report), page.places(report)), faults)
-    filled = (*timelines, *drawn("memory over time", lambda: _memory(report), faults))
-    grouped = pictures.by_subject(filled)
-    plotted = [*(chart.data() for chart in by_step), *(picture.data() for picture in filled)]
+    by_step = drawn("step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults)
+    timelines = drawn(
+        "the timeline of a step", lambda: _with_data(lanes.pictures(_timelines(report), page.places(report))), faults
+    )
+    filled = (*timelines, *drawn("memory over time", lambda: _with_data(_memory(report)), faults))
+    grouped = pictures.by_subject(tuple(picture for picture, _ in filled))
+    plotted = [data for _, data in (*by_step, *filled)]
     script = _asset("report.js") + _asset("plots.js")
     return {
         "report": report,
         "run": report.run,
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
-        "cards": page.cards(report, [*map(_shown_by_step, by_step), *(_shown(group) for group in grouped)]),
+        "cards": page.cards(report, [*(_shown_by_step(chart) for chart, _ in by_step), *(_shown(group) for group in grouped)]),
         "warnings": (*report.warnings, *faults),
         "anchors": _anchors(report),
         "families": summary.families(report),
@@ -79,7 +74,7 @@ def _context(report: Report) -> dict[str, Any]:
         "rank_headings": ranks.table(report, _RANKS_LISTED, "µs")[0],
         "straggler": ranks.straggler(report),
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
-        "charts": by_step,
+        "charts": [chart for chart, _ in by_step],
         "pictures": grouped,
         "marks_listed": _MARKS_LISTED,
         "rules_listed": _RULES_LISTED,
@@ -89,6 +84,11 @@ def _context(report: Report) -> dict[str, Any]:
         "plotly": _plotly_packed() if plotted else "",
         "policy": _policy(script, with_plotly=bool(plotted)),
     }
+
+
+def _with_data(drawings: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
+    """Each chart with what plotly draws of it: it has both, or is not drawn."""
+    return tuple((drawing, drawing.data()) for drawing in drawings)
 
 
 def _shown_by_step(chart: charts.Chart) -> page.Shown:

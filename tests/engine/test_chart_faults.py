@@ -24,7 +24,7 @@ def test_the_report_stands_without_the_chart(name: str, tmp_path: Path, monkeypa
     path.write_bytes(gzip.compress(text(training(3)).encode()))
     asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
     recording = TraceRecording(path)
-    report = assemble.report(recording, engine.judge(recording, asked), asked)
+    report = assemble.drawn(assemble.report(recording, engine.judge(recording, asked), asked), recording)
     assert [warning for warning in report.warnings if "cannot be drawn: KeyError: 'blocks'" in warning] != []
     assert [verdict.code for verdict in report.verdicts] == ["SYNC001"]
     assert bool(report.lanes) == (name != "trace_charts")

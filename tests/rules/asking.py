@@ -12,8 +12,12 @@ from auditor.rule import Rule
 
 
 def ask(rule: Rule, *tables: Any) -> Iterator[Finding]:
+    """By whichever of its methods asks for these tables."""
     given = {type(table).__name__: table for table in tables}
-    wanted = [parameter.annotation for parameter in inspect.signature(rule.detect).parameters.values()]  # type: ignore[attr-defined]
-    assert given.keys() <= set(wanted), f"{type(rule).__name__} asks for no {given.keys() - set(wanted)}"
-    found: Iterator[Finding] = rule.detect(*(given[name] if name in given else getattr(evidence, name)() for name in wanted))  # type: ignore[attr-defined]
-    return found
+    for method in (rule.detect, rule.in_trace, rule.in_snapshot):  # type: ignore[attr-defined]
+        wanted = [] if method is None else [parameter.annotation for parameter in inspect.signature(method).parameters.values()]
+        if method is not None and given.keys() <= set(wanted):
+            asked = [given[name] if name in given else getattr(evidence, name)() for name in wanted]
+            found: Iterator[Finding] = method(*asked)
+            return found
+    raise AssertionError(f"{type(rule).__name__} asks for no {sorted(given)}")

@@ -83,7 +83,7 @@ def test_a_fault_in_a_chart_costs_the_chart_alone(tmp_path, content, analyze, mo
 
     monkeypatch.setattr(assemble, "memory_charts", broken)
     done = analyze("dump.pickle")
-    said = "the memory charts could not be drawn (ZeroDivisionError); everything else stands"
+    said = "memory over time cannot be drawn: ZeroDivisionError"
     assert done.exit_code == 0 and f"audit: {said}" in done.output
     report = json.loads((tmp_path / "audits" / "dump" / "report.json").read_text())
     assert [finding["code"] for finding in report["findings"]] == ["MEM006"]
@@ -99,4 +99,4 @@ def test_a_fault_in_drawing_the_page_costs_its_charts_alone(tmp_path, content, a
     (tmp_path / "dump.pickle").write_bytes(content)
     assert analyze("dump.pickle").exit_code == 0
     page = (tmp_path / "audits" / "dump" / "report.html").read_text()
-    assert "the charts could not be drawn (TypeError); everything else stands" in page and "MEM006" in page
+    assert "memory over time cannot be drawn: TypeError" in page and "MEM006" in page
