@@ -41,6 +41,15 @@ CUDA = torch.cuda.is_available()
 TRACED = ("__trace", "__ranks")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_of_ours_is_searched():
+    """Torch and the tests are no garbage: every collection (several for each case) leaves them out."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def factories(path: Path) -> dict[str, tuple[int, int]]:
     """Public functions of a file by name, with their first and last line."""
     if not path.is_file():
