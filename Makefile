@@ -3,6 +3,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
+# Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test lint types manual clean
 

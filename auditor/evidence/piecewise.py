@@ -11,8 +11,8 @@ from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
 from auditor.recording import Recording, Row
 
-LIBRARY = "torch/nn/functional.py"
-"""The only library below which an operator still belongs to the user's line: modules and optimizers have loops of their own."""
+FUNCTIONS = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
+"""Libraries below which an operator still belongs to the user's line: modules and optimizers have loops of their own."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Piecewise(Table):
 
 def _is_own(recording: Recording, row: Row) -> bool:
     via = str(recording.site_row(row["at"]).get("via") or "")
-    return not via or via.startswith(LIBRARY)
+    return not via or via.startswith(FUNCTIONS)
 
 
 def _loop(recording: Recording, rows: list[Row]) -> PiecewiseLoop:
