@@ -16,7 +16,7 @@ from auditor.capture.finite import Stepped, bad_tensors
 from auditor.capture.modules import Modules
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
-from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly
+from auditor.capture.watching import current_node, enter_dispatch, run_compiled_code_eagerly
 
 MOST_ROWS = 5
 """Births that are told of one step."""
@@ -28,8 +28,6 @@ _OPTIMIZERS = f"{os.sep}optim{os.sep}"
 """Part of the path of files that update parameters: torch/optim, timm/optim."""
 
 _CALL_LINE = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
-
-_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 class Position:
@@ -47,7 +45,7 @@ class Position:
 
     def now(self) -> dict[str, Any]:
         """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module``."""
-        node, (frame, optimizing) = _node_now(), self._innermost()
+        node, (frame, optimizing) = current_node(), self._innermost()
         at, place = self._forward_of(node) if node is not None and frame is None else self._numbered(frame)
         phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
         name = "" if node is None else type(node).__name__
@@ -151,8 +149,7 @@ class BirthProbe(Probe):
         self._keep_tracebacks()
         run_compiled_code_eagerly(self._patches)
         watch = BirthWatch(self._log, Position(self.context, self._modules), self._fail)
-        watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._patches.on_undo(lambda: leave_dispatch(watch))
+        enter_dispatch(self._patches, watch)
 
     def _keep_tracebacks(self) -> None:
         before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()

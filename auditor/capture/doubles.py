@@ -12,11 +12,8 @@ from auditor.capture.numerics_log import Trails
 from auditor.capture.numerics_mode import Operator, plain
 from auditor.capture.optimizers import live_optimizers, tensors_of
 from auditor.capture.origin_modes import tensors
-from auditor.capture.patching import Patches
-from auditor.capture.probe import Context, Probe
-from auditor.capture.watching import OperatorWatch, leave_dispatch, run_compiled_code_eagerly, site_of_operator
-
-_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
+from auditor.capture.probe import Context
+from auditor.capture.watching import OperatorProbe, OperatorWatch, current_node
 
 
 @dataclass(eq=False)
@@ -66,7 +63,7 @@ class DoubleWatch(OperatorWatch):
 
     def watches(self, func: Any) -> bool:
         """Only what may be differentiated."""
-        return super().watches(func) and torch.is_grad_enabled() and _node_now() is None
+        return super().watches(func) and torch.is_grad_enabled() and current_node() is None
 
     def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The operator and its inputs; None of a view."""
@@ -122,7 +119,7 @@ def _how(given: list[torch.Tensor]) -> str:
     return "mixed" if any(each.dtype is not torch.float64 for each in floating) else "given"
 
 
-class DoublesProbe(Probe):
+class DoublesProbe(OperatorProbe):
     """Writes ``doubles`` when its pass is over: births of float64, then what share of the trained parameters is float64.
 
     Below autograd, so that dtypes are those that ran. Nothing of a tensor is read.
@@ -131,34 +128,26 @@ class DoublesProbe(Probe):
     name = "doubles"
     parts = ("doubles",)
     passes = frozenset({"numbers"})
+    unseen = "float64 was not followed through some operators"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
-        self._watch: DoubleWatch | None = None
-        self._errors = 0
+        self._watching: DoubleWatch | None = None
 
-    def start(self) -> None:
-        """Enter the mode in the calling thread, which must be the one that runs the step."""
-        self.stop()
-        try:
-            run_compiled_code_eagerly(self._patches)
-            watch = self._watch = DoubleWatch(lambda: site_of_operator(self.context), lambda: self.context.step, self._fail)
-            watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-            self._patches.on_undo(lambda: leave_dispatch(watch))
-        except BaseException:
-            self._patches.undo()
-            raise
+    def watch(self) -> None:
+        """Follow float64."""
+        self._watching = DoubleWatch(self.here, lambda: self.context.step, self.fail)
+        self.enter(self._watching)
 
     def step_end(self) -> None:
         """Forget what led to the step's tensors; a tensor that stays until the next step is *given* to it."""
-        if self._watch is not None:
-            self._watch.trails.clear()
+        if self._watching is not None:
+            self._watching.trails.clear()
 
     def stop(self) -> None:
         """Leave the mode, then write the rows."""
         self._patches.undo()
-        watch, self._watch = self._watch, None
+        watch, self._watching = self._watching, None
         if watch is None:
             return
         self.context.writer.touch("doubles")
@@ -169,8 +158,3 @@ class DoublesProbe(Probe):
         sizes = [(each.dtype is torch.float64, each.numel()) for each in {id(each): each for each in trained}.values()]
         wide, every = sum(n for double, n in sizes if double), sum(n for _, n in sizes)
         self.context.add("doubles", {"what": "parameters", "elements": wide, "all": every})
-
-    def _fail(self, error: Exception) -> None:
-        self._errors += 1
-        if self._errors == 1:
-            self.context.warn(f"float64 was not followed through some operators ({type(error).__name__}: {error})")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.numerics_log import NumericsLog
 from auditor.capture.numerics_mode import NumericsWatch, plain
-from auditor.capture.patching import Patches
 from auditor.capture.poles import Poles
-from auditor.capture.probe import Context, Probe
-from auditor.capture.watching import leave_dispatch, run_compiled_code_eagerly, site_of_operator
+from auditor.capture.probe import Context
+from auditor.capture.watching import OperatorProbe
 
 
-class NumericsProbe(Probe):
+class NumericsProbe(OperatorProbe):
     """Writes ``numerics`` when its pass is over.
 
     Below autograd and autocast, so that dtypes are those that ran. Ranges are reduced on the device and read at the end of
@@ -21,32 +20,20 @@ class NumericsProbe(Probe):
     name = "numerics"
     parts = ("numerics",)
     passes = frozenset({"numbers"})
+    unseen = "the numerics of some operators were not seen"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._log = NumericsLog()
-        self._patches = Patches()
         self._poles: Poles | None = None
-        self._errors = 0
 
-    def start(self) -> None:
-        """Enter the mode in the calling thread, which must be the one that runs the step."""
-        self.stop()
-        self._log = NumericsLog()
-        try:
-            self._watch()
-        except BaseException:
-            self._patches.undo()
-            raise
-
-    def _watch(self) -> None:
-        run_compiled_code_eagerly(self._patches)
+    def watch(self) -> None:
+        """Follow operators, and the backward."""
         DOOR.add(self)
         self._patches.on_undo(lambda: DOOR.remove(self))
-        watch = NumericsWatch(self._log, lambda: site_of_operator(self.context), lambda: self.context.step, self._fail)
+        watch = NumericsWatch(self._log, self.here, lambda: self.context.step, self.fail)
         self._poles = watch.poles
-        watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-        self._patches.on_undo(lambda: leave_dispatch(watch))
+        self.enter(watch)
 
     def step_end(self) -> None:
         """Forget what led to the step's tensors."""
@@ -77,8 +64,3 @@ class NumericsProbe(Probe):
         """See what the operators that stood on a pole did."""
         if self._poles is not None and not call.nested:
             self._poles.backward_ends()
-
-    def _fail(self, error: Exception) -> None:
-        self._errors += 1
-        if self._errors == 1:
-            self.context.warn(f"the numerics of some operators were not seen ({type(error).__name__}: {error})")

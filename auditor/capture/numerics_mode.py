@@ -11,7 +11,7 @@ import torch
 from auditor.capture.numerics_log import Entry, NumericsLog, Trail
 from auditor.capture.origin_modes import tensors
 from auditor.capture.poles import POLES, Poles
-from auditor.capture.watching import OperatorWatch
+from auditor.capture.watching import OperatorWatch, current_node
 
 TINY = 1e-2
 """Positive numbers below this that are added, or bound from below, are taken for an epsilon."""
@@ -57,8 +57,6 @@ GROWING = frozenset({"mul", "sum", "pow", "square", "exp", "cumsum", "prod", "na
 
 POLAR = frozenset({"div", "pow", "exp"})
 """Those of them whose infinity may be a pole (1 / 0), or which other evidence tells of."""
-
-_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 class Operator:
@@ -111,7 +109,7 @@ class NumericsWatch(OperatorWatch):
 
     def watches(self, func: Any) -> bool:
         """Not in a backward."""
-        return super().watches(func) and _node_now() is None
+        return super().watches(func) and current_node() is None
 
     # -- one call --------------------------------------------------------------------------------------------------
 

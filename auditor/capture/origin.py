@@ -14,7 +14,7 @@ from auditor.capture.origin_modes import Births, Propagation
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_stack import Stack
-from auditor.capture.watching import leave_dispatch, leave_function, run_compiled_code_eagerly
+from auditor.capture.watching import enter_dispatch, leave_function, run_compiled_code_eagerly
 
 
 class OriginProbe(Probe):
@@ -52,9 +52,7 @@ class OriginProbe(Probe):
         births = Births(self.origins, Stack(self.context.frames), self.fail)
         births.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
         self._patches.on_undo(lambda: leave_function(births))
-        propagation = Propagation(self.origins, self.fail)
-        propagation.__enter__()  # type: ignore[no-untyped-call]
-        self._patches.on_undo(lambda: leave_dispatch(propagation))
+        enter_dispatch(self._patches, Propagation(self.origins, self.fail))
 
     def _watch_optimizers(self) -> None:
         register = getattr(optimizers, "register_optimizer_step_pre_hook", None)

@@ -13,9 +13,8 @@ import torch
 from auditor.capture.numerics_log import Trails
 from auditor.capture.numerics_mode import Operator, plain
 from auditor.capture.origin_modes import tensors
-from auditor.capture.patching import Patches
-from auditor.capture.probe import Context, Probe
-from auditor.capture.watching import OperatorWatch, leave_dispatch, run_compiled_code_eagerly, site_of_operator
+from auditor.capture.probe import Context
+from auditor.capture.watching import OperatorProbe, OperatorWatch, current_node
 
 TURNS = 10
 """Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten, too)."""
@@ -32,8 +31,6 @@ COLLECTING = frozenset(
 """Operators that gather what turns gave, without a turn needing the one before: sums and lists."""
 
 _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
-
-_node_now = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 @dataclass(eq=False)
@@ -84,7 +81,7 @@ class PiecewiseWatch(OperatorWatch):
         """Not in a backward, of which it is only known that it ran."""
         if not super().watches(func):
             return False
-        if _node_now() is not None:
+        if current_node() is not None:
             self._backward = self._seen
             return False
         return True
@@ -165,42 +162,34 @@ def _is_loader() -> bool:
     return False
 
 
-class PiecewiseProbe(Probe):
+class PiecewiseProbe(OperatorProbe):
     """Writes ``piecewise``. Nothing of a tensor is read but its shape and where it lies in its storage."""
 
     name = "piecewise"
     parts = ("piecewise",)
     passes = frozenset({"numbers"})
+    unseen = "loops over tensors were not followed through some operators"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches()
-        self._watch: PiecewiseWatch | None = None
-        self._errors = 0
+        self._watching: PiecewiseWatch | None = None
 
-    def start(self) -> None:
-        """Enter the mode in the calling thread, which must be the one that runs the step."""
-        self.stop()
+    def watch(self) -> None:
+        """Follow what is given pieces."""
         self.context.writer.touch("piecewise")
-        try:
-            run_compiled_code_eagerly(self._patches)
-            watch = self._watch = PiecewiseWatch(lambda: site_of_operator(self.context), self._fail)
-            watch.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
-            self._patches.on_undo(lambda: leave_dispatch(watch))
-        except BaseException:
-            self._patches.undo()
-            raise
+        self._watching = PiecewiseWatch(self.here, self.fail)
+        self.enter(self._watching)
 
     def step_begin(self) -> None:
         """What ran between the steps is not of this one."""
-        if self._watch is not None:
-            self._watch.take()
+        if self._watching is not None:
+            self._watching.take()
 
     def step_end(self) -> None:
         """Write the step's loops: of the operators of one loop the first."""
-        if self._watch is None:
+        if self._watching is None:
             return
-        seen, loops = self._watch.take()
+        seen, loops = self._watching.take()
         end = 0
         for turns in sorted(loops, key=lambda turns: (turns.first, -turns.last)):
             if turns.first > end:
@@ -211,9 +200,4 @@ class PiecewiseProbe(Probe):
     def stop(self) -> None:
         """Leave the mode."""
         self._patches.undo()
-        self._watch = None
-
-    def _fail(self, error: Exception) -> None:
-        self._errors += 1
-        if self._errors == 1:
-            self.context.warn(f"loops over tensors were not followed through some operators ({type(error).__name__}: {error})")
+        self._watching = None

@@ -56,7 +56,7 @@ PROBES: tuple[type[Probe], ...] = (
     BackwardProbe,
     HoldersProbe,
     ReadsProbe,
-    NumericsProbe,
+    NumericsProbe,  # computes ranges: the watches that are entered after it do not see that
     DoublesProbe,
     PiecewiseProbe,
     OriginProbe,
@@ -80,7 +80,7 @@ ON_SHADOW = (
     EnclosingProbe,
     BackwardProbe,
     HoldersProbe,
-    NumericsProbe,
+    NumericsProbe,  # computes ranges: the watches that are entered after it do not see that
     DoublesProbe,
     PiecewiseProbe,
     LeanerProbe,

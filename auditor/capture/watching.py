@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import overrides
@@ -13,7 +13,10 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.patching import Patches
-from auditor.capture.probe import Context
+from auditor.capture.probe import Context, Probe
+
+current_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
+"""The node of the backward that runs in this thread; None outside of one, and where torch does not tell."""
 
 _WRAPPERS = tuple(os.path.join(os.sep, "torch", part) for part in ("_dynamo" + os.sep, "_compile.py", "_ops.py"))
 """Parts of the paths of what torch wraps around every dispatch mode, and around the operators that one calls."""
@@ -68,6 +71,45 @@ class OperatorWatch(TorchDispatchMode):
             return None
 
 
+class OperatorProbe(Probe):
+    """A probe that watches single operators in the calling thread, which must be the one that runs the step."""
+
+    unseen: ClassVar[str]
+    """How the sentence begins that says that a watch failed on some operators."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._errors = 0
+
+    def start(self) -> None:
+        """Begin to watch; what was begun is taken back where that fails."""
+        self.stop()
+        try:
+            run_compiled_code_eagerly(self._patches)
+            self.watch()
+        except BaseException:
+            self._patches.undo()
+            raise
+
+    def watch(self) -> None:
+        """Make the watch of this pass and :meth:`enter` it."""
+
+    def enter(self, watch: OperatorWatch) -> None:
+        """Enter a watch; it is left when the patches are undone."""
+        enter_dispatch(self._patches, watch)
+
+    def here(self) -> int | None:
+        """The user's line that an operator runs for."""
+        return site_of_operator(self.context)
+
+    def fail(self, error: Exception) -> None:
+        """Say once that the watch failed on an operator."""
+        self._errors += 1
+        if self._errors == 1:
+            self.context.warn(f"{self.unseen} ({type(error).__name__}: {error})")
+
+
 def _is_wrapper(file: str) -> bool:
     return any(part in file for part in _WRAPPERS)
 
@@ -81,6 +123,12 @@ def site_of_operator(context: Context) -> int | None:
     while via is not None and via is not frame and (_is_wrapper(via.f_code.co_filename) or frames.is_own(via.f_code.co_filename)):
         via = via.f_back
     return None if frame is None else frames.number(frame, None if via is frame else via)
+
+
+def enter_dispatch(patches: Patches, mode: Any) -> None:
+    """Enter a dispatch mode of ours until ``patches`` are undone."""
+    mode.__enter__()
+    patches.on_undo(lambda: leave_dispatch(mode))
 
 
 def leave_dispatch(mode: Any) -> None:
