@@ -76,3 +76,30 @@ def test_a_state_that_does_not_fit_raises_as_ever(tmp_path):
         return lambda: None
 
     assert rows(tmp_path, make) == []
+
+
+def test_groups_that_cannot_be_read_do_not_stop_the_load(tmp_path):
+    class Slim:
+        """A group that has what torch's own load asks for, and no ``get``."""
+
+        def __init__(self, group):
+            self.group = group
+
+        def __getitem__(self, key):
+            return self.group[key]
+
+        def __iter__(self):
+            return iter(self.group)
+
+    loaded = []
+
+    def make():
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+        state = optimizer.state_dict()
+        optimizer.param_groups = [Slim(group) for group in optimizer.param_groups]
+        optimizer.load_state_dict(state)
+        loaded.append(optimizer.param_groups[0]["lr"])
+        return lambda: None
+
+    rows(tmp_path, make)
+    assert loaded == [0.1]
