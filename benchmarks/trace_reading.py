@@ -62,16 +62,20 @@ def enlarge(source: Path, target: Path, size: int) -> int:
 
 
 def ours(path: Path) -> int:
+    from auditor.heap import keep_freed_memory
     from auditor.timeline import Timeline
 
+    keep_freed_memory()  # as audit analyze does
     line = Timeline.of(path)
     line.compute()
     return line.trace.events
 
 
 def ours_read_only(path: Path) -> int:
+    from auditor.heap import keep_freed_memory
     from auditor.timeline import read
 
+    keep_freed_memory()
     return read(path).events
 
 

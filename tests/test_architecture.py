@@ -24,8 +24,9 @@ MAY = {
     "auditor/recording.py": {"auditor.model", "auditor.recording_shapes"},
     "auditor/recording_shapes.py": {"auditor.model"},
     "auditor/target.py": {"auditor.errors"},
-    "auditor/timeline": {"numpy", "auditor.errors", "auditor.model", "auditor.pictures", "auditor.timeline"},
+    "auditor/timeline": {"numpy", "auditor.errors", "auditor.heap", "auditor.model", "auditor.pictures", "auditor.timeline"},
     "auditor/config_files.py": set(),
+    "auditor/heap.py": set(),
     "auditor/factories.py": set(),
     "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.model", "auditor.patch"},
     "auditor/evidence": {

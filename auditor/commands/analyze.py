@@ -12,6 +12,7 @@ from auditor.commands import cluster, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
+from auditor.heap import keep_freed_memory
 from auditor.ranked import RankedRecording, is_ranked
 from auditor.recording import MANIFEST, Recording, UnreadableRecording
 from auditor.rule import NotLooked
@@ -34,6 +35,7 @@ def analyze(
         raise AuditProblem("--out takes one folder, and there are several paths to analyze", "analyze them one by one")
     settings = config.load(Path.cwd(), catalogue.rules())
     rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    keep_freed_memory()
     codes = []
     for path in paths:
         recording = _open(Path(path), dask)

@@ -145,13 +145,18 @@ class Builder:
         )
 
     def _thread(self, batch: Sequence[Any]) -> NDArray[np.int32]:
-        keys = zip([event.pid for event in batch], [event.tid for event in batch], strict=True)
-        return np.fromiter(map(self.threads.__getitem__, keys), np.int32, len(batch))
+        pids, tids = [event.pid for event in batch], [event.tid for event in batch]
+        if pids.count(pids[0]) == tids.count(tids[0]) == len(batch):  # nearly always: neighbours in a file are of one thread
+            return np.full(len(batch), self.threads[pids[0], tids[0]], np.int32)
+        return np.fromiter(map(self.threads.__getitem__, zip(pids, tids, strict=True)), np.int32, len(batch))
 
     def _text(self, values: list[Any]) -> NDArray[np.int32]:
-        if values.count(ev.EMPTY) == len(values):  # compares identities: the usual case, and cheap
-            return np.full(len(values), -1, np.int32)
-        return np.fromiter(map(self.texts.__getitem__, map(bytes, values)), np.int32, len(values))
+        if values.count(values[0]) == len(values):  # none of them given, or all of them empty: the usual case, and cheap
+            return np.full(len(values), self.texts[bytes(values[0])], np.int32)
+        texts = b"\0".join(values).split(b"\0")  # 3 times faster than bytes() of each; no JSON text holds a NUL
+        if len(texts) != len(values):
+            texts = list(map(bytes, values))
+        return np.fromiter(map(self.texts.__getitem__, texts), np.int32, len(values))
 
     def _operators(self, batch: Sequence[Any]) -> Columns:
         args = [event.args for event in batch]

@@ -12,6 +12,7 @@ from auditor.timeline.naming import is_step, mask
 from auditor.timeline.phases import LoaderWaits
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Trace
+from auditor.timeline.tree import CallTree
 
 STRETCH_NS = 1_000_000
 """Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of us), not a residual."""
@@ -42,7 +43,14 @@ class Composition:
 
 
 def composition(
-    trace: Trace, steps: Steps, busy: Intervals, made: Copies, loader: LoaderWaits | None, *, thread: int = -1
+    trace: Trace,
+    tree: CallTree,
+    steps: Steps,
+    *,
+    busy: Intervals,
+    made: Copies,
+    loader: LoaderWaits | None,
+    thread: int = -1,
 ) -> Composition:
     """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any)."""
     work = trace.work
@@ -50,7 +58,7 @@ def composition(
     sending[made.work[made.to_device]] = True
     to_device = _spans(work.start, work.end, sending)
     loading = _spans(trace.operators.start, trace.operators.end, _waiting(trace, loader, thread))
-    unknown = _unknown(trace, steps)
+    unknown = _unknown(trace, tree, steps, busy)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
     return Composition(
         total=steps.end - steps.start,
@@ -79,17 +87,16 @@ def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
     return alone
 
 
-def _unknown(trace: Trace, steps: Steps) -> Intervals:
+def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Intervals:
     """Long stretches inside steps without any event. Marks of steps, and annotations of the user's, say nothing by themselves."""
     phase = mask(trace.names, trace.operators.name, lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")))
     step = mask(trace.names, trace.operators.name, is_step)  # an operator among others before 2022
-    operators = np.flatnonzero((~trace.operators.annotation | phase) & ~step)
+    counts = (~trace.operators.annotation | phase) & ~step
     own = np.flatnonzero(mask(trace.names, trace.others.category, lambda category: category == OVERHEAD))
     edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
     known = [  # one table after the other: a trace has millions of events, and few stretches
-        union(trace.operators.start[operators], trace.operators.end[operators]),
-        union(trace.calls.start, trace.calls.end),
-        union(trace.work.start, trace.work.end),
+        *_outermost(tree, counts),
+        busy,
         union(trace.others.start[own], trace.others.end[own]),
         Intervals(edges, edges),
     ]
@@ -97,3 +104,17 @@ def _unknown(trace: Trace, steps: Steps) -> Intervals:
     quiet = all_known.gaps().within(steps.windows)
     long = quiet.end - quiet.start >= STRETCH_NS
     return Intervals(quiet.start[long], quiet.end[long])
+
+
+def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
+    """The time of operators that count, and of calls, from those that stand in no counting operator: a small part of them."""
+    operators, calls = tree.sources
+    found = []
+    for table, parent, rows in (
+        (operators, tree.parent[: tree.operators], np.flatnonzero(counts)),
+        (calls, tree.parent[tree.operators :], np.arange(len(calls.start))),
+    ):
+        above = parent[rows]
+        within = (above >= 0) & counts[above] & (table.end[rows] <= operators.end[above]) if len(counts) else above >= 0
+        found.append(union(table.start[rows[~within]], table.end[rows[~within]]))
+    return found

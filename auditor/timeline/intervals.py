@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.timeline.trace import Codes, Ints
+from auditor.timeline.trace import Codes, Flags, Ints
 
 NONE: Ints = np.empty(0, np.int64)
 
@@ -36,6 +36,12 @@ class Intervals:
     def covered(self, start: Ints, end: Ints) -> Ints:
         """Time covered inside each of the given intervals (which may overlap one another)."""
         return self.covered_before(np.maximum(start, end)) - self.covered_before(start)
+
+    def holds(self, times: Ints) -> Flags:
+        """Whether each of ``times`` lies inside."""
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside: Flags = (place >= 0) & (times < self.end[place]) if len(self.start) else np.zeros(len(times), np.bool_)
+        return inside
 
     def overlap(self, other: Intervals) -> int:
         """Time covered by both."""

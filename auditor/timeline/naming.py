@@ -63,7 +63,7 @@ BACKWARD_MARK = "autograd::engine::evaluate_function"
 def mask(names: Sequence[str], codes: Codes, wanted: Callable[[str], object]) -> Flags:
     """Rows whose name is wanted; each different name is asked about once."""
     known = np.fromiter((bool(wanted(name)) for name in names), np.bool_, len(names))
-    return known[codes] if len(known) else np.zeros(len(codes), np.bool_)
+    return known[codes] if known.any() else np.zeros(len(codes), np.bool_)
 
 
 def plain(call: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from auditor.timeline.naming import is_launch, mask
 from auditor.timeline.operands import shapes
-from auditor.timeline.trace import Flags, Ints, Trace
+from auditor.timeline.trace import Codes, Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
 
 BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
@@ -53,44 +53,46 @@ class IndexLoop:
     ns: int
 
 
-def index_loops(trace: Trace, tree: CallTree) -> tuple[IndexLoop, ...]:
-    """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
-    order = _siblings(trace, tree)
-    found: list[IndexLoop] = []
-    taken = np.zeros(len(order), np.bool_)
-    indexing = _named(trace, INDEXING)[trace.operators.name[order]]
-    for period in range(1, LONGEST_CYCLE + 1):
-        for first, last in _runs(_same(trace, tree, order, period), (LEAST_REPEATS - 1) * period):
-            stop = last + period
-            repeats = (stop - first) // period
-            if taken[first:stop].any() or not indexing[first : first + period].any():
-                continue
-            taken[first:stop] = True
-            found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
-    busy = [loop for loop, launches in zip(found, _launches(trace, found), strict=True) if launches >= loop.repeats]
-    return tuple(sorted(busy, key=lambda loop: -loop.ns))
+@dataclass(frozen=True)
+class Siblings:
+    """Operators (no annotations, none of the loader's), those of one parent together, in order of time."""
+
+    rows: Codes
+    """Rows of :class:`CallTree`."""
+    family: Codes
+    """The parent's row; at the top of thread ``t`` it is ``-1 - t``."""
 
 
-def _siblings(trace: Trace, tree: CallTree) -> Ints:
-    """Operators (no annotations, none of the loader's) ordered by thread, parent and time."""
+def siblings(trace: Trace, tree: CallTree) -> Siblings:
+    """The operators of a trace by parent."""
     spans = trace.operators
     loader = mask(trace.names, tree.name, lambda name: name.startswith("enumerate") and "DataLoader" in name)
     rows = np.flatnonzero(~spans.annotation)
     if loader.any():
         rows = rows[tree.nearest(rows, loader) < 0]
-    return rows[np.lexsort((spans.start[rows], tree.parent[rows], spans.thread[rows]))]
+    parent = tree.parent[rows]
+    family = np.where(parent >= 0, parent, -1 - spans.thread[rows])
+    order = np.lexsort((spans.start[rows], family))
+    return Siblings(rows[order].astype(np.int32), family[order])
 
 
-def _same(trace: Trace, tree: CallTree, order: Ints, period: int) -> Flags:
-    """Whether an operator is of the same name, parent and thread as the one ``period`` places later."""
-    here, there = order[:-period], order[period:]
-    spans = trace.operators
-    same: Flags = (
-        (spans.name[here] == spans.name[there])
-        & (tree.parent[here] == tree.parent[there])
-        & (spans.thread[here] == spans.thread[there])
-    )
-    return same
+def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[IndexLoop, ...]:
+    """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
+    order = by_parent.rows
+    kind = by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]  # who runs in whom, as one number
+    found: list[IndexLoop] = []
+    taken = np.zeros(len(order), np.bool_)
+    indexing = np.cumsum(np.concatenate(([False], _named(trace, INDEXING)[trace.operators.name[order]])))
+    for period in range(1, LONGEST_CYCLE + 1):
+        for first, last in _runs(kind[:-period] == kind[period:], (LEAST_REPEATS - 1) * period):
+            stop = last + period
+            repeats = (stop - first) // period
+            if indexing[first] == indexing[first + period] or taken[first:stop].any():
+                continue
+            taken[first:stop] = True
+            found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
+    busy = [loop for loop, launches in zip(found, _launches(trace, found), strict=True) if launches >= loop.repeats]
+    return tuple(sorted(busy, key=lambda loop: -loop.ns))
 
 
 def _runs(flags: Flags, least: int) -> list[tuple[int, int]]:
@@ -101,7 +103,7 @@ def _runs(flags: Flags, least: int) -> list[tuple[int, int]]:
     return list(zip(first[long].tolist(), last[long].tolist(), strict=True))
 
 
-def _loop(trace: Trace, tree: CallTree, rows: Ints, shape: tuple[int, int]) -> IndexLoop:
+def _loop(trace: Trace, tree: CallTree, rows: Codes, shape: tuple[int, int]) -> IndexLoop:
     period, repeats = shape
     parent = int(tree.parent[rows[0]])
     start, end = int(trace.operators.start[rows[0]]), int(trace.operators.end[rows].max())
@@ -129,14 +131,13 @@ class BiasedConvolutions:
     """Device time of adding the bias."""
 
 
-def biased_convolutions(trace: Trace, tree: CallTree, launched_ns: Ints) -> BiasedConvolutions:
+def biased_convolutions(trace: Trace, tree: CallTree, by_parent: Siblings, launched_ns: Ints) -> BiasedConvolutions:
     """Convolutions with a bias that a batch norm over the same channels follows at once."""
     spans = trace.operators
-    order = _siblings(trace, tree)
+    order, family = by_parent.rows, by_parent.family
     convolution = _named(trace, CONVOLUTIONS)[spans.name[order]]
     norm = _named(trace, frozenset({"aten::batch_norm"}))[spans.name[order]]
-    follows = _follows(trace, tree, order)
-    pairs = np.flatnonzero(convolution[:-1] & norm[1:] & follows)
+    pairs = np.flatnonzero(convolution[:-1] & norm[1:] & (family[:-1] == family[1:]))
     known: dict[tuple[int, int], bool] = {}
     wanted = []
     for place in pairs.tolist():
@@ -149,13 +150,6 @@ def biased_convolutions(trace: Trace, tree: CallTree, launched_ns: Ints) -> Bias
     rows = np.array(wanted, np.int64)
     looked = bool((spans.shapes[order[convolution]] >= 0).any())
     return BiasedConvolutions(looked, rows, _adding_ns(trace, tree, rows, launched_ns))
-
-
-def _follows(trace: Trace, tree: CallTree, order: Ints) -> Flags:
-    """Whether the next sibling has the same parent and thread."""
-    here, there = order[:-1], order[1:]
-    same: Flags = (tree.parent[here] == tree.parent[there]) & (trace.operators.thread[here] == trace.operators.thread[there])
-    return same
 
 
 def _bias_is_lost(convolution: list[Any], norm: list[Any]) -> bool:

@@ -78,14 +78,16 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
         return None
     zeroing = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.zero_grad")))
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
-    inside = np.flatnonzero(tree.nearest(np.arange(tree.operators), stepping) >= 0)
+    stretches = union(spans.start[rows], spans.end[rows])
+    meanwhile = np.flatnonzero(stretches.holds(spans.start))  # on any thread; whose they are says the tree, which is slower
+    inside = meanwhile[tree.nearest(meanwhile, stepping) >= 0]
     codes, numbers = np.unique(spans.name[inside], return_counts=True)
     operators = {trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)}
     return OptimizerUse(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
         total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
-        in_steps_ns=union(spans.start[rows], spans.end[rows]).overlap(steps.windows),
+        in_steps_ns=stretches.overlap(steps.windows),
         launches=int((tree.nearest(launching, stepping) >= 0).sum()),
         foreach_operators=sum(number for name, number in operators.items() if name.startswith("aten::_foreach")),
         fused_operators=sum(number for name, number in operators.items() if "_fused_" in name),

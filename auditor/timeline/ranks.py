@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from auditor.errors import AuditProblem
+from auditor.heap import keep_freed_memory
 from auditor.timeline.alignment import Alignment, align
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Ints
@@ -178,7 +179,7 @@ def in_processes(work: Callable[[Path], RankFacts | Unread], paths: Sequence[Pat
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or sum(path.stat().st_size for path in paths) < POOL_BYTES:
         return map(work, paths)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=keep_freed_memory) as pool:
         return list(pool.map(work, paths, chunksize=max(1, len(paths) // (4 * workers))))
 
 

@@ -19,7 +19,16 @@ from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.memory import MemoryUse, memory_use
 from auditor.timeline.memsets import Memset, waiting_memsets
 from auditor.timeline.naming import is_launch, is_step, mask
-from auditor.timeline.patterns import Attention, BiasedConvolutions, IndexLoop, attention, biased_convolutions, index_loops
+from auditor.timeline.patterns import (
+    Attention,
+    BiasedConvolutions,
+    IndexLoop,
+    Siblings,
+    attention,
+    biased_convolutions,
+    index_loops,
+    siblings,
+)
 from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
 from auditor.timeline.precision import Products, products
 from auditor.timeline.pricing import call_prices
@@ -137,7 +146,15 @@ class Timeline:
     @cached_property
     def composition(self) -> Composition:
         """What each step's time was spent on."""
-        return composition(self.trace, self.steps, self.busy, self.copies, self.loader, thread=self.step_thread)
+        return composition(
+            self.trace,
+            self.tree,
+            self.steps,
+            busy=self.busy,
+            made=self.copies,
+            loader=self.loader,
+            thread=self.step_thread,
+        )
 
     @cached_property
     def optimizer(self) -> OptimizerUse | None:
@@ -237,14 +254,19 @@ class Timeline:
         return attention(self.trace, self.tree, self.launched_ns)
 
     @cached_property
+    def siblings(self) -> Siblings:
+        """Operators by parent, in order of time."""
+        return siblings(self.trace, self.tree)
+
+    @cached_property
     def index_loops(self) -> tuple[IndexLoop, ...]:
         """Loops over an index."""
-        return index_loops(self.trace, self.tree)
+        return index_loops(self.trace, self.tree, self.siblings)
 
     @cached_property
     def biased_convolutions(self) -> BiasedConvolutions:
         """Convolutions whose bias a batch norm takes away again."""
-        return biased_convolutions(self.trace, self.tree, self.launched_ns)
+        return biased_convolutions(self.trace, self.tree, self.siblings, self.launched_ns)
 
     @cached_property
     def operators(self) -> tuple[OperatorTotal, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from auditor.timeline.device import Launches
 from auditor.timeline.steps import Steps
-from auditor.timeline.trace import KERNEL, Flags, Ints, Trace
+from auditor.timeline.trace import KERNEL, Ints, Trace
 from auditor.timeline.tree import CallTree
 
 
@@ -58,13 +58,13 @@ def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
 def operator_totals(trace: Trace, tree: CallTree, launcher: Ints) -> tuple[OperatorTotal, ...]:
     """Operators (no annotations), the longest own host time first."""
     operators, size = trace.operators, len(trace.names)
-    wanted: Flags = ~operators.annotation
-    name = operators.name
-    device = np.bincount(launcher[launcher >= 0], weights=(trace.work.end - trace.work.start)[launcher >= 0], minlength=len(name))
-    calls = np.bincount(name[wanted], minlength=size)
-    host = np.bincount(name[wanted], weights=(operators.end - operators.start)[wanted], minlength=size)
-    own = np.bincount(name[wanted], weights=tree.self_ns()[: tree.operators][wanted], minlength=size)
-    launched = np.bincount(name[wanted], weights=device[: tree.operators][wanted], minlength=size)
+    name = np.where(operators.annotation, size, operators.name).astype(np.intp)  # annotations go behind the last name
+    by_operator = np.flatnonzero((launcher >= 0) & (launcher < tree.operators))
+    work_ns = (trace.work.end - trace.work.start)[by_operator]
+    calls = np.bincount(name, minlength=size)[:size]
+    host = np.bincount(name, weights=operators.end - operators.start, minlength=size)
+    own = np.bincount(name, weights=tree.self_ns()[: tree.operators], minlength=size)
+    launched = np.bincount(name[launcher[by_operator]], weights=work_ns, minlength=size)
     found = [
         OperatorTotal(trace.names[code], int(calls[code]), int(host[code]), int(own[code]), int(launched[code]))
         for code in np.flatnonzero(calls).tolist()

@@ -39,6 +39,8 @@ class CallTree:
 
     def nearest(self, rows: Ints, wanted: Flags) -> Ints:
         """For each row the innermost ancestor (not itself) whose row is ``wanted``; -1 where there is none."""
+        if not wanted.any():
+            return np.full(len(rows), -1, np.int64)
         found = self.parent[rows].astype(np.int64)
         while True:
             climbing = np.flatnonzero((found >= 0) & ~wanted[found])
