@@ -18,7 +18,8 @@ class DeviceMemoryNearlyFull(Rule):
 
     ## What it finds
     In a trace with memory events: a device on which tensors took at once more than 90 % of its memory; and, as a note, one of
-    which the allocator held more than 97 % while tensors needed less.
+    which the allocator held more than 97 % while tensors needed less. A trace without training steps gives a note at most: a
+    server that fills the device with its cache does so on purpose.
 
     ## Why it costs
     A slightly larger batch, a longer sequence or another process ends the run. Before that the allocator frees its cached
@@ -76,7 +77,7 @@ class DeviceMemoryNearlyFull(Rule):
                 None,
                 needed if full else held,
                 seen_on="trace",
-                severity=self._severity(device) if full else Severity.NOTE,
+                severity=self._severity(device) if full and memory.marked else Severity.NOTE,
                 facts=(
                     ("peak allocated", amounts.size(device.allocated)),
                     ("peak reserved", amounts.size(device.reserved)),

@@ -70,6 +70,13 @@ def read(recording: Recording) -> TraceFacts | None:
         return None
 
 
+def _unnamed(line: Timeline) -> tuple[str, ...]:
+    """What is said of devices that worked, where the file has no table of them."""
+    if not line.devices:
+        return ()
+    return ("a GPU that the trace does not name" if len(line.devices) == 1 else f"{len(line.devices)} GPUs without names",)
+
+
 def facts_of(line: Timeline) -> TraceFacts:
     """The same of a timeline."""
     steps = line.steps
@@ -82,6 +89,6 @@ def facts_of(line: Timeline) -> TraceFacts:
         operators=operators,
         host_peak_bytes=peak if peak > 0 else None,
         step_us=tuple(((steps.end - steps.start) / 1e3).tolist()) if steps.marked else (),
-        devices=tuple(dict.fromkeys(device.name for device in line.trace.info.devices if device.name)),
+        devices=tuple(dict.fromkeys(device.name for device in line.trace.info.devices if device.name)) or _unnamed(line),
         warnings=line.trace.warnings,
     )

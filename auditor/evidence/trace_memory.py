@@ -37,11 +37,12 @@ class DevicePeak:
 
 @dataclass(frozen=True)
 class TraceMemory(Table):
-    """Devices whose memory was profiled and whose capacity the trace tells."""
+    """Devices whose memory was profiled and whose capacity the trace tells. ``marked`` says whether the trace shows steps."""
 
     files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
 
     devices: tuple[DevicePeak, ...] = ()
+    marked: bool = True
 
     @classmethod
     def build(cls, recording: Recording) -> TraceMemory:
@@ -54,7 +55,7 @@ class TraceMemory(Table):
         devices = tuple(_peaks(line))
         if not devices:
             raise NotLooked("the trace does not tell totals of memory (torch before 1.11), or not the device's capacity")
-        return cls(devices)
+        return cls(devices, line.steps.marked)
 
 
 def _peaks(line: Timeline) -> list[DevicePeak]:

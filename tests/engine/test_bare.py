@@ -8,7 +8,9 @@ import pytest
 
 from auditor.bare_snapshot import SnapshotRecording
 from auditor.bare_trace import TraceRecording
+from auditor.evidence import trace
 from auditor.recording import SCHEMA, TRACE, Recording, RecordingWriter, write_manifest
+from tests.timeline import kineto
 
 
 @pytest.mark.parametrize(("kind", "name"), [(TraceRecording, TRACE), (SnapshotRecording, "snapshot.pickle")])
@@ -24,3 +26,15 @@ def test_what_lies_beside_the_file_is_not_read(tmp_path: Path, kind: type[TraceR
     assert whole.rows("device_times") and whole.inside("rehearsal") is not None and whole.trace and whole.snapshot
     assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == ([], False, None)
     assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"), [((), ()), ((0,), ("a GPU that the trace does not name",)), ((0, 3), ("2 GPUs without names",))]
+)
+def test_devices_that_worked_are_told_even_where_the_file_has_no_table_of_them(tmp_path, devices, said):
+    head = '{\n  "traceEvents": [\n'
+    events = [kineto.op("aten::mm", 10.0, 5.0), *(kineto.kernel("gemm", 20.0, 5.0, device=each) for each in devices)]
+    path = kineto.write(tmp_path, kineto.text(events, head))
+    facts = trace.read(TraceRecording(path))
+    assert facts is not None
+    assert facts.devices == said

@@ -27,6 +27,11 @@ def memory_of_the_host__trace():
     return text([*events, host, memory(1500.0, 512, 1024)], head_with_memory(CAPACITY))
 
 
+def a_server_fills_the_device_on_purpose__trace():
+    cache = memory(1500.0, 512, int(0.98 * CAPACITY), int(0.98 * CAPACITY))
+    return text([*product(1000.0, 1), *product(2000.0, 2), cache], head_with_memory(CAPACITY))
+
+
 def capacity_is_not_told__trace():
     return _needing(0.95, capacity=0)
 
