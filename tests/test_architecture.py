@@ -117,6 +117,7 @@ MAY = {
         "auditor.tensorboard_tab",
     },
     "auditor/workplace.py": {"auditor.plan"},
+    "auditor/__main__.py": {"auditor.cli"},
     "auditor/cli.py": {"auditor.doors", "auditor.errors", "auditor.quantities"},
     "auditor/doors.py": {"auditor.errors", "auditor.quantities"},
     "auditor/quantities.py": {"auditor.plan"},
@@ -204,3 +205,8 @@ def test_light_doors_import_nothing_heavy(command: list[str]) -> None:
 def test_judging_needs_no_torch() -> None:
     code = "import auditor.engine, auditor.assemble, auditor.catalogue as c, sys; c.rules(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "auditor", "--help"], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.startswith("Usage: audit [OPTIONS] COMMAND")

@@ -44,10 +44,10 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     for name, file in (("json", "report.json"), ("html", "report.html")):
         write_whole(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
-    _export(report, recording, out / "tensorboard")
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
+    _show_tensorboard(report, recording, out / "tensorboard")
     return out / "report.html"
 
 
@@ -99,6 +99,15 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
 def is_broken(finding: Finding) -> bool:
     """True if a re-run showed that the finding's patch changes the training result, or that the target fails with it."""
     return finding.verified is not None and finding.verified.status == "broken"
+
+
+def _show_tensorboard(report: Report, recording: Recording, folder: Path) -> None:
+    """Write its files; TensorBoard's own packages, or a full disk, never cost the command its end."""
+    try:
+        _export(report, recording, folder)
+    except Exception as error:
+        said = str(error).partition("\n")[0][:200]
+        click.echo(f"audit: {folder} is incomplete: {type(error).__name__}{': ' * bool(said)}{said}", err=True)
 
 
 def _export(report: Report, recording: Recording, folder: Path) -> None:

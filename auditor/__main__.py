@@ -1,0 +1,8 @@
+"""``python -m auditor``: the command ``audit``, for environments whose scripts are not on the path."""
+
+from __future__ import annotations
+
+from auditor.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="audit")
