@@ -7,6 +7,7 @@ torch's own kernels at this dispatch key leave a shadow alone: they ask its C++ 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -57,6 +58,10 @@ WIDEST: Final = _names(
 )
 APPEND_DTYPE: Final = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
 
+_ALLOWED: Final[dict[str, Any]] = (
+    {"allow_override": True} if "allow_override" in inspect.signature(torch.library.Library.impl).parameters else {}
+)
+"""torch 2.6 does not know the flag, and lets a kernel of its own be overridden without."""
 _KEYS: Final = DispatchKeySet(DispatchKey.AutocastCUDA)
 _TO: Final = Tensor.to
 _casts: dict[int, tuple[Tensor, Tensor]] = {}
@@ -102,7 +107,7 @@ def _register(library: Any, name: str, policy: Callable[..., Any]) -> None:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
             return policy(operator, args, kwargs)
 
-    library.impl(name, kernel, "AutocastCUDA", allow_override=True)
+    library.impl(name, kernel, "AutocastCUDA", **_ALLOWED)
 
 
 def _lower(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
