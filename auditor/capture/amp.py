@@ -19,6 +19,7 @@ from auditor.capture.clipping import watch_clipping, watch_clipping_by_value
 from auditor.capture.optimizers import OptimizerProbe
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context
+from auditor.capture.weak import alive
 
 OLD_MODULES = ("torch.cuda.amp", "torch.cpu.amp")
 """Where the classes live that torch 2.4 deprecated."""
@@ -154,7 +155,7 @@ class AmpProbe(OptimizerProbe):
         """Note it if autocast is on, or if float16 ran and nothing scaled the loss."""
         if call.nested or not self.context.in_step:
             return
-        scaled = [ref() for ref in self._step.scaled]
+        scaled = [alive(reference) for reference in self._step.scaled]
         if not all(any(tensor is each for each in scaled) for tensor in call.tensors):
             self._step.plain = True
             if (

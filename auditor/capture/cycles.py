@@ -9,6 +9,7 @@ import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, Node, node_of, saved_bytes, walk
 from auditor.capture.probe import Context, Probe
+from auditor.capture.weak import alive
 
 
 @dataclass
@@ -56,7 +57,7 @@ class CyclesProbe(Probe):
         at = self.context.frames.here() if leaves else None
         for leaf in leaves if at is not None else ():
             known = self._fed.get(id(leaf))
-            if _graph_of(leaf) is not None and (known is None or known.leaf() is not leaf):
+            if _graph_of(leaf) is not None and (known is None or alive(known.leaf) is not leaf):
                 self._fed[id(leaf)] = _Fed(weakref.ref(leaf), at or 0, self.context.step)
 
     def step_end(self) -> None:
@@ -64,7 +65,7 @@ class CyclesProbe(Probe):
         self._forget_reset()
         carried: dict[int, list[Node]] = {}
         for fed in self._fed.values():
-            leaf = fed.leaf()
+            leaf = alive(fed.leaf)
             if leaf is not None and fed.step < self.context.step:
                 carried.setdefault(fed.at, []).append(_graph_of(leaf))
         for at, nodes in carried.items():
@@ -72,7 +73,9 @@ class CyclesProbe(Probe):
 
     def _forget_reset(self) -> None:
         self._fed = {
-            number: fed for number, fed in self._fed.items() if (leaf := fed.leaf()) is not None and _graph_of(leaf) is not None
+            number: fed
+            for number, fed in self._fed.items()
+            if (leaf := alive(fed.leaf)) is not None and _graph_of(leaf) is not None
         }
 
 

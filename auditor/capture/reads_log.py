@@ -18,6 +18,7 @@ from auditor.capture import origin_marks
 from auditor.capture.probe import Context
 from auditor.capture.reads_source import statement
 from auditor.capture.reads_stack import Place, Stack, outermost
+from auditor.capture.weak import alive
 
 PART = "reads"
 
@@ -147,7 +148,7 @@ class ReadLog:
 
     def _is_copy(self, tensor: torch.Tensor, frame: FrameType) -> bool:
         last = self._last
-        if last is None or last.code is not frame.f_code or last.result() is not tensor:
+        if last is None or last.code is not frame.f_code or alive(last.result) is not tensor:
             return False
         file = frame.f_code.co_filename
         return statement(file, frame.f_lineno) == statement(file, last.line)

@@ -17,6 +17,7 @@ from auditor.capture.optimizers import live_optimizers, tensors_of
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reach import Reach
 from auditor.capture.storing import Found, Sources
+from auditor.capture.weak import alive
 
 SAMPLED = 1 << 20
 """Elements of a tensor that are kept to see whether it changes; of larger ones every n-th."""
@@ -75,7 +76,7 @@ class StraysProbe(Probe):
         """Leave the door and write what was found. May be called twice."""
         DOOR.remove(self)
         leaves, self._leaves = self._leaves, {}
-        fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and leaf.tensor() is not None]
+        fed = [leaf for leaf in leaves.values() if leaf.fed > 1 and alive(leaf.tensor) is not None]
         if fed:
             self._write(fed)
 
@@ -106,17 +107,17 @@ class StraysProbe(Probe):
 
     def step_end(self) -> None:
         """Forget what died with the step; keep the values of what came back and is in no optimizer."""
-        self._leaves = {number: leaf for number, leaf in self._leaves.items() if leaf.tensor() is not None}
+        self._leaves = {number: leaf for number, leaf in self._leaves.items() if alive(leaf.tensor) is not None}
         kept = sum(leaf.before.numel() for leaf in self._leaves.values() if leaf.before is not None)
         for number, leaf in self._leaves.items():
-            tensor = leaf.tensor()
+            tensor = alive(leaf.tensor)
             if leaf.fed > 1 and leaf.before is None and number not in self._optimized and tensor is not None and kept < KEPT:
                 leaf.before = _sample(tensor)
                 kept += leaf.before.numel()
 
     def _leaf(self, tensor: torch.Tensor) -> _Leaf | None:
         leaf = self._leaves.get(id(tensor))
-        if leaf is None or leaf.tensor() is not tensor:
+        if leaf is None or alive(leaf.tensor) is not tensor:
             if len(self._leaves) >= LEAVES:
                 return None
             leaf = self._leaves[id(tensor)] = _Leaf(weakref.ref(tensor), self.context.frames.here())
@@ -131,12 +132,12 @@ class StraysProbe(Probe):
 
     def _write(self, fed: list[_Leaf]) -> None:
         optimized = _optimized()
-        homes = homes_of([tensor for leaf in fed if (tensor := leaf.tensor()) is not None])
-        alone = [leaf for leaf in fed if id(leaf.tensor()) not in homes]
+        homes = homes_of([tensor for leaf in fed if (tensor := alive(leaf.tensor)) is not None])
+        alone = [leaf for leaf in fed if id(alive(leaf.tensor)) not in homes]
         found = self._holders(alone) if alone else {}
-        beside = sum(id(leaf.tensor()) in homes and id(leaf.tensor()) in optimized for leaf in fed)
+        beside = sum(id(alive(leaf.tensor)) in homes and id(alive(leaf.tensor)) in optimized for leaf in fed)
         for leaf in fed:
-            tensor = leaf.tensor()
+            tensor = alive(leaf.tensor)
             if tensor is None or (id(tensor) in homes and id(tensor) in optimized):
                 continue
             row = _row(leaf, tensor, homes.get(id(tensor), ""), found.get(id(tensor)))
@@ -144,7 +145,7 @@ class StraysProbe(Probe):
 
     def _holders(self, leaves: list[_Leaf]) -> dict[int, Found]:
         """Which variable holds each of them, and which line made it."""
-        wanted = {id(leaf.tensor()) for leaf in leaves}
+        wanted = {id(alive(leaf.tensor)) for leaf in leaves}
         sources = Sources(fresh=True)
         reach = Reach(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
         found: dict[int, Found] = {}
@@ -174,7 +175,7 @@ def _row(leaf: _Leaf, tensor: torch.Tensor, home: str, found: Found | None) -> d
 
 
 def _gradient(leaf: _Leaf) -> tuple[int, int]:
-    tensor = leaf.tensor()
+    tensor = alive(leaf.tensor)
     grad = tensor.grad if tensor is not None else None
     return (0, 0) if grad is None else (id(grad), grad._version)
 

@@ -13,6 +13,7 @@ from torch.optim.optimizer import Optimizer
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.optimizers import OptimizerProbe, tensors_of
 from auditor.capture.probe import Context
+from auditor.capture.weak import alive
 
 PARAMETERS = 8
 """Parameters of an optimizer that are followed: some of its first, its last and those between."""
@@ -36,14 +37,14 @@ class _Followed:
 
     def look(self) -> None:
         """Before a backward: was it dropped, zeroed or otherwise written since?"""
-        parameter, gradient = self.parameter(), self.gradient()
+        parameter, gradient = alive(self.parameter), alive(self.gradient)
         gone = parameter is None or gradient is None or parameter.grad is not gradient
         if gone or _version(gradient) != self.version:
             self.cleared = True
 
     def look_again(self) -> None:
         """After a backward: did that add to it?"""
-        version = _version(self.gradient())
+        version = _version(alive(self.gradient))
         if not self.cleared and version != self.version:
             self.added_to, self.version = True, version
 
