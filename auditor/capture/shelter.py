@@ -232,8 +232,9 @@ def _words(command: Any) -> Iterator[str]:
 
 
 def _database(name: Any) -> Any:
-    """The file that SQLite opens; its name may be a URI."""
-    return unquote(urlsplit(name).path) if isinstance(name, str) and name.startswith("file:") else name
+    """The file that SQLite opens; its name may be a URI, and Python 3.10 tells it as bytes."""
+    text = os.fsdecode(name) if isinstance(name, (str, bytes, os.PathLike)) else ""
+    return unquote(urlsplit(text).path) if text.startswith("file:") else name
 
 
 def _folder(path: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from auditor import workplace
+from auditor.capture import shelter
 from auditor.plan import Plan
 from auditor.workplace import Workplace
 
@@ -245,3 +246,18 @@ def test_processes_that_cut_the_same_links_at_once_do_not_stumble(project: Path)
     """
     for _ in range(3):
         run(project, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("file:a%20b.db?mode=rw", "a b.db"),
+        (b"file:/x/real.db?mode=rw", "/x/real.db"),  # what Python 3.10 tells of a name that is a str
+        (Path("real.db"), Path("real.db")),
+        (b"real.db", b"real.db"),
+        (":memory:", ":memory:"),
+        (7, 7),
+    ],
+)
+def test_the_file_of_a_sqlite_database(name: object, file: object) -> None:
+    assert shelter._database(name) == file
