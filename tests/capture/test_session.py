@@ -119,12 +119,12 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
     assert session.failed["failing"]["error"] == "OSError: gone"
 
 
-@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (trace.FULL_BYTES, 2)])
+@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (trace.FULL_NODES, 2)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
 ) -> None:
-    held = iter(range(0, 100 * per_step, per_step))
-    monkeypatch.setattr(trace, "_host_bytes", lambda: next(held))
+    nodes = iter(range(0, 100 * per_step, per_step))
+    monkeypatch.setattr(trace, "_nodes", lambda: next(nodes))
     writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
     context = Context(writer, Frames(writer), device="cpu", warn=warnings.append)
     plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=3)
