@@ -22,7 +22,8 @@ def size(count: float) -> str:
     while abs(count) >= 1023.5 and power < len(_SIZES) - 1:
         count /= 1024
         power += 1
-    return f"{digits(count)} {_SIZES[power]}"
+    whole = power == 0 and abs(count) >= 1  # an average over steps; there is no part of a byte
+    return f"{digits(round(count) if whole else count)} {_SIZES[power]}"
 
 
 def digits(value: float) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +20,27 @@ if TYPE_CHECKING:
 EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM (a job that is cancelled, ``timeout``) leaves a report on what was recorded, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
 class AuditGroup(click.Group):
     """Turns :class:`AuditProblem` into one sentence and exit code 2; ``--debug`` shows where it came from."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
-            return super().invoke(ctx)
+            with _ended_as_by_ctrl_c():
+                return super().invoke(ctx)
         except AuditProblem as problem:
             if "--debug" in sys.argv:
                 import traceback

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
-from auditor.evidence.copies import CopySite
+from auditor.evidence.copies import Copy, CopySite
 from auditor.evidence.homes import home_of
 from auditor.evidence.source import Source
 from auditor.model import Finding, Remedy, Severity
@@ -73,38 +73,39 @@ class LoaderWithoutPinnedMemory(CopyRule):
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
-        for number, place in self._by_loader(copies).items():
+        for number, places in self._by_loader(copies).items():
+            moved = tuple(copy for place in places for copy in place.copies if _number(copy) == number)
+            place = CopySite(places[0].site, moved, copies.steps)
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
             if made_at is not None and not source.called(made_at, "DataLoader"):
                 made_at = None  # made by a library, or by a subclass of the user's
             if made_at is None and place.library:
                 continue
-            moved = "" if made_at is None else f" at {place.site}"
-            message = (
-                f"{place.amount} of batches are copied to the device{moved} on {place.rhythm}, from memory that is not pinned"
-            )
-            small = place.bytes_per_step <= self.small * place.per_step
             yield self.report(
                 copies,
                 place,
                 made_at or place.site,
-                message,
-                severity=Severity.NOTE if small else None,
+                f"{place.amount} of batches are copied to the device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
+                "from memory that is not pinned",
+                severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 hints={
                     "made_at": made_at,
                     "pinned_at": home_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
-                    "moves": () if place.library else place.moves,
+                    "moves": tuple(move for each in places if not each.library for move in each.moves),
                 },
             )
 
-    def _by_loader(self, copies: Copies) -> dict[int, CopySite]:
-        """The first line that moves each loader's batches on most steps, or has them moved by a library."""
-        first: dict[int, CopySite] = {}
+    def _is_small(self, place: CopySite) -> bool:
+        return place.bytes_per_step <= self.small * place.per_step
+
+    def _by_loader(self, copies: Copies) -> dict[int, list[CopySite]]:
+        """The lines that move each loader's batches on most steps, or have them moved by a library."""
+        lines: dict[int, list[CopySite]] = {}
         for place in self.usual(copies.sites("batch", pinned=False), by_libraries=True):
-            for copy in place.copies:
-                first.setdefault(-1 if copy.loader is None else copy.loader, place)
-        return first
+            for number in dict.fromkeys(map(_number, place.copies)):
+                lines.setdefault(number, []).append(place)
+        return lines
 
     def remedy(self, finding: Finding) -> Remedy | None:
         made_at = finding.hints.get("made_at")
@@ -114,3 +115,13 @@ class LoaderWithoutPinnedMemory(CopyRule):
         home = finding.hints["pinned_at"]
         edits = (home.edit("True", safe=True, reason=PINNED), *self.without_waiting(finding)) if home is not None else ()
         return Remedy(text, edits)
+
+
+def _number(copy: Copy) -> int:
+    return -1 if copy.loader is None else copy.loader
+
+
+def _lines(places: Sequence[CopySite]) -> str:
+    """`` at train.py:12``, and how many lines besides."""
+    more = len(places) - 1
+    return f" at {places[0].site}" + (f" and {more} more line{'s' * (more > 1)}" if more else "")

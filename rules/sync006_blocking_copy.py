@@ -19,8 +19,8 @@ class BlockingCopyEveryStep(CopyRule):
     A host tensor is copied to the device and the host waits for it.
 
     ## What it finds
-    ``x.to(device)``, ``x.cuda()`` or an assignment that copies a host tensor to the device on most steps without
-    ``non_blocking=True``. Batches as a loader gave them are left to DATA003 and DATA004, numbers written in Python to
+    ``x.to(device)``, ``x.cuda()``, an assignment, or an index (a NumPy array, a host tensor) that copies from the host to the
+    device on most steps without ``non_blocking=True``. Batches as a loader gave them are left to DATA003 and DATA004, numbers written in Python to
     SYNC011, tensors made only to be moved to SYNC010. Seen in a rehearsal of the GPU path. In a trace: any copy to the device
     under whose operator the host waits until it is done; who made the tensor cannot be told there.
 
@@ -70,11 +70,11 @@ class BlockingCopyEveryStep(CopyRule):
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):
-            message = (
-                f"{place.amount} are copied to the device on {place.rhythm} and the host waits until they are there "
-                f"({place.memory} memory, no non_blocking=True)"
-            )
-            yield self.report(copies, place, place.site, message)
+            what = f"an index of the host's ({place.amount}) is" if place.indexes else f"{place.amount} are"
+            there = "it is there" if place.indexes else "they are there"
+            how = "" if place.indexes else f" ({place.memory} memory, no non_blocking=True)"
+            message = f"{what} copied to the device on {place.rhythm} and the host waits until {there}{how}"
+            yield self.report(copies, place, place.site, message, hints={"indexes": place.indexes})
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
@@ -85,6 +85,11 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints.get("indexes"):
+            return Remedy(
+                "Make the index a tensor on the device before its first use (torch.as_tensor(index, device=...)): an array or a "
+                "tensor of the host is copied anew at each line that indexes with it."
+            )
         return Remedy(
             "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the source must then not "
             "change before the copy is done)."

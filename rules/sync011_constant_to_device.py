@@ -18,7 +18,8 @@ class ConstantSentEveryStep(CopyRule):
 
     ## What it finds
     ``torch.tensor(values, device="cuda")``, ``torch.tensor(values).to(device)`` or an index written as a list, on most
-    steps. Seen in a rehearsal of the GPU path.
+    steps; also what else is given to ``torch.tensor`` and its kin if it is up to 64 bytes, whose origin does not show. Seen in a
+    rehearsal of the GPU path.
 
     ## Why it costs
     The numbers are written to pageable host memory and copied, and the host waits until the copy, and so all that was
@@ -64,11 +65,17 @@ class ConstantSentEveryStep(CopyRule):
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("constant", blocking=True)):
-            message = f"Python numbers ({place.amount}) are sent to the device on {place.rhythm}: the host waits for the copy"
-            yield self.report(copies, place, place.site, message)
+            what = f"Python numbers ({place.amount})" if place.written else f"numbers ({place.amount}) made on the host"
+            message = f"{what} are sent to the device on {place.rhythm}: the host waits for the copy"
+            yield self.report(copies, place, place.site, message, hints={"written": place.written})
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        once = "Make the tensor once, before the loop"
+        if finding.hints["written"]:
+            return Remedy(
+                f"{once}; a scalar that changes can be made with torch.full((), value, device=...), which copies nothing."
+            )
         return Remedy(
-            "Make the tensor once, before the loop; a scalar that changes can be made with torch.full((), value, device=...), "
-            "which copies nothing."
+            f"{once}, where its values stay the same. Values that come anew (an environment's observation) must be copied, but "
+            "need not be waited for: send several together, from pinned memory with non_blocking=True."
         )

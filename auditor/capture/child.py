@@ -182,11 +182,12 @@ class Recorder:
     def _run_script(self) -> None:
         from auditor.capture.importing import AfterImport
         from auditor.capture.script import StepFinder, StopAudit, Stopper
+        from auditor.capture.spawned import SpawnedProcesses, no_step
 
         self.kind = "script"
         module, code = targets.main_module(self.address.path, self.plan.args)
         stopper = Stopper(self._warn, self._wind_up)
-        finder = StepFinder(lambda: self._script_step(module, stopper))
+        finder, spawned = StepFinder(lambda: self._script_step(module, stopper)), SpawnedProcesses()
 
         def on_torch() -> None:
             self._prepare()
@@ -204,15 +205,14 @@ class Recorder:
                     raise
             self.exhausted = self.session is None or not self.session.done
 
+        spawned.install()
         try:
             self._protected(execute)
         finally:
             finder.uninstall()
+            spawned.uninstall()
         if self.error is None and finder.optimizer_steps == 0:
-            raise TargetProblem(
-                f"{self.address.path} ended without a single optimizer.step(), so there is no training step to audit",
-                "give the arguments it needs after --, or name a function that takes one step: file.py:callable",
-            )
+            raise no_step(str(self.address.path), spawned.n)
 
     def _script_step(self, module: Any, stopper: Any) -> None:
         session = self.session

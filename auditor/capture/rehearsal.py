@@ -14,6 +14,7 @@ from auditor.capture.reads_log import PART as READS
 from auditor.capture.reads_log import ReadLog
 from auditor.capture.rehearsed_memory import RehearsedMemory
 from auditor.capture.shadow import MODELS, Crossing, Listener, ShadowDevice
+from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
 
 READ_KINDS = frozenset(
@@ -145,6 +146,7 @@ class RehearsalProbe(Probe, Listener):
             "pinned": crossing.pinned,
             "blocking": crossing.blocking,
             "constant": crossing.constant,
+            "index": crossing.operator == HOST_INDEX,
             "loader": loader,
         }
         copied = self._copies.setdefault(tuple(row.values()), Copied(row))

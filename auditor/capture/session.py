@@ -105,6 +105,7 @@ class Session:
         self._each(lambda probe: probe.step_end())
         self._pass.done += 1
         self._context.writer.flush()
+        self._end_full_trace()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass()
@@ -192,6 +193,12 @@ class Session:
         trace, self._trace = self._trace, None
         if trace is not None:
             self._guard_named("trace", self._in_own_profiler(trace.stop))
+
+    def _end_full_trace(self) -> None:
+        done, steps = self._pass.done, self._pass.steps
+        if self._trace is not None and done < steps and self._trace.full:
+            self._context.warn(f"the steps are so long that the trace holds {done} of {steps}: more would take too much memory")
+            self._pass.steps = done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

@@ -15,6 +15,11 @@ from auditor.capture.probe import Context
 
 TRACE = "trace.json.gz"
 
+FULL_NODES = 30_000
+"""Autograd nodes made while a trace runs, from which the rest of its steps are left out. Measured with torch 2.13 on two LSTM cells
+unrolled under LBFGS: 38,000 nodes and 510,000 operators a step, 2 GB of host memory and 30 s when the profiler stops. Host
+memory itself does not tell: a step's own comes and goes by more than the profiler's buffers."""
+
 
 def quiet_kineto() -> None:
     """Keep Kineto's own log lines out of the user's terminal; call before torch is imported."""
@@ -34,6 +39,12 @@ class Trace:
         self._folder = folder
         self._profile: profile | None = None
         self._annotation: Any = None
+        self._before = 0
+
+    @property
+    def full(self) -> bool:
+        """What was traced so far will take so much memory that no further step should be."""
+        return self._profile is not None and _nodes() - self._before > FULL_NODES
 
     def start(self) -> None:
         """Begin to profile."""
@@ -42,6 +53,7 @@ class Trace:
             activities.append(ProfilerActivity.CUDA)
         self._profile = profile(activities=activities, record_shapes=True, profile_memory=True)
         self._profile.start()
+        self._before = _nodes()
 
     def step_begin(self) -> None:
         """Open the step's annotation."""
@@ -70,6 +82,11 @@ class Trace:
             compress(raw, self._folder / TRACE)
         finally:
             raw.unlink(missing_ok=True)
+
+
+def _nodes() -> int:
+    """Autograd nodes that this thread has made so far."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
 
 
 def compress(raw: Path, packed: Path) -> None:

@@ -46,7 +46,11 @@ class Copy:
     pinned: bool = False
     blocking: bool = True
     loader: int | None = None
+    index: bool = False
+    """The host's tensor or array indexes one that lies on the device."""
     via: str = ""
+    written: bool = False
+    """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
     call: str = ""
     """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not a call."""
     span: Span | None = None
@@ -92,6 +96,16 @@ class CopySite:
         """The ``.to(...)`` and ``.cuda()`` calls that block: line, name and place of each."""
         made = ((copy.site, copy.call, copy.span) for copy in self.copies if copy.blocking and copy.call in MOVES)
         return tuple(sorted(set(made), key=str))
+
+    @property
+    def indexes(self) -> bool:
+        """All that it copies are indices."""
+        return all(copy.index for copy in self.copies)
+
+    @property
+    def written(self) -> bool:
+        """All that it copies are numbers that stand in the source, as far as that shows."""
+        return all(copy.written for copy in self.copies)
 
     @property
     def library(self) -> str:
@@ -153,33 +167,39 @@ def _by_line(copy: Copy) -> tuple[str, int]:
 def _copy(recording: Recording, source: Source, row: Row) -> Copy:
     where, site = recording.site_row(row["at"]), recording.site(row["at"])
     node = _node(source, site, where)
+    made = _made_in_place(node)
     return Copy(
         site=site,
-        what=_what(row, node),
+        what=_what(row, made),
+        written=_is_written(row, made),
         step=row["step"],
         n=row["n"],
         bytes=row["bytes"],
         pinned=bool(row.get("pinned")),
         blocking=bool(row.get("blocking")),
         loader=row.get("loader"),
+        index=bool(row.get("index")),
         via=where.get("via") or "",
         call=name_of(node.func) if isinstance(node, ast.Call) else "",
         span=span_of(node) if node is not None and where.get("col") is not None else None,
     )
 
 
-def _what(row: Row, node: ast.expr | None) -> What:
+def _what(row: Row, made: ast.Call | None) -> What:
     if row.get("loader") is not None:
         return "batch"
-    made = _made_in_place(node)
-    if row.get("constant") or (made is not None and _is_constant(made, row["bytes"] / max(1, row["n"]))):
+    if _is_written(row, made) or (_is_number_maker(made) and row["bytes"] <= FEW * row["n"]):
         return "constant"
     return "made on the host" if made is not None and name_of(made.func) in FACTORIES else "tensor"
 
 
-def _is_constant(made: ast.Call, size: float) -> bool:
-    written = bool(made.args) and isinstance(made.args[0], WRITTEN)
-    return name_of(made.func) in CONSTANTS and (written or size <= FEW)
+def _is_written(row: Row, made: ast.Call | None) -> bool:
+    shown = made is not None and _is_number_maker(made) and bool(made.args) and isinstance(made.args[0], WRITTEN)
+    return bool(row.get("constant")) or shown
+
+
+def _is_number_maker(made: ast.Call | None) -> bool:
+    return made is not None and name_of(made.func) in CONSTANTS
 
 
 def _made_in_place(node: ast.expr | None) -> ast.Call | None:

@@ -33,8 +33,9 @@ SLOW_SECONDS = 10.0
 
 FEWEST_STEPS = 3
 
-RESULTS, SYNCS = "results", "reads"
-"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow."""
+RESULTS, SYNCS, COPIES = "results", "reads", "copies"
+"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow. A rehearsal writes its
+copies to the device beside the reads."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
 """A patched run may take this long, or so many times as long as the unpatched one did, before it counts as hanging."""
@@ -156,12 +157,12 @@ def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, in
 
 
 def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
-    """Host syncs in each loud step; None where there is no device, real or shadow, to wait for."""
+    """Reads, and in a rehearsal blocking copies to the device, in each loud step; None where there is no device, real or shadow, to wait for."""
     loud = len([row for row in rows if row["pass"] == "loud"])
     if not loud or recording.manifest["device"] == "cpu":
         return None
-    reads = [int(row["n"]) for row in recording.rows(SYNCS) if row["pass"] == "loud" and not row.get("lib")]
-    return sum(reads) / loud
+    met = [row for part in (SYNCS, COPIES) for row in recording.rows(part) if row["pass"] == "loud" and not row.get("lib")]
+    return sum(int(row["n"]) for row in met if row.get("blocking", True)) / loud
 
 
 def _failure(recording: Recording) -> str:

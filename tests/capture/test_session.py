@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
+from auditor.capture import trace
 from auditor.capture.autograd_graph import DOOR, Backward
 from auditor.capture.frames import Frames
 from auditor.capture.probe import Context, Probe
 from auditor.capture.session import Session
 from auditor.plan import Plan
 from auditor.recording import RecordingWriter
+
+TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
 
 
 class Watching(Probe):
@@ -113,3 +117,22 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
     assert weight.grad is not None
     assert float(weight.grad) == 4.0
     assert session.failed["failing"]["error"] == "OSError: gone"
+
+
+@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (trace.FULL_NODES, 2)])
+def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
+) -> None:
+    nodes = iter(range(0, 100 * per_step, per_step))
+    monkeypatch.setattr(trace, "_nodes", lambda: next(nodes))
+    writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
+    context = Context(writer, Frames(writer), device="cpu", warn=warnings.append)
+    plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=3)
+    session = Session(plan, context, [], lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert passes == {"quiet": 2, "trace": traced}
+    assert (tmp_path / trace.TRACE).is_file()
+    assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH] * (traced < 3)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from auditor import catalogue
-from auditor.evidence import Amp, Copies, Machine, Reads, Source
+from auditor.evidence import Amp, Configs, Copies, Machine, Reads, Source
 from auditor.evidence.amp import AmpEvent
+from auditor.evidence.batches import Loader
 from auditor.evidence.copies import Copy
+from auditor.evidence.reading import Expression
 from auditor.evidence.reads import Read
 from auditor.evidence.scaler import unscale_call
 from auditor.evidence.trace_optimizer import OptimizerCalls
@@ -43,7 +47,7 @@ def patched(code: str, finding: Finding, text: str) -> str | None:
         return None
     planned = plan(remedy.edits, lambda file: text.encode())
     assert not planned.refused
-    assert not remedy.safe or code in ("AMP005", "SYNC010")
+    assert not remedy.safe or code in ("AMP005", "DATA003", "SYNC010")
     return planned.files[0].after.decode()
 
 
@@ -119,6 +123,30 @@ def test_a_tensor_is_made_on_the_device(makes, safe):
     assert RULES["SYNC010"]().remedy(finding).safe is safe
 
 
+APART = """\
+batches = DataLoader(data, shuffle=True)
+def train():
+    for images, labels in batches:
+        images = images.reshape(-1, 8).to(device)
+        labels = labels.to(device)
+"""
+
+
+def test_all_lines_that_move_a_loaders_batch_stop_to_wait_when_it_is_pinned():
+    texts = APART.splitlines()
+    copies = tuple(
+        Copy(Site("t.py", line, "", texts[line - 1].strip()), "batch", step, bytes=size, loader=0, call="to")
+        for line, size in ((4, 313_600), (5, 800))
+        for step in range(12)
+    )
+    seen = Copies("rehearsal", 12, copies, {0: Loader(0, made_at=Site("t.py", 1))})
+    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": APART}), Configs())
+    assert "307 KiB of batches are copied to the device at t.py:4 and 1 more line on" in finding.message
+    assert (finding.per_step, finding.severity) == (2, None)
+    wanted = APART.replace("True", "True, pin_memory=True").replace("(device)", "(device, non_blocking=True)")
+    assert patched("DATA003", finding, APART) == wanted
+
+
 def test_nothing_is_made_on_the_device_where_something_else_moves():
     source = Source({"t.py": "a = make(8).to(device)\nb = x.to(device)\nc = torch.ones(2).to(device).to(half)\n"})
     assert [source.makes_at(Site("t.py", line)) for line in (1, 2, 3, 4)] == ["", "", "", ""]
@@ -149,6 +177,46 @@ def test_biases_that_a_norm_takes_away():
     (finding,) = RULES["CFG002"]().detect(structure, Source({"t.py": NET}))
     wanted = NET.replace("3, padding=1)", "3, padding=1, bias=False)").replace("bias=True", "bias=False")
     assert patched("CFG002", finding, NET) == wanted.replace("nn.Conv3d(1, 1, 1)", "nn.Conv3d(1, 1, 1, bias=False)")
+
+
+@pytest.mark.parametrize(
+    ("copy", "said", "advice"),
+    [
+        (Copy(Site("t.py", 1), "tensor", 0, index=True), "an index of the host's", "a tensor on the device before its first use"),
+        (Copy(Site("t.py", 1), "tensor", 0), "pageable memory, no non_blocking=True", "Keep the tensor on the device"),
+    ],
+)
+def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
+    copies = tuple(replace(copy, step=step, n=1, bytes=1024) for step in range(12))
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies))
+    assert said in finding.message
+    assert advice in RULES["SYNC006"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "advice"),
+    [(True, "Python numbers (16 B) are sent", "torch.full"), (False, "numbers (16 B) made on the host are sent", "come anew")],
+)
+def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said, advice):
+    copies = tuple(Copy(Site("t.py", 1), "constant", step, bytes=16, written=written) for step in range(12))
+    (finding,) = RULES["SYNC011"]().detect(Copies("rehearsal", 12, copies))
+    assert said in finding.message
+    assert advice in RULES["SYNC011"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("via", "advice"),
+    [
+        ("torch/distributions/distribution.py:__init__", "validate_args=False"),
+        ("torch/distributions/categorical.py:sample", "inside torch/distributions/categorical.py:sample"),
+        ("", "loss.detach()"),
+    ],
+)
+def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
+    expression = Expression(via=via, text="Normal(mean, std)")
+    rows = tuple(Read(Site("t.py", 1), "item", "scalar", step, expression=expression, grad=1) for step in range(12))
+    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"}))
+    assert advice in RULES["SYNC001"]().remedy(finding).text
 
 
 @pytest.mark.parametrize(("times", "patch"), [(1, True), (3, False)])

@@ -46,9 +46,9 @@ TARGETS = {
     "compiled": BODY.format(
         device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"
     ),
-    "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model); loss.item()"),
+    "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model, [0, 1]); loss.item()"),
     "parallel_at_import": BODY.format(
-        device=PORTABLE + "\n    shared = nn.DataParallel(nn.Linear(8, 1))", workers=0, more="loss.item()"
+        device=PORTABLE + "\n    shared = nn.DataParallel(nn.Linear(8, 1), [0, 1])", workers=0, more="loss.item()"
     ),
     "hungry": BODY.format(device=PORTABLE, workers=0, more="kept.append(torch.empty(3 << 20, device=device))").replace(
         "    def step", "    kept = []\n\n    def step"
@@ -165,7 +165,7 @@ def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
     assert warning == (
         "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one thread at parallel.py:19"
     )
-    assert said(report, "SYNC001") == [("nn.DataParallel(model); loss.item()", "cpu", "none")]
+    assert said(report, "SYNC001") == [("nn.DataParallel(model, [0, 1]); loss.item()", "cpu", "none")]
 
 
 def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):

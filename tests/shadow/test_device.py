@@ -286,10 +286,23 @@ def test_a_copied_parameter_keeps_its_gradient():
         assert copy.deepcopy(net).weight.grad.tolist() == net.weight.grad.tolist()
 
 
+def test_data_parallel_on_the_one_gpu_is_the_module_itself():
+    heard = Heard()
+    with shadow_cuda(heard):
+        net = nn.DataParallel(nn.Linear(2, 2)).cuda()
+        heard.crossings.clear()
+        on_device, on_host = torch.ones(1, 2, device="cuda"), torch.ones(1, 2)
+        assert net(on_device).tolist() == net(on_host).tolist() == net.module(on_device).tolist()
+        net(on_host).sum().backward()
+        assert net.module.weight.grad.is_cuda
+    uploads = [crossing for crossing in heard.crossings if crossing.kind == "copy"]
+    assert [(upload.nbytes, upload.blocking) for upload in uploads] == [(8, False)] * 2
+
+
 REFUSALS = {
     "torch.compile": lambda: torch.compile(nn.Linear(2, 2)),
     "Module.compile": lambda: nn.Linear(2, 2).compile(),
-    "torch.nn.DataParallel": lambda: nn.DataParallel(nn.Linear(2, 2).cuda()),
+    "torch.nn.DataParallel": lambda: nn.DataParallel(nn.Linear(2, 2).cuda(), device_ids=[0, 1]),
     "torch.nn.parallel.DistributedDataParallel": lambda: nn.parallel.DistributedDataParallel(nn.Linear(2, 2).cuda()),
     "torch.distributed.init_process_group": lambda: torch.distributed.init_process_group("nccl"),
     "torch.cuda.CUDAGraph": lambda: torch.cuda.CUDAGraph(),

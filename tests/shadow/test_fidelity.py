@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from auditor.capture.shadow import shadow_cuda
+from auditor.capture.shadow import halves, shadow_cuda
 
 
 class CNN(nn.Module):
@@ -191,8 +191,9 @@ def test_a_bert_is_bit_identical_where_transformers_is_installed():
     same(played, plain)
 
 
-def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree():
+def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeypatch):
     """A weight that is used twice is cast once: its gradients are summed in bf16 on both."""
+    monkeypatch.setattr(halves, "_fast", lambda dtype: True)  # else the shadow rounds where the CPU's own kernel does not
     wanted = train(Plain, "cpu", torch.bfloat16)
     with shadow_cuda():
         got = train(Plain, "cuda", torch.bfloat16)
@@ -218,6 +219,29 @@ def test_autocast_follows_cudas_lists(dtype):
         assert (x @ w).dtype == torch.float32
         product.sum().backward()
         assert w.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("fast", [True, False])
+def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
+    """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on every CPU."""
+    monkeypatch.setattr(halves, "_fast", lambda dtype: fast)
+    torch.manual_seed(0)
+    image, kernel, bias = (torch.randn(*shape).to(dtype) for shape in ((2, 3, 6, 6), (4, 3, 3, 3), (4,)))
+
+    def gradients(device, dtype):
+        leaves = [one.detach().to(device, dtype).requires_grad_() for one in (image, kernel, bias)]
+        product = leaves[0][:, 0] @ leaves[0][:, 1]
+        maps = F.conv2d(*leaves)
+        maps.backward(torch.ones_like(maps))
+        return [product, maps, *(leaf.grad for leaf in leaves)]
+
+    wanted = [one.detach().to(dtype) for one in gradients("cpu", torch.float32)]
+    with shadow_cuda():
+        got = [one.detach().cpu() for one in gradients("cuda", dtype)]
+    assert all(one.dtype == dtype for one in got)
+    exact = slice(0, None) if not fast else slice(2, None) if dtype == torch.float16 else slice(0, 0)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(got[exact], wanted[exact], strict=True))
 
 
 def test_fp16_with_a_scaler_trains():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from auditor.errors import AuditProblem
 from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.verify import trials
 from auditor.verify.candidates import require_unchanged
 from auditor.verify.trials import steps_for
 
@@ -73,3 +74,27 @@ def test_a_file_that_changed_or_went_is_named(project: Path) -> None:
     (project / "train.py").unlink()
     with pytest.raises(AuditProblem, match=r"train\.py has changed"):
         require_unchanged(recording)
+
+
+class Rehearsed:
+    """Two loud steps of a rehearsal: reads, and copies to the device of which some do not hold the host."""
+
+    manifest: ClassVar[dict[str, str]] = {"device": "rehearsal"}
+    parts: ClassVar[dict[str, list[dict[str, Any]]]] = {
+        "reads": [
+            {"pass": "loud", "n": 2},
+            {"pass": "loud", "n": 1},
+            {"pass": "loud", "n": 9, "lib": "loader"},
+            {"pass": "quiet", "n": 9},
+        ],
+        "copies": [{"pass": "loud", "n": 3, "blocking": True, "lib": ""}, {"pass": "loud", "n": 4, "blocking": False, "lib": ""}],
+    }
+
+    def rows(self, part: str) -> list[dict[str, Any]]:
+        """Of one part."""
+        return self.parts[part]
+
+
+def test_a_copy_that_holds_the_host_is_a_host_sync():
+    steps = [{"pass": "warmup"}, {"pass": "loud"}, {"pass": "loud"}]
+    assert trials._syncs(Rehearsed(), steps) == 3.0

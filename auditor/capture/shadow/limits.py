@@ -63,7 +63,6 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
         if hasattr(torch.cuda.memory, name):
             refused = _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
             patches.attribute(torch.cuda.memory, name, answers.get(name, refused))
-    patches.attribute(torch.nn.DataParallel, "__init__", _refusal("torch.nn.DataParallel", "one GPU is played, on one thread"))
     patches.attribute(
         torch.nn.parallel.DistributedDataParallel,
         "__init__",

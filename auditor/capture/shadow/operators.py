@@ -13,12 +13,16 @@ from torch._C import DisableTorchFunctionSubclass
 
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
+from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
 _DATA: Any = Tensor.data
 _MASKS: Final = (torch.bool, torch.uint8)
 _Look = Callable[[tuple[Any, ...], dict[str, Any]], None]
+
+HOST_INDEX: Final = "aten::index"
+"""What copies an index of the host's to the device, in the words of :class:`Crossing`."""
 
 READS: Final[dict[str, tuple[str, int]]] = {
     "nonzero": ("nonzero", 8),  # Nonzero.cu: the count by memcpy_and_sync
@@ -87,7 +91,7 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _host_index(index: Tensor) -> None:
     size = int(index.sum()) * 8 if index.dtype in _MASKS else index.numel() * 8
     if size:
-        tell("copy", "aten::index", size, "h2d", constant=HERE.constant)
+        tell("copy", HOST_INDEX, size, "h2d", constant=HERE.constant)
 
 
 def _repeat_interleave(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -135,10 +139,11 @@ HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
 class _Plan:
     """What is known of one overload, worked out once."""
 
-    __slots__ = ("aliases", "bare", "host_result", "look", "resync")
+    __slots__ = ("aliases", "bare", "host_result", "look", "product", "resync")
 
     def __init__(self, func: Any) -> None:
         name = func._schema.name.removeprefix("aten::")
+        self.product = name if through_float32(name) and func._overloadname == "default" else None
         self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
         self.bare = not any(str(result.type) in {"Tensor", "Tensor[]", "List[Tensor]"} for result in func._schema.returns)
@@ -185,7 +190,7 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         playing = PLAYING[0]
         if playing is not None:
             playing.operators += 1
-        result = _compute(func, [_bare(arg) for arg in args], {key: _bare(value) for key, value in kwargs.items()})
+        result = _compute(func, plan.product, [_bare(arg) for arg in args], {key: _bare(value) for key, value in kwargs.items()})
         if plan.bare:
             return result
         if plan.aliases is not None:
@@ -195,9 +200,11 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return _shadows(result)
 
 
-def _compute(func: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _compute(func: Any, product: str | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """``product`` is the operator's name if it is one that the CPU computes slowly in half precision."""
+    slow = slow_dtype(product, args) if product is not None else None
     try:
-        return func(*args, **kwargs)
+        return func(*args, **kwargs) if slow is None else in_float32(func, args, kwargs, slow)
     except (NotImplementedError, RuntimeError) as error:
         text = str(error)
         if "not implemented for" in text or isinstance(error, NotImplementedError):
