@@ -103,8 +103,8 @@ class Reach:
     def _user_modules(self) -> list[ModuleType]:
         count, modules = self._modules
         if count != len(sys.modules):
-            files = [(m, vars(m).get("__file__")) for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
-            modules = [module for module, file in files if isinstance(file, str) and self._frames.is_user(file)]
+            imported = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+            modules = [module for module in imported if self._frames.user_file(module) is not None]
             self._modules = len(sys.modules), modules
         return modules
 
@@ -115,7 +115,7 @@ class Reach:
             return
         self._seen.add(id(names))
         for name, value in list(names.items()):
-            if isinstance(value, type):
+            if issubclass(type(value), type):  # a proxy may answer for its __class__, with code of its own
                 self._class(value, file, names.get("__name__"))
             elif not name.startswith("__") and type(value) not in _ATOMS:
                 self._look(value, Place(file, "<module>", 0, name), 0)
