@@ -80,8 +80,8 @@ class ScalarReadEveryStep(ReadingRule):
         return f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
+        text = (
             "Keep the value on the device: add loss.detach() to a running tensor, or collect several and read them with one "
-            "torch.stack(...).tolist(), and read only every so many steps.",
-            self.patch_of(finding),
+            "torch.stack(...).tolist(), and read only every so many steps."
         )
+        return Remedy(self.advice(finding, text), self.patch_of(finding))

@@ -56,6 +56,7 @@ from auditor.evidence.steps import Step
 from auditor.evidence.trend import Trend
 from auditor.evidence.zero_grads import ZeroGrad
 from auditor.model import Severity, Site
+from auditor.patch import plan
 from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
 from tests.rules.asking import ask
@@ -341,7 +342,7 @@ def root(holdings, of=None, site=LINE):
 
 
 def graph001(*roots):
-    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU))
+    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU, source("kept.append(loss)", LINE.line)))
 
 
 def growing(steps=12, by=1, **more):
@@ -588,6 +589,25 @@ def test_anomaly_mode_on_half_of_the_steps():
     ((unknown,), (remedy,)) = num009(range(12), site=None)
     assert unknown.site is None
     assert remedy.edits == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("trainer = Trainer(detect_anomaly=True)", "trainer = Trainer(detect_anomaly=False)"),
+        ("trainer = Trainer(detect_anomaly=debug)", None),
+        ("a, b = Trainer(detect_anomaly=True), Trainer(detect_anomaly=True)", None),
+    ],
+)
+def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_for_it(text, fixed):
+    inside = replace(AnomalyStep(0, 1, replace(LINE, line=9)), library="framework/loop.py:fit")
+    modes = Modes(12, tuple(replace(inside, step=step) for step in range(12)))
+    (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), CPU, source(text))
+    assert finding.site.line == (9 if fixed is None else LINE.line)
+    assert ("switched on inside", "framework/loop.py:fit") in finding.facts
+    edits = AnomalyModeLeftOn().remedy(finding).edits
+    made = [file.after.decode().strip() for file in plan(edits, lambda path: source(text).texts[path].encode()).files]
+    assert made == ([] if fixed is None else [fixed])
 
 
 def test_zero_filled_gradients():
