@@ -168,6 +168,28 @@ def test_read_inside_a_library_is_a_note_that_names_it():
     assert "lr_scheduler" in scheduler.message
 
 
+def test_what_a_framework_does_inside_one_call_is_told_apart():
+    logs, counts = ({"expression": Expression(via=f"framework/loop.py:{name}")} for name in ("log", "count"))
+    reading = Reads(
+        "cpu",
+        20,
+        (*(read(step, **logs) for step in range(20)), *(read(step, n=60, **counts) for step in range(20))),
+        {read(0, **logs).key: (3, 3), read(0, **counts).key: (180, 0)},
+    )
+    (finding,) = ask(ScalarReadEveryStep(), reading)
+    assert finding.per_step == 1.0
+    assert "framework/loop.py:log)" in finding.message
+
+
+@pytest.mark.parametrize("act", ["scalar", "transfer", "shape"])
+def test_nobody_is_told_to_write_a_library_differently(act):
+    rule = RULE_OF[act]()
+    (inside,) = ask(rule, reads(range(20), act=act, expression=Expression(via="framework/loop.py:log")))
+    (own,) = ask(rule, reads(range(20), act=act))
+    assert "framework/loop.py:log, which is not yours to edit" in rule.remedy(inside).text
+    assert "not yours" not in rule.remedy(own).text
+
+
 RULE_OF = {"branch": BranchOnTensor, "scalar": ScalarReadEveryStep, "transfer": CopyToHostEveryStep, "shape": DataDependentShape}
 
 
