@@ -12,7 +12,8 @@ from auditor.capture.patching import Patches
 
 def install(patches: Patches) -> None:
     """Without CUDA's own tracer torch marks each operator by device events, which a build for the CPU answers by a warning each."""
-    profile, make, make_nvtx = profiler.profile, profiler.profile.__init__, profiler.emit_nvtx.__init__
+    make: Any = profiler.profile.__init__
+    make_nvtx: Any = profiler.emit_nvtx.__init__
 
     def init(self: Any, enabled: bool = True, **given: Any) -> None:
         on_cuda = given.get("use_device") == "cuda" or given.get("use_cuda", False)
@@ -23,5 +24,5 @@ def install(patches: Patches) -> None:
     def init_nvtx(self: Any, enabled: bool = True, *given: Any, **named: Any) -> None:
         make_nvtx(self, False, *given, **named)
 
-    patches.attribute(profile, "__init__", init)
+    patches.attribute(profiler.profile, "__init__", init)
     patches.attribute(profiler.emit_nvtx, "__init__", init_nvtx)
