@@ -93,6 +93,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
                     "made_at": made_at,
                     "pinned_at": home_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
                     "moves": tuple(move for each in places if not each.library for move in each.moves),
+                    "library": place.library,
                 },
             )
 
@@ -110,6 +111,8 @@ class LoaderWithoutPinnedMemory(CopyRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         made_at = finding.hints.get("made_at")
         text = "Give the loader pin_memory=True, and move its batches with .to(device, non_blocking=True)."
+        if finding.hints.get("library"):
+            text = f"Give the loader pin_memory=True; {finding.hints['library']} moves its batches."
         if made_at is None:
             return Remedy(text)
         home = finding.hints["pinned_at"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Held, Machine
+from auditor.evidence import Held, Machine, Source
 from auditor.evidence.held import Root, each_line_once
+from auditor.evidence.stored import stores_at_depth
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -69,7 +70,7 @@ class GraphKeptAcrossSteps(Rule):
     steady: float = knob(0.9, "Share of them after which the graph must be longer or heavier, where the tensors do not multiply.")
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 
-    def detect(self, held: Held, machine: Machine) -> Iterator[Finding]:
+    def detect(self, held: Held, machine: Machine, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
         bounded = (root for root in held.roots if root.keeps_old(self.age))
         for root in each_line_once([*growing, *bounded]):
@@ -85,7 +86,10 @@ class GraphKeptAcrossSteps(Rule):
                 seen_on=machine.device,
                 severity=self._weight(root, bounded=root not in growing),
                 facts=root.facts,
-                hints={"walked": root.walked},
+                hints={
+                    "walked": root.walked,
+                    "itself": root.site is not None and stores_at_depth(source, root.site, root.depth),
+                },
             )
 
     def _message(self, root: Root, *, bounded: bool) -> str:
@@ -104,6 +108,8 @@ class GraphKeptAcrossSteps(Rule):
         text = "Store the value without its graph: append .detach() where it is stored or accumulated."
         if finding.site is None:
             return Remedy(text)
+        if not finding.hints.get("itself"):
+            return Remedy("What is stored holds tensors: store only those that are needed, each without its graph (.detach()).")
         walked = bool(finding.hints.get("walked"))
         reason = "a later backward walks the kept graph: gradients change" if walked else "no backward walks the kept graph"
         return Remedy(text, (Edit(finding.site, "detach", safe=not walked, reason=reason),))

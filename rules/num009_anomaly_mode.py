@@ -64,12 +64,13 @@ class AnomalyModeLeftOn(Rule):
         seen, site = modes.anomaly_rhythm, modes.anomaly_site
         if not seen.usual(self.share):
             return
+        asked = source.only_true("detect_anomaly") if modes.anomaly_library else None
         saved = steps.saved_with_anomaly_off()
         share = (
             "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
         )
         yield Finding(
-            site,
+            site if asked is None else asked[0],
             f"anomaly mode is on for the backward of {seen}{share}",
             steps=len(seen.seen),
             per_step=modes.anomaly_backwards,
@@ -77,21 +78,30 @@ class AnomalyModeLeftOn(Rule):
             basis="none" if saved is None else "measured",
             seen_on=machine.device,
             facts=_facts(modes),
-            hints={"call": source.called(site, "set_detect_anomaly", "detect_anomaly") if site is not None else ""},
+            hints={
+                "call": source.called(site, "set_detect_anomaly", "detect_anomaly") if site is not None else "",
+                "asked": asked,
+            },
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
         call = str(finding.hints.get("call", ""))
+        reason = "it only checks and reports: gradients are the same without it"
+        asked = finding.hints.get("asked")
+        if asked is not None:  # a framework switched it on: what the user wrote is its argument
+            site, name = asked
+            return Remedy(text, (Edit(site, "set_keyword", name, "detect_anomaly", "False", safe=True, reason=reason),))
         if finding.site is None or not call:
             return Remedy(text)
-        reason = "it only checks and reports: gradients are the same without it"
         off = "set_detect_anomaly(False)"
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
     facts = [("backward calls under it", f"{modes.anomaly_backwards:.1f} per step")]
+    if modes.anomaly_library:
+        facts.append(("switched on inside", modes.anomaly_library))
     if modes.checks:
         facts.append(("host syncs that its checks make on a GPU", f"{modes.checks:.0f} per step (rehearsed)"))
     return tuple(facts)

@@ -69,9 +69,10 @@ class ClipReadsGradientNorm(ReadingRule):
         return f"clipping reads the gradients' norm: this {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Drop error_if_nonfinite=True and look at the norms that it returns every so many steps."
+        look = "look at the norms that it returns every so many steps."
         call = str(finding.hints.get("call", ""))
-        if finding.site is None or not call:
-            return Remedy(text)
+        if finding.site is None or not call:  # a library clips on the line's behalf, and asks for the check
+            return Remedy(f"Have it clip without error_if_nonfinite=True (pass False where the call takes it), and {look}")
+        text = f"Drop error_if_nonfinite=True and {look}"
         reason = "a non-finite norm then no longer raises an error"
         return Remedy(text, (Edit(finding.site, "drop_keyword", call=call, keyword="error_if_nonfinite", reason=reason),))

@@ -43,7 +43,7 @@ class ReadingRule(Rule):
                 seen_on=reads.device,
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
-                hints={"once": all(read.n == 1 for read in place.reads)},
+                hints={"once": all(read.n == 1 for read in place.reads), "library": place.library},
             )
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
@@ -53,7 +53,18 @@ class ReadingRule(Rule):
             # A line that runs several times in a step stands in a loop of its own, which no counter of the steps is for.
             logs = finding.hints["once"] and site is not None and source.logs_at(site)
             summed = None if site is None else summed_read(source, site)
-            yield replace(finding, hints={"logs": logs, "summed": summed})
+            yield replace(finding, hints={**finding.hints, "logs": logs, "summed": summed})
+
+    @staticmethod
+    def advice(finding: Finding, own: str) -> str:
+        """What to do about a read of the line's ``own``; of one inside a library nothing can be written differently there."""
+        library = finding.hints.get("library")
+        if not library:
+            return own
+        return (
+            f"The read is inside {library}, which is not yours to edit: look for an option that makes it read less often (how "
+            "often it logs, shows or checks), or call it on fewer steps."
+        )
 
     def patch_of(self, finding: Finding) -> tuple[Edit, ...]:
         """Log every so many steps, or sum on the device; nothing where the line does something else with the value."""

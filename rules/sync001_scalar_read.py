@@ -83,19 +83,14 @@ class ScalarReadEveryStep(ReadingRule):
         return f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        library = dict(finding.facts).get("reads inside", "")
+        library = finding.hints.get("library") or ""
         if any(library.endswith(f"distribution.py:{name}") for name in CHECKS):
             return Remedy(
                 "The distribution checks its arguments and samples, and the check is what reads: make it with "
                 "validate_args=False, or call torch.distributions.Distribution.set_default_validate_args(False) once at the start."
             )
-        if library:
-            return Remedy(
-                f"The read is inside {library}: look for an argument that turns it off, call it on fewer steps, or do without it.",
-                self.patch_of(finding),
-            )
-        return Remedy(
+        text = (
             "Keep the value on the device: add loss.detach() to a running tensor, or collect several and read them with one "
-            "torch.stack(...).tolist(), and read only every so many steps.",
-            self.patch_of(finding),
+            "torch.stack(...).tolist(), and read only every so many steps."
         )
+        return Remedy(self.advice(finding, text), self.patch_of(finding))

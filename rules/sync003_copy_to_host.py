@@ -83,8 +83,8 @@ class CopyToHostEveryStep(ReadingRule):
         return f"`{place.text}` copies a tensor to the host{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
+        text = (
             "Collect on the device and copy once every so many steps; or copy into pinned memory with non_blocking=True "
-            "and read it a step later.",
-            self.patch_of(finding),
+            "and read it a step later."
         )
+        return Remedy(self.advice(finding, text), self.patch_of(finding))

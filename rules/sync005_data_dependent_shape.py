@@ -78,7 +78,8 @@ class DataDependentShape(ReadingRule):
         return f"the size of `{place.text}` depends on values{place.through}: it {place.waits} on {place.rhythm}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
+        text = (
             "Keep the size fixed: multiply by the mask, use torch.where or masked_fill, give output_size or minlength, "
             "or work on the indices that topk returns."
         )
+        return Remedy(self.advice(finding, text))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from auditor.capture.autograd_graph import DOOR, Backward, Walk, saved_bytes
+from auditor.capture.call_keywords import keywords_given
 from auditor.capture.frames import OWN
 from auditor.capture.probe import Context, Probe
 from auditor.capture.torch_files import TORCH
@@ -24,7 +25,7 @@ _PASS_ON = frozenset(
     TORCH + os.path.join(*path)
     for path in (("_tensor.py",), ("autograd", "__init__.py"), ("overrides.py",), ("utils", "_device.py"))
 )
-"""Files of torch that hand on the caller's own flags. What any other library asks for was not the user's idea."""
+"""Files of torch that hand on the caller's own flags. What another library asks for was the user's idea only if he named it."""
 
 
 class _Kept:
@@ -120,13 +121,17 @@ class BackwardProbe(Probe):
         return found
 
     def _asked_by_user(self) -> bool:
-        """True if only torch's own entry points stand between the user's line and the engine."""
+        """True if only torch's own entry points stand between the user's line and the engine, or the line names the flag.
+
+        A framework hands on what it is given: ``self.manual_backward(loss, retain_graph=True)``.
+        """
         frame: FrameType | None = sys._getframe(1)
+        through_library = False
         while frame is not None:
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
-                return True
+                return not through_library or "retain_graph" in keywords_given(frame)
             if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
-                return False
+                through_library = True
             frame = frame.f_back
         return False

@@ -108,8 +108,7 @@ class CallsProbe(Probe):
 
     def _user_modules(self) -> Iterator[types.ModuleType]:
         for module in list(sys.modules.values()):
-            file = vars(module).get("__file__") if isinstance(module, types.ModuleType) else None
-            if isinstance(file, str) and self.context.frames.is_user(file):
+            if isinstance(module, types.ModuleType) and self.context.frames.user_file(module) is not None:
                 yield module
 
     def _hook(self, name: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from auditor import target as targets
@@ -86,8 +87,8 @@ class Recorder:
     def _user_files(self) -> list[str]:
         if self._frames is None:
             return []
-        files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        return sorted(os.path.abspath(f) for f in files if isinstance(f, str) and f.endswith(".py") and self._frames.is_user(f))
+        files = {self._frames.user_file(each) for each in list(sys.modules.values()) if isinstance(each, ModuleType)}
+        return sorted(file for file in files if file is not None and file.endswith(".py"))
 
     # -- the run -------------------------------------------------------------------------------------------------
 

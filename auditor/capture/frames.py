@@ -7,7 +7,7 @@ import os
 import site as site_module
 import sys
 import sysconfig
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from auditor.recording import RecordingWriter
@@ -38,13 +38,15 @@ def _opnames(code: CodeType) -> dict[int, str]:
 class Frames:
     """Tells user frames from library frames and turns them into site numbers of a recording.
 
-    A file is the user's when it is outside the standard library, installed packages and this package; the target's own
-    top-level package counts as the user's even where it is installed (``own_roots``).
+    A file is the user's when it is outside the standard library, installed packages and this package. Below ``own_roots`` (the
+    script's folder, or the target's own package, installed or not) it is the user's too, unless a library's folder lies
+    between: an environment in the project, as ``.venv``, is no part of the program.
     """
 
     def __init__(self, writer: RecordingWriter, own_roots: tuple[str, ...] = ()) -> None:
         self._writer = writer
-        self._own_roots = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in own_roots)
+        real = {resolve(root).rstrip(os.sep) + os.sep for root in own_roots for resolve in (os.path.abspath, os.path.realpath)}
+        self._own_roots = tuple(sorted(real))
         self._libraries = _library_roots()
         self._is_user: dict[str, bool] = {}
         self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
@@ -61,12 +63,23 @@ class Frames:
     def _judge(self, file: str) -> bool:
         if file.startswith(("<", OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
             return False
-        if self._own_roots and file.startswith(self._own_roots):
-            return True
-        path = os.path.abspath(file)
-        if any(mark in path for mark in INSTALLED):  # of another environment that this one looks into
-            return False
-        return not path.startswith(self._libraries) and not os.path.realpath(path).startswith(self._libraries)
+        return all(self._innermost_is_own(path) for path in {os.path.abspath(file), os.path.realpath(file)})
+
+    def _innermost_is_own(self, path: str) -> bool:
+        """True if the innermost folder around the file that is known is the user's, or none is known."""
+        library = max((len(root) for root in self._libraries if path.startswith(root)), default=0)
+        for mark in INSTALLED:  # also of another environment that this one looks into
+            library = max(library, path.rfind(mark) + len(mark) if mark in path else 0)
+        own = max((len(root) for root in self._own_roots if (path + os.sep).startswith(root)), default=0)
+        return own > library or not library
+
+    def user_file(self, module: ModuleType) -> str | None:
+        """The file of an imported module if it is the user's source, else None.
+
+        Import gives absolute paths; torch itself has modules that give themselves another (``_ops.py``).
+        """
+        file = vars(module).get("__file__")
+        return file if isinstance(file, str) and os.path.isabs(file) and self.is_user(file) else None
 
     @staticmethod
     def is_own(file: str) -> bool:

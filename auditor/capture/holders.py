@@ -83,6 +83,7 @@ class HoldersProbe(Probe):
     def start(self) -> None:
         """Watch which held graphs are walked again."""
         self.context.writer.touch("graphs")
+        self._reach.adopt()
         DOOR.add(self)
 
     def stop(self) -> None:

@@ -55,6 +55,7 @@ class LoaderProbe(Probe):
         self._always = Patches()
         self._patches = Patches()
         self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._made_by_user: weakref.WeakSet[Any] = weakref.WeakSet()
         self._facts: weakref.WeakKeyDictionary[Any, LoaderFacts] = weakref.WeakKeyDictionary()
         self._numbers: dict[LoaderFacts, int] = {}
         self._consumed_at: dict[LoaderFacts, int | None] = {}
@@ -90,7 +91,16 @@ class LoaderProbe(Probe):
 
     def _note_loader(self, loader: Any) -> None:
         with contextlib.suppress(Exception):  # a subclass may not be hashable, or compare in its own way
-            self._made_at[loader] = self.context.frames.here(2)
+            frame, library = self.context.frames.user_frame()
+            if frame is not None and library is None:
+                self._made_by_user.add(loader)
+            known = self._rebuilt_from(loader) if library is not None else None
+            self._made_at[loader] = known if known is not None or frame is None else self.context.frames.number(frame, library)
+
+    def _rebuilt_from(self, loader: Any) -> int | None:
+        """Where the user made the one loader over the same dataset: frameworks build theirs from it, with its settings."""
+        sites = {self._made_at.get(each) for each in self._made_by_user if each.dataset is loader.dataset}
+        return sites.pop() if len(sites) == 1 else None
 
     def _note_iterator(self, iterator: Any, loader: Any) -> None:
         with contextlib.suppress(Exception):  # a subclass may have settings of its own

@@ -35,6 +35,8 @@ def capturing() -> bool:
 class OptimizerSteps:
     """Tells of every optimizer's step that runs, from :meth:`install` to :meth:`uninstall`.
 
+    ``before`` is told when the gradients are there: where the step was given a closure that makes them (so do L-BFGS, and
+    frameworks for every optimizer), after its first call; else as the step begins.
     The hooks stay that long: in a script a step ends inside such a hook, while torch walks its list of hooks, which must not
     change then. Installed before the script's own step finder, they are called first.
     """
@@ -48,12 +50,10 @@ class OptimizerSteps:
 
     def install(self) -> None:
         """Begin to tell."""
-        for tell, register in (
-            (self._before, register_optimizer_step_pre_hook),
-            (self._after, register_optimizer_step_post_hook),
-        ):
-            if tell is not None:
-                self._handles.append(register(_hook(tell)))
+        if self._before is not None:
+            self._handles.append(register_optimizer_step_pre_hook(_pre_hook(self._before)))
+        if self._after is not None:
+            self._handles.append(register_optimizer_step_post_hook(_post_hook(self._after)))
 
     def uninstall(self) -> None:
         """Stop. May be called twice."""
@@ -61,12 +61,47 @@ class OptimizerSteps:
             self._handles.pop().remove()
 
 
-def _hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, Any], None]:
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Of a call of ``step``: the positional ones, the optimizer first, and those by name."""
+
+
+def _post_hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, Any], None]:
     def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not capturing():
             tell(optimizer)
 
     return hook
+
+
+def _pre_hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, Any], Arguments | None]:
+    def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
+        if capturing():
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            tell(optimizer)
+            return None
+        telling = _telling_once(closure, lambda: tell(optimizer))
+        if len(args) > 1:
+            return (args[0], telling, *args[2:]), kwargs
+        return args, {**kwargs, "closure": telling}
+
+    return hook
+
+
+def _telling_once(closure: Callable[..., Any], tell: Callable[[], None]) -> Callable[..., Any]:
+    """The closure, which tells when it has returned for the first time: later calls stand in the middle of the step."""
+    told = False
+
+    def then_tell(*args: Any, **kwargs: Any) -> Any:
+        nonlocal told
+        result = closure(*args, **kwargs)
+        if not told:
+            told = True
+            tell()
+        return result
+
+    return then_tell
 
 
 class OptimizerProbe(Probe):
@@ -91,7 +126,7 @@ class OptimizerProbe(Probe):
         self._told.uninstall()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
-        """It is about to step: its gradients are there, but for those that its closure makes."""
+        """It is about to step: its gradients are there (after the first call of a closure that makes them)."""
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         """It has stepped."""

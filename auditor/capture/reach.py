@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,7 @@ import torch
 
 from auditor.capture.autograd_graph import node_of
 from auditor.capture.frames import Frames
+from auditor.capture.instances import instances_of_user
 from auditor.capture.places import Place, Trail, spelled
 
 DEPTH = 4
@@ -55,14 +57,19 @@ class Reach:
         self._wanted = wanted
         self._modules: tuple[int, list[ModuleType]] = (0, [])
         self._dull: dict[int, tuple[int, int]] = {}
+        self._instances: list[weakref.ref[Any]] = []
         self._census = 0
         self._seen: set[int] = set()
         self._left = 0
         self._tensors = 0
         self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
 
+    def adopt(self) -> None:
+        """From now on look also into the objects of the user's classes that are alive, whoever holds them."""
+        self._instances = instances_of_user(self._user_modules())
+
     def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[torch.Tensor]]:
-        """Wanted tensors by place: in frames from ``frame`` outwards, in the target, in globals. Each tensor once."""
+        """Wanted tensors by place: in frames from ``frame`` outwards, in the target, in globals, in what was adopted. Each once."""
         self._census += 1
         self._seen, self._left, self._found = set(), VISITS, {}
         if len(self._dull) > VISITS:
@@ -74,6 +81,8 @@ class Reach:
         home = getattr(target, "__module__", None)
         for module in sorted(self._user_modules(), key=lambda module: module.__name__ != home):  # the target's own first
             self._globals(module)
+        for instance in self._instances:
+            self._target(instance())
         found: dict[Place, list[torch.Tensor]] = {}
         for trail, tensors in self._found.values():
             found.setdefault(spelled(trail), []).extend(tensors)
@@ -103,8 +112,8 @@ class Reach:
     def _user_modules(self) -> list[ModuleType]:
         count, modules = self._modules
         if count != len(sys.modules):
-            files = [(m, vars(m).get("__file__")) for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
-            modules = [module for module, file in files if isinstance(file, str) and self._frames.is_user(file)]
+            imported = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+            modules = [module for module in imported if self._frames.user_file(module) is not None]
             self._modules = len(sys.modules), modules
         return modules
 
@@ -115,7 +124,7 @@ class Reach:
             return
         self._seen.add(id(names))
         for name, value in list(names.items()):
-            if isinstance(value, type):
+            if issubclass(type(value), type):  # a proxy may answer for its __class__, with code of its own
                 self._class(value, file, names.get("__name__"))
             elif not name.startswith("__") and type(value) not in _ATOMS:
                 self._look(value, Place(file, "<module>", 0, name), 0)

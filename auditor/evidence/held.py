@@ -46,6 +46,11 @@ class Root:
     holdings: tuple[Holding, ...]
     steps: int
 
+    @property
+    def depth(self) -> int:
+        """How many items below the variable or attribute the tensors lie: 1 in ``self.losses[*]``."""
+        return (len(self.name) - len(self.name.rstrip("[*]"))) // len("[*]")
+
     @cached_property
     def tensors(self) -> tuple[int, ...]:
         """Tensors held, step by step."""

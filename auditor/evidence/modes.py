@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.machine import device_of
+from auditor.evidence.reading import framework_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
@@ -23,6 +24,8 @@ class AnomalyStep:
     step: int
     n: int = 1
     site: Site | None = None
+    library: str = ""
+    """The function of a library that switched it on, below that line; empty where the line itself did."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ class Modes(Table):
         sites = [row.site for row in self.anomaly if row.site is not None]
         return max(sites, key=sites.count, default=None)
 
+    @property
+    def anomaly_library(self) -> str:
+        """The library's function that did so on that line's behalf; empty if there is none."""
+        return next((row.library for row in self.anomaly if row.site == self.anomaly_site), "")
+
 
 def _checks(recording: Recording) -> float | None:
     rehearsed = recording if device_of(recording) == "rehearsal" else recording.inside("rehearsal")
@@ -73,4 +81,7 @@ def _checks(recording: Recording) -> float | None:
 
 def _anomaly_step(recording: Recording, row: Row) -> AnomalyStep:
     at = row.get("at")
-    return AnomalyStep(row["step"], row["n"], None if at is None else recording.site(at))
+    if at is None:
+        return AnomalyStep(row["step"], row["n"])
+    library = framework_of(recording.site_row(at).get("via") or "")
+    return AnomalyStep(row["step"], row["n"], recording.site(at), library)

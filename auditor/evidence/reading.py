@@ -47,6 +47,11 @@ def library_of(via: str) -> str:
     return "" if via.startswith(GLUE) else via
 
 
+def framework_of(via: str) -> str:
+    """The same, of other libraries than torch: one call of a framework's loop stands for very different reads inside it."""
+    return "" if via.startswith("torch/") else via
+
+
 def act_of(kind: str, expression: Expression, site: Site, source: Source) -> Act:
     """What a read of ``kind`` by ``expression`` is for."""
     if kind in TRANSFERS or expression.via.startswith("torch/_tensor_str.py"):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.machine import Device, device_of
-from auditor.evidence.reading import Act, Expression, act_of, library_of
+from auditor.evidence.reading import Act, Expression, act_of, framework_of, library_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.source import Source, Span
 from auditor.evidence.steps import Steps
@@ -35,8 +35,8 @@ MACHINERY = ("torch/amp/", "torch/cuda/amp/", "torch/autograd/", "torch/optim/",
 NOT_MACHINERY = ("torch/optim/lr_scheduler.py",)
 
 
-ExpressionKey = tuple[str, int, str, Span | None]
-"""Which expression of the source: file, line, bytecode instruction, span."""
+ExpressionKey = tuple[str, int, str, Span | None, str]
+"""Which expression of the source: file, line, bytecode instruction, span; and the function of a framework that it called."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ class Read:
 
     @property
     def key(self) -> ExpressionKey:
-        """The expression, whatever library function was under it: instruments of the origin pass may be."""
-        return self.site.file, self.site.line, self.expression.opcode, self.expression.span
+        """The expression, whatever function of torch was under it: instruments of the origin pass may be."""
+        expression = self.expression
+        return self.site.file, self.site.line, expression.opcode, expression.span, framework_of(expression.via)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,18 @@ class Source(Table):
             return None
         return self.site_of(file, call)
 
+    def only_true(self, keyword: str) -> tuple[Site, str] | None:
+        """Where ``keyword=True`` is written and in the call of what, if on one line of all recorded files; else None."""
+        found = [
+            (self.site_of(file, item.value), name_of(call.func))
+            for file, text in self.texts.items()
+            for call in (self.nodes(file) if keyword in text else ())
+            if isinstance(call, ast.Call)
+            for item in call.keywords
+            if item.arg == keyword and isinstance(item.value, ast.Constant) and item.value.value is True
+        ]
+        return found[0] if len(found) == 1 else None
+
     def only_flag(self, path: str, *, value: bool) -> Site | None:
         """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the recorded files sets it; else None."""
         found = [(file, node) for file in self.texts for node in self.nodes(file) if _sets_attribute(node, path)]

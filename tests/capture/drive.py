@@ -35,6 +35,17 @@ def load(folder: Path, source: str) -> Any:
     for earlier in [module for module in sys.modules if module.startswith("program")]:
         del sys.modules[earlier]
     name = f"program{next(_COUNT)}"
+    return _imported(name, folder, source)
+
+
+def framework(folder: Path, source: str) -> Any:
+    """The same for a library that the program may ``import framework``: it lies among the installed packages of some environment."""
+    installed = folder / "lib" / "site-packages"
+    installed.mkdir(parents=True, exist_ok=True)
+    return _imported("framework", installed, source)
+
+
+def _imported(name: str, folder: Path, source: str) -> Any:
     file = folder / f"{name}.py"
     file.write_text(textwrap.dedent(source).lstrip("\n"))
     spec = importlib.util.spec_from_file_location(name, file)

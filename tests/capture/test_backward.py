@@ -11,7 +11,7 @@ from torch.autograd import graph
 from auditor.capture import autograd_graph
 from auditor.capture.autograd_graph import DOOR, saved_bytes, walk
 from auditor.capture.backward import BackwardProbe
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, framework, line_of, load
 
 HEAD = """
 import torch
@@ -189,6 +189,32 @@ def test_what_torch_asks_for_is_not_the_users_wish(tmp_path: Path) -> None:
     """
     _, rows, reused = record(tmp_path, source)
     assert rows and not any(row["retain"] for row in rows) and reused == []
+
+
+FRAMEWORK = """
+def backward(loss, *args, **kwargs):
+    loss.backward(*args, **kwargs)
+
+def backward_twice(loss, scale=1.0):
+    loss.backward(retain_graph=True)
+    loss.backward()
+"""
+
+
+def test_a_framework_hands_on_what_the_line_asks_for(tmp_path: Path) -> None:
+    framework(tmp_path, FRAMEWORK)
+    source = """
+    import framework
+
+    def step():
+        framework.backward(model(x).mean(), retain_graph=True)  # asked
+        framework.backward(model(x).mean())  # plain
+        framework.backward_twice(model(x).mean(), scale=2.0)  # theirs
+    """
+    user, rows, _ = record(tmp_path, source)
+    asked = {row["at_line"] for row in rows if row["retain"]}
+    assert asked == {line_of(user, "asked")}
+    assert {row["at_line"] for row in rows} == {line_of(user, mark) for mark in ("asked", "plain", "theirs")}
 
 
 def test_a_backward_inside_a_backward_is_part_of_it(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import torch
 
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.holders import HoldersProbe
+from auditor.capture.instances import instances_of_user
 from auditor.capture.reach import frame_locals
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, framework, line_of, load
 
 HEAD = """
 import collections, dataclasses, functools
@@ -571,3 +572,77 @@ def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
         drive.run("loud", user.step)
     assert graph._engine_run_backward.__code__ is before
     assert torch.ones(1, requires_grad=True).sum().grad_fn.metadata == {}
+
+
+LOOP = """
+class Loop:
+    def __init__(self, module, callbacks=()):
+        self._parts = {"state": [[[[[module]]]]], "callbacks": [[[[list(callbacks)]]]]}  # deeper than anybody looks
+
+    @property
+    def parts(self):
+        return self._parts["state"][0][0][0][0][0], self._parts["callbacks"][0][0][0][0]
+
+    def step(self):
+        module, callbacks = self.parts
+        loss = module.training_step()
+        loss.backward()
+        for callback in callbacks:
+            callback.on_step_end(loss)
+"""
+
+PARTS = """
+import framework
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.outputs = nn.Linear(8, 1), []
+
+    def training_step(self):
+        loss = self.layer(x).mean()
+        self.outputs.append({module}
+        return loss
+
+class Keeper:
+    def __init__(self):
+        self.seen = []
+
+    def on_step_end(self, loss):
+        self.seen.append({callback}
+
+def steps():
+    loop = framework.Loop(Net(), [Keeper()])
+    def step():
+        loop.step()
+    return step
+
+step = steps()
+"""
+
+
+@pytest.mark.parametrize(("module", "callback"), [("loss)  # BAD", "1)"), ("1)", "loss)  # BAD")], ids=["module", "callback"])
+def test_what_only_a_framework_holds_is_found(tmp_path: Path, module: str, callback: str) -> None:
+    framework(tmp_path, LOOP)
+    the_leak(*record(tmp_path, PARTS.format(module=module, callback=callback)))
+
+
+def test_what_only_a_framework_holds_may_be_without_a_graph(tmp_path: Path) -> None:
+    framework(tmp_path, LOOP)
+    assert record(tmp_path, PARTS.format(module="loss.detach())", callback="loss.item())"))[1] == {}
+
+
+def test_objects_of_the_users_classes_are_not_kept_and_data_is_no_part_of_the_program(tmp_path: Path) -> None:
+    source = """
+    class Part: pass
+    class Sample: pass
+    class Sealed: __slots__ = ()
+    class Mistake(Exception): pass
+    parts, samples = [Part() for _ in range(8)], [Sample() for _ in range(9)]
+    others = [Sealed(), Mistake(), Part]
+    """
+    user = program(tmp_path, source)
+    found = instances_of_user([user])
+    assert {id(reference()) for reference in found} == {id(part) for part in user.parts}
+    user.parts.clear()
+    assert [reference() for reference in found] == [None] * 8

@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.loader_facts import tensors_in
-from tests.capture.drive import Drive, line_of, load
+from tests.capture.drive import Drive, framework, line_of, load
 
 HEAD = """
 import collections, dataclasses, functools, itertools, time, numpy, torch
@@ -305,3 +305,43 @@ def test_a_loader_from_before_the_recorder(tmp_path: Path) -> None:
         drive.run("quiet", user.step, steps=1)
         (loader,) = drive.rows("loaders")
     assert loader["made_at"] is None and loader["batch_size"] == 3 and loader["dataset"] == "list"
+
+
+FRAMEWORK = """
+from torch.utils.data import DataLoader
+
+class Shard(DataLoader):
+    def __init__(self, dataset, **given):
+        super().__init__(dataset, **given)
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield batch
+
+def prepare(loader):
+    return Shard(loader.dataset, batch_size=loader.batch_size, pin_memory=loader.pin_memory)
+
+def loader_for(dataset):
+    return DataLoader(dataset, batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "library"),
+    [
+        ("loader = framework.prepare(DataLoader(data, batch_size=4))  # at", False),
+        ("mine = DataLoader(data, batch_size=4)  # at\nloader = framework.prepare(mine)", False),
+        ("loader = framework.prepare(framework.loader_for(data))  # at", True),
+        ("mine = DataLoader(data)\nother = DataLoader(data)\nloader = framework.prepare(mine)  # at", True),
+    ],
+    ids=["in one line", "in two", "made by the framework alone", "from one of two"],
+)
+def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(tmp_path: Path, made: str, library: bool) -> None:
+    framework(tmp_path, FRAMEWORK)
+    head = "import framework\ndata = TensorDataset(torch.ones(64, 2))\n"
+    with Drive(tmp_path, LoaderProbe) as drive:
+        user = program(tmp_path, f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n")
+        drive.run("quiet", user.step, steps=2)
+        (loader,) = drive.rows("loaders")
+    assert loader["made_at_line"] == line_of(user, "at")
+    assert ("via" in loader["made_at_site"]) is library

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch.optim import optimizer as torch_optimizer
+from torch.optim.optimizer import Optimizer
 
 from auditor.capture import optimizers
 from auditor.capture.fed import FedProbe
@@ -65,3 +66,54 @@ def test_only_what_a_probe_looks_at_is_hooked(tmp_path: Path) -> None:
     with Drive(tmp_path, After):
         assert [len(each) for each in hooks] == [before[0], before[1] + 1]
     assert [len(each) for each in hooks] == before
+
+
+CLOSURE = """import torch
+weight = torch.nn.Parameter(torch.zeros(4))
+optimizer = torch.optim.{optimizer}([weight], lr=0.1)
+count = [0]
+
+def closure():
+    count[0] += 1
+    optimizer.zero_grad()
+    loss = (weight * count[0] - 1).square().sum()
+    loss.backward()
+    return loss
+
+def step():
+    optimizer.step({given})
+"""
+
+
+@pytest.mark.parametrize("given", ["closure", "closure=closure"])
+@pytest.mark.parametrize("optimizer", ["SGD", "LBFGS"])
+def test_a_closure_has_made_the_gradients_when_a_step_is_told_of(tmp_path: Path, given: str, optimizer: str) -> None:
+    told: list[tuple[int, bool]] = []
+
+    class Before(OptimizerProbe):
+        def before_optimizer(self, optimizer: Optimizer) -> None:
+            told.append((user.count[0], user.weight.grad is not None))
+
+    user = load(tmp_path, CLOSURE.format(optimizer=optimizer, given=given))
+    plain = load(tmp_path, CLOSURE.format(optimizer=optimizer, given=given))
+    with Drive(tmp_path, Before):
+        user.step()
+        calls = user.count[0]
+        user.step()
+    assert told == [(1, True), (calls + 1, True)]
+    plain.step()
+    plain.step()
+    assert user.weight.equal(plain.weight)
+    assert user.count == plain.count
+
+
+def test_norms_and_clipping_inside_a_closure_belong_to_the_step_that_uses_them(tmp_path: Path) -> None:
+    source = CLOSURE.format(optimizer="SGD", given="closure").replace(
+        "return loss", "torch.nn.utils.clip_grad_norm_([weight], 1e-3); return loss"
+    )
+    user = load(tmp_path, source)
+    with Drive(tmp_path, NormsProbe) as drive:
+        drive.run("loud", user.step, steps=3)
+        rows = drive.rows("norms")
+    assert [row["clipped"] for row in rows] == [True] * 3
+    assert [round(row["norm"]) for row in rows] == [4, 8, 12]

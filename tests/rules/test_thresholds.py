@@ -56,6 +56,7 @@ from auditor.evidence.steps import Step
 from auditor.evidence.trend import Trend
 from auditor.evidence.zero_grads import ZeroGrad
 from auditor.model import Severity, Site
+from auditor.patch import plan
 from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
 from tests.rules.asking import ask
@@ -165,6 +166,28 @@ def test_read_inside_a_library_is_a_note_that_names_it():
     assert own.severity is None
     (scheduler,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")))
     assert "lr_scheduler" in scheduler.message
+
+
+def test_what_a_framework_does_inside_one_call_is_told_apart():
+    logs, counts = ({"expression": Expression(via=f"framework/loop.py:{name}")} for name in ("log", "count"))
+    reading = Reads(
+        "cpu",
+        20,
+        (*(read(step, **logs) for step in range(20)), *(read(step, n=60, **counts) for step in range(20))),
+        {read(0, **logs).key: (3, 3), read(0, **counts).key: (180, 0)},
+    )
+    (finding,) = ask(ScalarReadEveryStep(), reading)
+    assert finding.per_step == 1.0
+    assert "framework/loop.py:log)" in finding.message
+
+
+@pytest.mark.parametrize("act", ["scalar", "transfer", "shape"])
+def test_nobody_is_told_to_write_a_library_differently(act):
+    rule = RULE_OF[act]()
+    (inside,) = ask(rule, reads(range(20), act=act, expression=Expression(via="framework/loop.py:log")))
+    (own,) = ask(rule, reads(range(20), act=act))
+    assert "framework/loop.py:log, which is not yours to edit" in rule.remedy(inside).text
+    assert "not yours" not in rule.remedy(own).text
 
 
 RULE_OF = {"branch": BranchOnTensor, "scalar": ScalarReadEveryStep, "transfer": CopyToHostEveryStep, "shape": DataDependentShape}
@@ -341,7 +364,7 @@ def root(holdings, of=None, site=LINE):
 
 
 def graph001(*roots):
-    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU))
+    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU, source("kept.append(loss)", LINE.line)))
 
 
 def growing(steps=12, by=1, **more):
@@ -588,6 +611,25 @@ def test_anomaly_mode_on_half_of_the_steps():
     ((unknown,), (remedy,)) = num009(range(12), site=None)
     assert unknown.site is None
     assert remedy.edits == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("trainer = Trainer(detect_anomaly=True)", "trainer = Trainer(detect_anomaly=False)"),
+        ("trainer = Trainer(detect_anomaly=debug)", None),
+        ("a, b = Trainer(detect_anomaly=True), Trainer(detect_anomaly=True)", None),
+    ],
+)
+def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_for_it(text, fixed):
+    inside = replace(AnomalyStep(0, 1, replace(LINE, line=9)), library="framework/loop.py:fit")
+    modes = Modes(12, tuple(replace(inside, step=step) for step in range(12)))
+    (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), CPU, source(text))
+    assert finding.site.line == (9 if fixed is None else LINE.line)
+    assert ("switched on inside", "framework/loop.py:fit") in finding.facts
+    edits = AnomalyModeLeftOn().remedy(finding).edits
+    made = [file.after.decode().strip() for file in plan(edits, lambda path: source(text).texts[path].encode()).files]
+    assert made == ([] if fixed is None else [fixed])
 
 
 def test_zero_filled_gradients():

@@ -28,6 +28,7 @@ def surface():
         m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)
     ]
     owners = [*modules, torch.Tensor, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.UntypedStorage]
+    owners += [torch.autograd.profiler.profile, torch.autograd.profiler.emit_nvtx]
     for owner in owners:
         for name, value in list(vars(owner).items()):
             found[id(owner), name] = id(value)
@@ -418,3 +419,19 @@ def test_memory_can_run_out():
         with pytest.raises(torch.cuda.OutOfMemoryError):
             torch.zeros(1000, device="cuda")
         assert torch.zeros(10, device="cuda").sum().item() == 0
+
+
+@pytest.mark.parametrize("activities", [["CPU", "CUDA"], ["CUDA"], ["CPU"]], ids="-".join)
+def test_a_profiler_that_asks_for_the_device_sees_the_host(activities, capfd):
+    with shadow_cuda():
+        asked = [getattr(torch.profiler.ProfilerActivity, name) for name in activities]
+        net, x = nn.Linear(3, 3).cuda(), torch.ones(2, 3, device="cuda")
+        with torch.profiler.profile(activities=asked) as profiler:
+            net(x)
+        assert any(event.key == "aten::addmm" for event in profiler.key_averages())
+        with torch.autograd.profiler.profile(use_device="cuda") as old, torch.autograd.profiler.emit_nvtx():
+            net(x)
+        assert old.key_averages()
+    assert (
+        "Exception raised" not in capfd.readouterr().err
+    )  # a build for the CPU warns of each operator that asks for a device event

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from auditor.capture.patching import Patches
-from auditor.capture.shadow import memory, streams
+from auditor.capture.shadow import memory, profiling, streams
 from auditor.capture.shadow.crossing import GpuModel
 from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
 from auditor.capture.shadow.moving import as_type, device_of, type_name
@@ -64,6 +64,7 @@ def install(patches: Patches, playing: Current) -> None:
     for dtype, name in LEGACY_TYPES.items():
         patches.attribute(torch.cuda, f"{name}Tensor", _legacy_type(name, dtype))
     _install_internals(patches)
+    profiling.install(patches)
     _put(patches, torch.backends.cudnn, {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)})
     _put(patches, torch, {"set_default_tensor_type": _set_default_tensor_type})
 

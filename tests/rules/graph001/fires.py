@@ -74,3 +74,15 @@ def list_in_a_default_argument():
         history.append(loss)  # GRAPH001
 
     return step
+
+
+def whole_outputs_in_a_dict_kept():
+    model, kept = nn.Linear(8, 1), []
+
+    def step():
+        logits = model(torch.ones(4, 8))
+        outputs = {"loss": logits.square().mean(), "logits": logits}
+        outputs["loss"].backward()
+        kept.append(outputs)  # GRAPH001
+
+    return step
