@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
-from auditor.plan import REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.recording import Recording, Row
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
@@ -37,7 +38,11 @@ RESULTS, SYNCS = "results", "reads"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
-"""A patched run may take this long, or so many times as long as the unpatched one did, before it counts as hanging."""
+"""A run may take this long, or so many times as long as the longest of those before it, the audit's own first, before it counts
+as hanging. The audit did more steps under more instruments, and the load of a shared machine rarely makes up for five times that."""
+
+FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+"""A line of a stack as faulthandler writes it."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +66,14 @@ class Measured:
 class Laboratory:
     """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a median allows.
 
-    Use as a context: its folder is removed at the end.
+    Use as a context: its folder is removed at the end. A run that takes longer than ``patience`` (s) is ended.
     """
 
     def __init__(self, recording: Recording, seconds: float = SLOW_SECONDS) -> None:
         self._project = Path(recording.cwd)
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
         self._plan = _plan(recording, seconds)
-        self._patience: float | None = None
+        self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(recording))
         self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
@@ -107,14 +112,15 @@ class Laboratory:
             self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
-        if self._patience is None:
-            self._patience = max(LEAST_TIMEOUT_S, PATIENCE * measured.seconds)
+        if not measured.failed:
+            self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
     def _measured(self, plan: Plan, began: float) -> Measured:
-        deadline = None if self._patience is None else time.monotonic() + self._patience
         try:
-            recording = runner.record_once(plan, deadline, lambda name, done, steps: None, lambda text: None)
+            recording = runner.record_once(
+                plan, time.monotonic() + self.patience, lambda name, done, steps: None, lambda text: None
+            )
         except AuditProblem as problem:
             return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
         if recording.manifest["outcome"] == "interrupted":
@@ -130,8 +136,15 @@ class Laboratory:
             _syncs(recording, rows),
             frozenset(recording.relative(file) for file in recording.manifest.get("target_files", ())),
             time.monotonic() - began,
-            _failure(recording),
+            _failure(recording, self.patience),
         )
+
+
+def _took(recording: Recording) -> float:
+    """Seconds that the longest of the audit's processes took, from its first instrument to its last step."""
+    made = [each for each in (recording, recording.inside(REHEARSAL)) if each is not None and each.has("steps")]
+    ends = (row.get("start_us", 0.0) + row["us"] for each in made for row in each.rows("steps"))
+    return float(max(ends, default=0.0)) / 1e6
 
 
 def _plan(recording: Recording, seconds: float) -> Plan:
@@ -164,10 +177,19 @@ def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
     return sum(reads) / loud
 
 
-def _failure(recording: Recording) -> str:
+def _failure(recording: Recording, patience: float) -> str:
     manifest = recording.manifest
+    if manifest["outcome"] == "timeout":
+        return f"it was still running after {patience:.0f} s and was ended{_hung_at(recording)}"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
     error = manifest.get("error") or {}
     said = str(error.get("message", "")).split("\n", 1)[0]
     return f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
+
+
+def _hung_at(recording: Recording) -> str:
+    """Where its stacks say that it was, innermost line of its own first; empty where they were not to be had."""
+    trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
+    own = (f"{recording.relative(file)}:{line}" for file, line in FRAME.findall(trace) if recording.relative(file) != file)
+    return next((f" (at {place})" for place in own), "")
