@@ -44,6 +44,7 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     for name, file in (("json", "report.json"), ("html", "report.html")):
         write_whole(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
+    _write_proposals(report, out / "proposals.patch")
     _export(report, recording, out / "tensorboard")
     for name, file in formats:
         if file:
@@ -94,6 +95,13 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
     if diff:
         write_whole(path, diff)
+
+
+def _write_proposals(report: Report, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    made = report.verification.proposals if report.verification is not None else ()
+    if made:
+        write_whole(path, "".join(proposal.diff for proposal in made))
 
 
 def is_broken(finding: Finding) -> bool:

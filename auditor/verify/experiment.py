@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from auditor.errors import AuditProblem
-from auditor.model import Verification, Verified
 from auditor.patch import PatchedFile
 from auditor.recording import Recording
+from auditor.verification import Verification, Verified
 from auditor.verify.arms import Arm
 from auditor.verify.budget import Budget
 from auditor.verify.candidates import Candidate, joined

@@ -9,9 +9,10 @@ from statistics import median
 from typing import Protocol
 
 from auditor import patch
-from auditor.model import Finding, Remedy, Verified
+from auditor.model import Finding, Remedy
 from auditor.plan import Loaders
 from auditor.recording import Recording
+from auditor.verification import Verified
 from auditor.verify.budget import Budget
 from auditor.verify.intervals import LEAST_PAIRS
 from auditor.verify.results import agree

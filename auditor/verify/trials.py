@@ -17,6 +17,7 @@ from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
 from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.recording import Recording, Row
+from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
 from auditor.workplace import Workplace
@@ -34,7 +35,7 @@ SLOW_SECONDS = 10.0
 
 FEWEST_STEPS = 3
 
-RESULTS, SYNCS = "results", "reads"
+RESULTS, SYNCS, MOVES = "results", "reads", "moves"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
@@ -61,6 +62,15 @@ class Measured:
     loaded: frozenset[str]
     seconds: float
     failed: str = ""
+    moves: Moves | None = None
+
+
+@dataclass(frozen=True)
+class Effective:
+    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the program as it is."""
+
+    calls: int
+    usual: int
 
 
 class Laboratory:
@@ -98,8 +108,18 @@ class Laboratory:
         """Where the trials run."""
         return self._plan.device
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False, loaders: Loaders | None = None) -> Measured:
-        """One run. What the target does never raises; a recorder that fails does."""
+    def run(
+        self,
+        patched: Sequence[PatchedFile] = (),
+        *,
+        rehearsed: bool = False,
+        loaders: Loaders | None = None,
+        effective: Effective | None = None,
+    ) -> Measured:
+        """One run. What the target does never raises; a recorder that fails does.
+
+        With ``effective`` its step times are those of optimizer steps, of which as many are made whatever calls each takes.
+        """
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
@@ -108,7 +128,7 @@ class Laboratory:
                 plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
-                measured = self._measured(plan, began)
+                measured = self._measured(plan if effective is None else _counted(plan, effective), began, effective)
             self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
@@ -116,7 +136,7 @@ class Laboratory:
             self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
-    def _measured(self, plan: Plan, began: float) -> Measured:
+    def _measured(self, plan: Plan, began: float, effective: Effective | None) -> Measured:
         try:
             recording = runner.record_once(
                 plan, time.monotonic() + self.patience, lambda name, done, steps: None, lambda text: None
@@ -125,7 +145,7 @@ class Laboratory:
             return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
-        times = quiet_run(recording).us
+        times = _sums(quiet_run(recording).us, effective.calls if effective is not None else 1)
         rows = recording.rows("steps")
         quiet = [row for row in rows if row["pass"] in ("quiet", "loud")]
         return Measured(
@@ -137,7 +157,19 @@ class Laboratory:
             frozenset(recording.relative(file) for file in recording.manifest.get("target_files", ())),
             time.monotonic() - began,
             _failure(recording, self.patience),
+            Moves.read(recording) if effective is not None else None,
         )
+
+
+def _counted(plan: Plan, effective: Effective) -> Plan:
+    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one to warm up."""
+    steps, warmup = max(FEWEST_STEPS, plan.steps // effective.usual), max(1, plan.warmup // effective.usual)
+    return replace(plan, steps=steps * effective.calls, warmup=warmup * effective.calls, parts=(*plan.parts, MOVES))
+
+
+def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
+    """Of so many neighbours each."""
+    return tuple(sum(us[at : at + group]) for at in range(0, len(us) - group + 1, group))
 
 
 def _took(recording: Recording) -> float:

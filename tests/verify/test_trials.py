@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from auditor import runner
-
 from auditor.errors import AuditProblem
 from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
 from auditor.verify.candidates import require_unchanged
