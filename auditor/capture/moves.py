@@ -29,7 +29,7 @@ class MovesProbe(OptimizerProbe):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._steps: int | None = None
-        self._optimizers: dict[int, tuple[Optimizer, dict[str, list[float]]]] = {}
+        self._optimizers: dict[int, tuple[Optimizer, dict[tuple[str, int], list[float]]]] = {}
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Keep where its parameters begin."""
@@ -51,20 +51,26 @@ class MovesProbe(OptimizerProbe):
             return
         self.context.add("moves", {"what": "steps", "n": self._steps})
         for number, (optimizer, before) in enumerate(self._optimizers.values()):
-            for place, after in _sampled(optimizer):
-                row = {"place": f"optimizer {number}, {place}", "before": before.get(place, []), "after": after}
+            for (place, size), after in _sampled(optimizer):
+                row = {
+                    "place": f"optimizer {number}, {place}",
+                    "size": size,
+                    "before": before.get((place, size), []),
+                    "after": after,
+                }
                 self.context.add("moves", {"what": "parameter", **row})
         self._optimizers.clear()
         self._steps = None
 
 
-def _sampled(optimizer: Optimizer) -> Iterator[tuple[str, list[float]]]:
+def _sampled(optimizer: Optimizer) -> Iterator[tuple[tuple[str, int], list[float]]]:
+    """Place and size of its parameters, with some of their values."""
     number = 0
     for g, group in enumerate(groups_of(optimizer)):
         for p, parameter in enumerate(group["params"]):
             number += 1
             if number <= PARAMETERS and not parameter.is_sparse and not hasattr(parameter, "placements"):
-                yield f"group {g}, parameter {p}", _values(parameter.detach())
+                yield (f"group {g}, parameter {p}", parameter.numel()), _values(parameter.detach())
 
 
 def _values(value: torch.Tensor) -> list[float]:

@@ -102,9 +102,9 @@ def said_of(code: Code, turn: Turn, loader: ast.Call, batch: str) -> tuple[str, 
     """
     uses = _Uses(code, turn, loader, batch)
     uses.of_the_numbers()
-    uses.of_the_length()
     uses.of_the_counter()
     uses.of_each_batch(turn.around.body)
+    uses.of_the_length()
     return tuple(dict.fromkeys(uses.said))
 
 
@@ -112,6 +112,7 @@ class _Uses:
     def __init__(self, code: Code, turn: Turn, loader: ast.Call, batch: str) -> None:
         self.code, self.turn, self.loader, self.batch = code, turn, loader, batch
         self.said: list[str] = []
+        self._grown: set[str] = set()
 
     # -- the two numbers -------------------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class _Uses:
     # -- the loader's length ---------------------------------------------------------------------------------------
 
     def of_the_length(self) -> None:
-        """``len(loader)`` counts micro-batches: it may make a mean, or be divided by the count."""
+        """``len(loader)``, or of a list that each adds to, counts micro-batches: it may make a mean, or be divided by the count."""
         for file, node in self.code.nodes():
             if not (isinstance(node, ast.Call) and _is_length(node) and self._holds_loader(node.args[0])):
                 continue
@@ -189,7 +190,7 @@ class _Uses:
             if isinstance(each, ast.Assign) and each.value is self.loader
             for target in each.targets
         }
-        return last_key(node) in bound or "loader" in last_key(node).lower()
+        return last_key(node) in bound | self._grown or "loader" in last_key(node).lower()
 
     # -- what counts micro-batches ---------------------------------------------------------------------------------
 
@@ -198,20 +199,20 @@ class _Uses:
         around = self.turn.around
         nodes = list(ast.walk(self.turn.counter))
         owners = {node.value for node in nodes if isinstance(node, ast.Attribute)}
-        names = {name_of(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute)) and node not in owners}
+        counted = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute)) and node not in owners]
         if around is not self.turn.node and isinstance(around, ast.For) and not _goes_over(around.iter):
             self._refuse(self.turn.file, around, "the loop does not simply go over its loader")
-        for name in sorted(names):
-            self._counted(name)
+        for node in counted:
+            self._counted(node)
 
-    def _counted(self, name: str) -> None:
-        around = self.turn.around
+    def _counted(self, counter: ast.expr) -> None:
+        around, name = self.turn.around, name_of(counter)
         own = isinstance(around, ast.For) and any(
             name_of(node) == name for node in ast.walk(around.target) if isinstance(node, ast.Name)
         )
         for file, node in self.code.nodes():
             inside = not own or (file == self.turn.file and self._in(file, node, around))
-            if inside and isinstance(node, (ast.Name, ast.Attribute)) and name_of(node) == name and _is_read(node):
+            if inside and type(node) is type(counter) and name_of(node) == name and _is_read(node):  # type: ignore[arg-type]
                 self._shown(file, node, name)
 
     def _shown(self, file: str, node: ast.AST, name: str) -> None:
@@ -241,16 +242,23 @@ class _Uses:
             if statement is self.turn.node:
                 continue
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-                if name_of(statement.value.func) not in HARMLESS and not _only_logs(statement):
+                if self._appends(statement.value):
+                    self._grown.add(name_of(statement.value.func.value))  # type: ignore[attr-defined]
+                elif name_of(statement.value.func) not in HARMLESS and not _only_logs(statement):
                     self._refuse(self.turn.file, statement, f"`{ast.unparse(statement)[:60]}` runs once for each micro-batch")
             elif isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.Constant):
                 if not name_of(statement.target):
                     self._refuse(self.turn.file, statement, f"`{ast.unparse(statement)[:60]}` counts micro-batches")
-                self._counted(name_of(statement.target))
+                self._counted(statement.target)
             elif isinstance(statement, FUNCTIONS):
                 self._refuse(self.turn.file, statement, "a function is made for each micro-batch")
             for inside in ("body", "orelse", "handlers", "finalbody"):
                 self.of_each_batch(getattr(statement, inside, []))
+
+    def _appends(self, call: ast.Call) -> bool:
+        """``losses.append(loss)``, of a list that has a name."""
+        function = call.func
+        return isinstance(function, ast.Attribute) and function.attr == "append" and bool(name_of(function.value))
 
     # -- what they share -------------------------------------------------------------------------------------------
 

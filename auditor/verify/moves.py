@@ -21,17 +21,17 @@ rounding by its own size (keys' biases of an attention); from 2e-2 on with batch
 
 @dataclass(frozen=True)
 class Moves:
-    """Optimizer steps of the passes, and values of each parameter before the first and after the last."""
+    """Optimizer steps of the passes; of each parameter its place, its size, some values before the first and after the last."""
 
     steps: int
-    parameters: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...]
+    parameters: tuple[tuple[str, int, tuple[float, ...], tuple[float, ...]], ...]
 
     @classmethod
     def read(cls, recording: Recording) -> Moves:
         """From the ``moves`` part."""
         rows = recording.rows("moves") if recording.has("moves") else []
         moved = (row for row in rows if row["what"] == "parameter")
-        parameters = tuple((row["place"], tuple(row["before"]), tuple(row["after"])) for row in moved)
+        parameters = tuple((row["place"], row["size"], tuple(row["before"]), tuple(row["after"])) for row in moved)
         return cls(sum(row["n"] for row in rows if row["what"] == "steps"), parameters)
 
 
@@ -77,7 +77,7 @@ def _parted(before: Training, after: Training) -> str:
             return f"backward was called {calls} times for {steps} optimizer steps, not {training.count} times for each"
     if one.steps != other.steps:
         return f"it made {other.steps} optimizer steps instead of {one.steps}"
-    if [place for place, _, _ in one.parameters] != [place for place, _, _ in other.parameters]:
+    if [place[:2] for place in one.parameters] != [place[:2] for place in other.parameters]:
         return "the optimizers hold other parameters"
     return ""
 
@@ -92,7 +92,8 @@ def _loss_distance(before: Sequence[float], after: Sequence[float]) -> float:
 def _distance(before: Moves, after: Moves) -> float:
     """Between the ends, as a share of the way from the start; not a number where a parameter is none."""
     apart = way = 0.0
-    for (_, start, end), (_, _, other) in zip(before.parameters, after.parameters, strict=True):
-        apart += math.fsum((one - two) ** 2 for one, two in zip(end, other, strict=True))
-        way += math.fsum((one - two) ** 2 for one, two in zip(end, start, strict=True))
+    for (_, size, start, end), (*_, other) in zip(before.parameters, after.parameters, strict=True):
+        weight = size / max(1, len(end))  # each value stands for so many
+        apart += weight * math.fsum((one - two) ** 2 for one, two in zip(end, other, strict=True))
+        way += weight * math.fsum((one - two) ** 2 for one, two in zip(end, start, strict=True))
     return math.sqrt(apart / way) if way else math.inf

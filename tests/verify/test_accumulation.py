@@ -108,6 +108,11 @@ FORMS = {
         ).replace("def train(loader, EVERY)", "def train(loader, accumulate)"),
         ("default=2",),
     ),
+    "a counter named as a method": (program(LOOP.replace("for i,", "for step,").replace("(i +", "(step +")), ("EVERY = 2",)),
+    "losses that are kept for their mean": (
+        program("kept = []\n" + LOOP + "    kept.append(loss.item())\nprint(sum(kept) / len(kept))"),
+        ("EVERY = 2",),
+    ),
     "its product": (program(before='print("effective", BATCH * EVERY)\neffective = BATCH * EVERY'), ("BATCH = 16",)),
     "asked whether there is any": (
         program(LOOP.replace("    loss.back", "    if EVERY > 1:\n        pass\n    loss.back")),
@@ -177,6 +182,10 @@ GIVEN_UP = {
     "a part of the loader": (program(LOOP.replace("(loader)", "(islice(loader, 800))")), "does not simply go over its loader"),
     "a schedule as long as the loader": (
         program(before="s = OneCycleLR(optimizer, 0.1, len(loader) * 3)"),
+        "counts micro-batches",
+    ),
+    "as long as a list": (
+        program("kept = []\n" + LOOP + "    kept.append(loss)\n    if len(kept) > 80:\n        break"),
         "counts micro-batches",
     ),
     "the count in a schedule": (program(before="warmup = 100 * EVERY"), "`EVERY` is also used"),

@@ -46,7 +46,7 @@ class Laboratory:
         }
         facts |= self.behaviour(batch, count)
         losses = (facts["loss"] / facts["count"],) * (STEPS * facts["count"])
-        moves = Moves(facts["steps"], (("weight", (0.0,), (facts["end"],)),))
+        moves = Moves(facts["steps"], (("weight", 1, (0.0,), (facts["end"],)),))
         us = facts["us"] * (1 + 0.001 * (len(self.asked) % 5))
         return Measured(Results(losses, ()), us, facts["peak"], facts["host"], None, frozenset(), 0.0, facts["failed"], moves)
 

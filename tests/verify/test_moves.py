@@ -17,7 +17,7 @@ STEPS = 6
 
 
 def training(losses: tuple[float, ...] = (1.0, 3.0, 0.5, 1.5), end: float = 2.0, count: int = 2, steps: int = 2) -> Training:
-    return Training(losses, Moves(steps, (("weight", (0.0, 1.0), (end, 3.0)), ("bias", (0.0,), (1.0,)))), count)
+    return Training(losses, Moves(steps, (("weight", 2, (0.0, 1.0), (end, 3.0)), ("bias", 1, (0.0,), (1.0,)))), count)
 
 
 def test_sums_of_other_micro_batches_may_be_the_same_training() -> None:
