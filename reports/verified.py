@@ -80,7 +80,8 @@ def proposed(verification: Verification) -> Iterator[str]:
         curve = "; ".join(f"{label}: {value}" for label, value in proposal.curve)
         yield text.one_line(f"proposed: {proposal.title}: {proposal.text}", NOTE_LIMIT)
         yield text.one_line(f"    {curve}", NOTE_LIMIT)
-        yield text.one_line(f"    {'; '.join(_parts(proposal.verified))}; proposals.patch sets it", NOTE_LIMIT)
+        patch = "; proposals.patch sets it" if proposal.diff else ""
+        yield text.one_line(f"    {'; '.join(_parts(proposal.verified))}{patch}", NOTE_LIMIT)
 
 
 def method(verification: Verification) -> Iterator[str]:

@@ -100,8 +100,9 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
 def _write_proposals(report: Report, path: Path) -> None:
     path.unlink(missing_ok=True)
     made = report.verification.proposals if report.verification is not None else ()
-    if made:
-        write_whole(path, "".join(proposal.diff for proposal in made))
+    diff = "".join(proposal.diff for proposal in made)
+    if diff:
+        write_whole(path, diff)
 
 
 def is_broken(finding: Finding) -> bool:

@@ -64,6 +64,13 @@ def _candidates(source: Source, configs: Configs, written: ast.expr, call: str) 
         yield from _configured(configs, key)
 
 
+def flags_of(source: Source, key: str) -> frozenset[str]:
+    """What is written on the command line for the option that is kept under this name: ``--batch-size``, ``-b``."""
+    calls = (node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call))
+    options = (node for node in calls if name_of(node.func) in OPTIONS and key and _kept_as(node) == key)
+    return frozenset(flag for node in options for each in node.args if (flag := _text(each)).startswith("-"))
+
+
 def allocator_home(configs: Configs) -> Home | None:
     """The one line of a shell script or ``.env`` that sets the allocator's variable; None if there is none, or several."""
     if len(configs.allocator) != 1:

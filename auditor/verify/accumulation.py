@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.configs import Configs
-from auditor.evidence.homes import Home, last_key, number_of
+from auditor.evidence.homes import Home, flags_of, last_key, number_of
 from auditor.evidence.source import Source, name_of, span_of
 from auditor.model import Edit, Site
 from auditor.recording import Recording, Row
@@ -18,39 +18,57 @@ ROUNDING = "gradients of the same samples are added in another order, so they ro
 
 
 @dataclass(frozen=True)
+class Written:
+    """Where a number is written: in files, or as a ``word`` of the command line, behind a ``prefix`` (``--batch-size=``)."""
+
+    homes: tuple[Home, ...] = ()
+    word: int | None = None
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
 class Accumulation:
     """``count`` micro-batches of ``batch`` samples are one optimizer step, and where these numbers are written.
 
     ``calls`` is how many calls of the target that takes: 1, or ``count`` where each call is a micro-batch. ``said`` are sentences
-    on what else a change of the two shifts, without a bearing on what is trained.
+    on what else a change of the two shifts, without a bearing on what is trained. ``argv`` is the target's command line.
     """
 
     site: Site
     batch: int
     count: int
-    batch_home: Home
-    count_homes: tuple[Home, ...]
+    batch_at: Written
+    count_at: Written
     calls: int = 1
     said: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
 
     def edits(self, batch: int, count: int) -> tuple[Edit, ...]:
-        """The edits that set both."""
+        """The edits of files that set both, as far as they stand in files."""
         reason = f"{ROUNDING}; {'; '.join(self.said)}" if self.said else ROUNDING
-        homes = ((self.batch_home, batch), *((home, count) for home in self.count_homes))
+        homes = [(home, batch) for home in self.batch_at.homes] + [(home, count) for home in self.count_at.homes]
         return tuple(home.edit(str(value), reason=reason) for home, value in homes)
+
+    def arguments(self, batch: int, count: int) -> tuple[str, ...]:
+        """The command line that sets them, as far as they stand there."""
+        words = list(self.argv)
+        for at, value in ((self.batch_at, batch), (self.count_at, count)):
+            if at.word is not None:
+                words[at.word] = f"{at.prefix}{value}"
+        return tuple(words)
 
 
 def find(recording: Recording) -> Accumulation | None:
     """How the audited target accumulates; None where no line of it shows that. Raises :class:`Unclear`."""
-    source, configs = Source.build(recording), Configs.build(recording)
-    code = Code(source)
+    source = Source.build(recording)
+    code, numbers = Code(source), _Numbers(source, Configs.build(recording), tuple(recording.manifest.get("argv") or ()))
     turns = [turn for file in source.texts for turn in _turns(code, file)]
     if not turns:
         return None
     if len(turns) > 1:
         raise Unclear(f"gradients are accumulated at {' and '.join(str(turn.site(source)) for turn in turns)}")
     turn = turns[0]
-    count, homes = _count(source, configs, turn)
+    count, count_at = _count(numbers, turn)
     if count <= 1:
         return None
     seen = _backwards(recording)
@@ -58,12 +76,45 @@ def find(recording: Recording) -> Accumulation | None:
         raise Unclear(f"{turn.site(source)} says {count} micro-batches, and a step called backward {seen} times")
     fed = _fed(recording)
     loader, written = _made(recording, source, fed)
-    batch, home = _batch(source, configs, recording.site(fed["made_at"]), written, fed["batch_size"])
+    batch_at = _batch(numbers, recording.site(fed["made_at"]), written, fed["batch_size"])
     said = said_of(code, turn, loader, last_key(written))
     calls = 1 if seen == count else count
     if calls > 1:
         said = (*said, "each call of the target then is a larger micro-batch, so whoever calls it must do so less often")
-    return Accumulation(turn.site(source), batch, count, home, homes, calls, (*said, *_ragged(fed, batch * count)))
+    batch = int(fed["batch_size"])
+    said = (*said, *_ragged(fed, batch * count))
+    return Accumulation(turn.site(source), batch, count, batch_at, count_at, calls, said, numbers.argv)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Finds the numbers that names stand for."""
+
+    source: Source
+    configs: Configs
+    argv: tuple[str, ...]
+
+    def of(self, written: ast.expr, file: str, line: int, call: str = "") -> tuple[int, Written]:
+        """The number that an expression names, and where it is written. Raises :class:`Unclear`."""
+        given = list(self._given(last_key(written)))
+        if len(given) == 1:
+            return given[0]
+        found = number_of(self.source, self.configs, written, call) if not given else None
+        if found is None:
+            raise Unclear(f"where `{ast.unparse(written)}` ({file}:{line}) gets its value cannot be told")
+        return found[0], Written((found[1],))
+
+    def _given(self, key: str) -> Iterator[tuple[int, Written]]:
+        """What the command line says: ``--batch-size 4`` or ``--batch-size=4``."""
+        flags = flags_of(self.source, key)
+        for number, word in enumerate(self.argv):
+            flag, equals, value = word.partition("=")
+            if flag in flags:
+                place = number if equals else number + 1
+                text = value if equals else "".join(self.argv[place : place + 1])
+                if not text.isdecimal():
+                    raise Unclear(f"`{word}` on the command line is given no whole number")
+                yield int(text), Written((), place, f"{flag}=" if equals else "")
 
 
 # -- the count ---------------------------------------------------------------------------------------------------------
@@ -90,19 +141,17 @@ def _calls(statements: list[ast.stmt], method: str) -> bool:
     return any("sched" not in name_of(function.value).lower() for function in named)
 
 
-def _count(source: Source, configs: Configs, turn: Turn) -> tuple[int, tuple[Home, ...]]:
+def _count(numbers: _Numbers, turn: Turn) -> tuple[int, Written]:
     """The number of micro-batches, and all places where it is written: with a name one, else each number."""
+    source = numbers.source
     divisors = [divisor for divisor in turn.divisors() if turn.is_count(divisor)]
     if not divisors:
         raise Unclear(f"the loss is not divided by `{ast.unparse(turn.count)}` ({turn.site(source)})")
     if isinstance(turn.count, ast.Constant):
         if type(turn.count.value) is not int:
             raise Unclear(f"`{ast.unparse(turn.count)}` is no whole number")
-        return turn.count.value, tuple(_literal(source, turn.file, each) for each in (turn.count, *divisors))
-    found = number_of(source, configs, turn.count)
-    if found is None:
-        raise Unclear(f"where `{ast.unparse(turn.count)}` ({turn.site(source)}) gets its value cannot be told")
-    return found[0], (found[1],)
+        return turn.count.value, Written(tuple(_literal(source, turn.file, each) for each in (turn.count, *divisors)))
+    return numbers.of(turn.count, turn.file, turn.node.lineno)
 
 
 def _literal(source: Source, file: str, node: ast.expr) -> Home:
@@ -148,16 +197,15 @@ def _made(recording: Recording, source: Source, fed: Row) -> tuple[ast.Call, ast
     return calls[0], given[0]
 
 
-def _batch(source: Source, configs: Configs, site: Site, written: ast.expr, ran: int) -> tuple[int, Home]:
-    """The batch size, which must be what ran, and where it is written."""
+def _batch(numbers: _Numbers, site: Site, written: ast.expr, ran: int) -> Written:
+    """Where the batch size is written that ran."""
     if isinstance(written, ast.Constant) and written.value == ran:
-        return ran, _literal(source, site.file, written)
-    found = number_of(source, configs, written, LOADER)
-    if found is None:
-        raise Unclear(f"where `{ast.unparse(written)}` ({site}) gets its value cannot be told")
-    if found[0] != ran:
-        raise Unclear(f"the batch size was {ran}, and {found[1].site} says {found[0]}: it came from elsewhere")
-    return found
+        return Written((_literal(numbers.source, site.file, written),))
+    value, at = numbers.of(written, site.file, site.line, LOADER)
+    if value != ran:
+        where = at.homes[0].site if at.homes else "the command line"
+        raise Unclear(f"the batch size was {ran}, and {where} says {value}: it came from elsewhere")
+    return at
 
 
 def _ragged(fed: Row, effective: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
@@ -34,7 +35,7 @@ SMALLER = (2, 4)
 class Laboratory(Protocol):
     """Makes runs of patched copies; see :class:`auditor.verify.trials.Laboratory`."""
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, effective: Effective) -> Measured:
+    def run(self, patched: Sequence[PatchedFile] = (), *, effective: Effective, args: tuple[str, ...]) -> Measured:
         """One run."""
 
 
@@ -76,7 +77,8 @@ class Search:
         def measured(setting: Setting) -> Measured:
             say(f"{TITLE}: {_named(setting) or 'as it is'}")
             calls = self._numbers(setting)[1] if self._present.calls > 1 else 1
-            return self._checked(setting, laboratory.run(self._patched(setting), effective=Effective(calls, self._present.calls)))
+            effective, args = Effective(calls, self._present.calls), self._present.arguments(*self._numbers(setting))
+            return self._checked(setting, laboratory.run(self._patched(setting), effective=effective, args=args))
 
         grid = Grid((AS_IT_IS,), self.settings, measured)
         grid.measure(budget)
@@ -146,9 +148,14 @@ class Search:
     def _proposal(self, grid: Grid, best: Setting, curve: tuple[tuple[str, str], ...]) -> Proposal:
         now, wanted = _told(self._present.batch, self._present.count), _told(*self._numbers(best))
         edits = self._present.edits(*self._numbers(best))
-        text = f"{wanted} in the place of {now} ({self._present.site}): as many samples in each optimizer step. {_sentence(self._present.said)}"
+        parts = [f"{wanted} in the place of {now} ({self._present.site}): as many samples in each optimizer step."]
+        given = self._present.arguments(*self._numbers(best))
+        if given != self._present.argv:
+            parts.append(f"On the command line: `{shlex.join(given)}`.")
+        if self._present.said:
+            parts.append(f"{'; '.join(self._present.said)}.")
         diff = patch.plan(edits, self._recording.source_bytes).diff.decode("utf-8", "replace")
-        return Proposal(TITLE, text.strip(), curve, self._verified(grid, best), diff)
+        return Proposal(TITLE, " ".join(parts), curve, self._verified(grid, best), diff)
 
     def _verified(self, grid: Grid, best: Setting) -> Verified:
         interval = grid.interval(best)
@@ -202,7 +209,3 @@ def _told(batch: int, count: int) -> str:
 
 def _named(setting: Setting) -> str:
     return _told(*(value for _, value in setting)) if setting else ""
-
-
-def _sentence(said: Sequence[str]) -> str:
-    return f"{'; '.join(said)}." if said else ""

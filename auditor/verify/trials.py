@@ -115,17 +115,20 @@ class Laboratory:
         rehearsed: bool = False,
         loaders: Loaders | None = None,
         effective: Effective | None = None,
+        args: tuple[str, ...] | None = None,
     ) -> Measured:
         """One run. What the target does never raises; a recorder that fails does.
 
         With ``effective`` its step times are those of optimizer steps, of which as many are made whatever calls each takes.
+        ``args`` stand in the place of the target's own command line.
         """
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
         try:
             with Workplace(self._project, {file.path: file.after for file in patched}) as place:
-                plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED, loaders)))
+                chosen = self._plan if args is None else replace(self._plan, args=args)
+                plan = place.plan(replace(chosen, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
                 measured = self._measured(plan if effective is None else _counted(plan, effective), began, effective)

@@ -38,7 +38,7 @@ def program(loop: str = LOOP, numbers: str = NUMBERS, loader: str = LOADER, befo
     return "\n".join(textwrap.dedent(part).rstrip("\n") for part in (numbers, before, loader, loop)) + "\n"
 
 
-def recording(source: str, *, ran: int = 4, backwards: int = 8, samples: int | None = 3200, **files: str) -> Any:
+def recording(source: str, *, ran: int = 4, backwards: int = 8, samples: int | None = 3200, argv: str = "", **files: str) -> Any:
     """What an audit of ``train.py`` would have kept."""
     texts = {"train.py": source, **{name.replace("_", "."): text for name, text in files.items()}}
     made = next(number for number, line in enumerate(source.split("\n"), 1) if "DataLoader(" in line)
@@ -48,7 +48,11 @@ def recording(source: str, *, ran: int = 4, backwards: int = 8, samples: int | N
         "backward": [{"pass": "loud", "at": 2, "step": step, "n": backwards} for step in range(3)],
     }
     return SimpleNamespace(
-        manifest={"sources": dict.fromkeys(texts, "kept"), "configs": [name for name in texts if not name.endswith(".py")]},
+        manifest={
+            "sources": dict.fromkeys(texts, "kept"),
+            "configs": [name for name in texts if not name.endswith(".py")],
+            "argv": argv.split(),
+        },
         source_bytes=lambda file: texts[file].encode() if file in texts else None,
         relative=lambda file: file,
         rows=lambda part: rows[part],
@@ -135,6 +139,30 @@ def test_in_a_configuration_file() -> None:
     source = program(LOOP.replace("EVERY", 'cfg["every"]'), "", LOADER.replace("BATCH", 'cfg["batch"]'))
     facts = {"train_yaml": "batch: 4  # samples\nevery: 8\n"}
     assert patched(source, **facts) == "batch: 16  # samples\nevery: 2\n"
+
+
+GIVEN = {
+    "both": ("--lr 3 --batch-size 2 --accumulate=16", "--lr 3 --batch-size 16 --accumulate=2", 0),
+    "one": ("--accumulate 8", "--accumulate 2", 1),
+    "the same as the default": ("--batch-size 4", "--batch-size 16", 1),
+    "neither": ("--lr 3", "--lr 3", 2),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_the_command_line_gave_is_changed_there(name: str) -> None:
+    argv, after, edits = GIVEN[name]
+    ran, backwards = (2, 16) if name == "both" else (4, 8)
+    done = found(BY_OPTION, argv=argv, ran=ran, backwards=backwards)
+    assert (done.batch, done.count) == (ran, backwards)
+    assert " ".join(done.arguments(16, 2)) == after
+    assert len(done.edits(16, 2)) == edits
+
+
+@pytest.mark.parametrize("argv", ["--batch-size 4 --batch-size 4", "--batch-size few", "--accumulate"])
+def test_a_command_line_that_is_not_plain_is_given_up(argv: str) -> None:
+    with pytest.raises(Unclear):
+        find(recording(BY_OPTION, argv=argv))
 
 
 def test_each_call_may_be_one_micro_batch() -> None:

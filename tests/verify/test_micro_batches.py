@@ -17,7 +17,7 @@ from auditor.verify.micro_batches import search_for, settings
 from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.trials import Effective, Measured, _counted, _sums
-from tests.verify.test_accumulation import found, program, recording
+from tests.verify.test_accumulation import BY_OPTION, found, program, recording
 
 STEPS = 5
 Behaviour = Callable[[int, int], dict[str, Any]]
@@ -29,9 +29,9 @@ class Laboratory:
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour, self.now, self.asked = behaviour, 0.0, list[tuple[int, Effective]]()
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, effective: Effective) -> Measured:
+    def run(self, patched: Sequence[PatchedFile] = (), *, effective: Effective, args: tuple[str, ...]) -> Measured:
         text = patched[0].after.decode() if patched else program()
-        batch, count = (int(line.partition("=")[2]) for line in text.split("\n")[:2])
+        batch, count = map(int, args[1::2]) if args else (int(line.partition("=")[2]) for line in text.split("\n")[:2])
         self.now += 1.0
         self.asked.append((batch, effective))
         facts = {
@@ -88,6 +88,12 @@ def test_the_fastest_is_proposed_with_its_curve_and_a_patch() -> None:
     assert all("peak 256 MiB" in came for _, came in done.proposal.curve)
     assert "-BATCH = 4\n-EVERY = 8\n+BATCH = 32\n+EVERY = 1" in done.proposal.diff
     assert done.proposal.text.startswith("1 micro-batch of 32 in the place of 8 micro-batches of 4 (train.py:8)")
+
+
+def test_numbers_of_the_command_line_are_proposed_there() -> None:
+    done = searched(faster_when_larger, source=BY_OPTION, argv="--batch-size 4 --accumulate 8")
+    assert "On the command line: `--batch-size 32 --accumulate 1`." in done.proposal.text
+    assert done.proposal.diff == ""
 
 
 def test_where_none_is_faster_nothing_is_proposed_and_the_curve_is_told() -> None:
