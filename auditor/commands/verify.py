@@ -64,8 +64,7 @@ def verified(
     require_plain_values("the report", (edit for candidate in asked.patches for edit in candidate.edits))
     with Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory:
         whole = Budget(budget)
-        share = len(asked.patches) / (len(asked.patches) + asked.values)
-        found, verification = Experiment(laboratory, recording, whole.part(share), say).run(asked.patches)
+        found, verification = Experiment(laboratory, recording, whole.part(asked.share), say).run(asked.patches)
         findings = [
             replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
         ]
@@ -106,6 +105,11 @@ class _Asked:
         """How many values they try at least."""
         sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
         return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
+
+    @property
+    def share(self) -> float:
+        """Of the budget for the patches: half of it at least. What they leave, the searches have."""
+        return max(0.5, len(self.patches) / (len(self.patches) + self.values)) if self.patches else 0.0
 
     @property
     def runs(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Protocol
@@ -15,7 +15,7 @@ from auditor.recording import Recording
 from auditor.verification import Verified
 from auditor.verify.budget import Budget
 from auditor.verify.intervals import LEAST_PAIRS
-from auditor.verify.results import agree
+from auditor.verify.results import Agreement, agree
 from auditor.verify.search import AS_IT_IS, Grid, Setting
 from auditor.verify.trials import Measured
 
@@ -196,8 +196,14 @@ def _verified(grid: Grid, best: Setting) -> Verified:
         peak_bytes_after=None,
         same_result=all(each.same for each in agreements) if comparable else None,
         pairs=len(before),
-        note=f"{_called(best)}, the best of those tried" + (f"; {agreements[0].note}" if comparable else ""),
+        note=f"{_called(best)}, the best of those tried" + (f"; {_compared(agreements)}" if comparable else ""),
     )
+
+
+def _compared(agreements: Sequence[Agreement]) -> str:
+    """How the results agree. Where they do not, that is no error: other processes load, and the order of the draws is another."""
+    differing = next((each.note for each in agreements if not each.same), "")
+    return f"{differing}: with workers other random numbers are drawn, or in another order" if differing else agreements[0].note
 
 
 def _proposing(finding: Finding, best: Setting) -> Remedy:

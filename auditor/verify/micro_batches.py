@@ -22,8 +22,13 @@ from auditor.verify.search import AS_IT_IS, Grid, Setting
 from auditor.verify.trials import Effective, Measured
 
 TITLE = "batch size at an equal effective batch"
-WHY = "what the step computes depends on how many samples a micro-batch has (batch norm, dropout, a loss that is summed or masked), or half precision hides that it does not"
+WHY = (
+    "mostly, what is computed depends on how many samples a micro-batch has (batch norm, dropout, a loss that is summed or masked), "
+    "or half precision hides that it does not"
+)
 """What a result that differs mostly comes from."""
+
+DROPPED = "dropped: another result"
 
 LESS_MEMORY, EQUAL_SPEED = 0.99, 1.05
 """Smaller micro-batches are proposed for a device's peak of at most this share, where a step is proven to take at most so much longer."""
@@ -91,7 +96,7 @@ class Search:
         best = grid.fastest() or _leanest(grid)
         if best is None:
             few = f" (the budget was spent after {grid.rounds} of {LEAST_PAIRS} rounds)" if grid.rounds < LEAST_PAIRS else ""
-            return None, f"{TITLE}, times of an optimizer step: {told}; none is proven better{few}"
+            return None, f"{TITLE}, times of an optimizer step: {told}; none is proven better{few}{self._why()}"
         return self._proposal(grid, best, curve), f"{TITLE}: {_named(best)} is the best; see the proposal"
 
     # -- runs ------------------------------------------------------------------------------------------------------
@@ -118,7 +123,7 @@ class Search:
             return replace(measured, failed="there is nothing to compare it with")
         agreement = alike(self._training(self._expected, AS_IT_IS), self._training(measured, setting))
         self._agreements[setting] = agreement
-        return measured if agreement.same else replace(measured, failed=f"another result, so it is dropped: {agreement.note}")
+        return measured if agreement.same else replace(measured, failed=f"{DROPPED}, {agreement.note}")
 
     def _as_it_is(self, measured: Measured) -> Measured:
         training = self._training(measured, AS_IT_IS)
@@ -154,8 +159,14 @@ class Search:
             parts.append(f"On the command line: `{shlex.join(given)}`.")
         if self._present.said:
             parts.append(f"{'; '.join(self._present.said)}.")
+        if self._why():
+            parts.append(f"Of what was dropped{self._why()}.")
         diff = patch.plan(edits, self._recording.source_bytes).diff.decode("utf-8", "replace")
         return Proposal(TITLE, " ".join(parts), curve, self._verified(grid, best), diff)
+
+    def _why(self) -> str:
+        """What is to be said where a size was dropped for its result."""
+        return "" if all(agreement.same for agreement in self._agreements.values()) else f": {WHY}"
 
     def _verified(self, grid: Grid, best: Setting) -> Verified:
         interval = grid.interval(best)
@@ -191,7 +202,7 @@ def _leanest(grid: Grid) -> Setting | None:
 def _came(grid: Grid, setting: Setting) -> str:
     if not grid.works(setting):
         failed = next(run.failed for run in grid.runs[setting] if run.failed or not run.step_us)
-        return f"{failed}; {WHY}" if failed.startswith("another result") else f"fails, {failed}"
+        return failed if failed.startswith(DROPPED) else f"fails, {failed}"
     interval = grid.interval(setting) if setting != AS_IT_IS else None
     ratio = f" ({interval.ratio:.2f} [{interval.low:.2f} - {interval.high:.2f}])" if interval is not None else ""
     peak = _peak(grid.runs[setting])
