@@ -126,7 +126,7 @@ def search(
         say(f"{finding.code} {finding.site}: {_called(setting) or 'as it is'}")
         return laboratory.run(loaders=Loaders(present.file, present.line, dict(setting)))
 
-    best, proof, curves = AS_IT_IS, None, dict[str, str]()
+    best, proof, curves, rounds = AS_IT_IS, None, dict[str, str](), LEAST_PAIRS
     for name, settings in ARGUMENTS.items():
         grid = Grid(tuple(dict.fromkeys((AS_IT_IS, best))), tuple(settings(present, best)), run)
         grid.measure(budget)
@@ -134,6 +134,7 @@ def search(
             continue
         if not grid.works(AS_IT_IS):
             return finding, f"{finding.code} {finding.site}: run again, the target fails: {grid.runs[AS_IT_IS][-1].failed}"
+        rounds = min(rounds, grid.rounds)
         curves[f"{CURVE}{name}, {grid.rounds} round{'s' * (grid.rounds != 1)}"] = _curve(name, present, grid, best)
         better = grid.fastest()
         best, proof = (best, proof) if better is None else (better, grid)
@@ -142,8 +143,10 @@ def search(
     told = "; ".join(f"{label}: {curve}" for label, curve in curves.items())
     known = tuple(fact for fact in finding.facts if not fact[0].startswith(CURVE))  # without an earlier search's
     found = replace(finding, facts=(*known, *curves.items()))
+    if proof is None and finding.verified is not None and rounds < LEAST_PAIRS:
+        return finding, f"{finding.code} {finding.site}: {told}; what an earlier search proved stays"
     if proof is None:
-        return found, f"{finding.code} {finding.site}: {told}; none is proven faster"
+        return replace(found, verified=None), f"{finding.code} {finding.site}: {told}; none is proven faster"
     changed = replace(found, verified=_verified(proof, best), remedy=_proposing(finding, best))
     return changed, f"{finding.code} {finding.site}: {told}; {_called(best)} is the best"
 

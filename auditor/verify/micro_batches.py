@@ -156,7 +156,7 @@ class Search:
         parts = [f"{wanted} in the place of {now} ({self._present.site}): as many samples in each optimizer step."]
         given = self._present.arguments(*self._numbers(best))
         if given != self._present.argv:
-            parts.append(f"On the command line: `{shlex.join(given)}`.")
+            parts.append(f"On the command line: `{shlex.join(given)}`{', and the patch for the other number' * bool(edits)}.")
         if self._present.said:
             parts.append(f"{'; '.join(self._present.said)}.")
         if self._why():
