@@ -69,8 +69,6 @@ def verified(
             replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
         ]
         notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
-        if select and report.verification is not None:  # not searched this time
-            proposals += report.verification.proposals
         if asked.sizes is not None:
             proposal, note = asked.sizes.run(laboratory, whole.part(1 / asked.searches), say)
             proposals += [proposal] if proposal is not None else []
