@@ -95,7 +95,8 @@ class Search:
         told = "; ".join(f"{name}: {came}" for name, came in curve)
         best = grid.fastest() or _leanest(grid)
         if best is None:
-            few = f" (the budget was spent after {grid.rounds} of {LEAST_PAIRS} rounds)" if grid.rounds < LEAST_PAIRS else ""
+            unfinished = grid.rounds < LEAST_PAIRS and any(map(grid.works, self.settings))
+            few = f" (the budget was spent after {grid.rounds} of {LEAST_PAIRS} rounds)" if unfinished else ""
             return None, f"{TITLE}, times of an optimizer step: {told}; none is proven better{few}{self._why()}"
         return self._proposal(grid, best, curve), f"{TITLE}: {_named(best)} is the best; see the proposal"
 

@@ -120,6 +120,12 @@ def test_a_size_that_trains_something_else_is_dropped_and_said(differs: dict[str
     assert [batch for batch, _ in done.asked].count(32) == 1
 
 
+def test_where_all_sizes_are_dropped_that_is_said_and_no_time_is_lost() -> None:
+    done = searched(lambda batch, count: {"loss": float(batch)})
+    assert done.proposal is None and len(done.asked) == 4
+    assert "none is proven better: mostly, what is computed depends on" in done.note
+
+
 def test_a_size_that_fails_is_said() -> None:
     done = searched(
         lambda batch, count: faster_when_larger(batch, count) | {"failed": "OutOfMemoryError: x" if batch > 8 else ""}
