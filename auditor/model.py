@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from auditor.pictures import Lanes, Layers, Series
+from auditor.verification import Verification, Verified
 
 SCHEMA = "audit-report/1"
 
@@ -77,7 +78,8 @@ class Edit:
     ``insert_after_imports``  put the call ``value`` (likewise) behind the imports at the top of the file
     ``modernize_amp``         call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
     ``make_on_device``        ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``; ``call`` is the move
-    ``set_constant``          on the line that sets the name ``keyword`` to a number or flag, write ``value`` instead
+    ``set_constant``          on the line that sets the name ``keyword`` to a number or flag (or, without a name, for the number
+                              at ``span``) write ``value`` instead
     ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of keys and positions), or
                               in a shell script or ``.env`` the variable ``keyword``, to ``value``
     ========================  ==========================================================================
@@ -115,48 +117,6 @@ class Remedy:
     def safe(self) -> bool:
         """True when there is at least one edit and every edit is safe."""
         return bool(self.edits) and all(edit.safe for edit in self.edits)
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What a re-run with the patch measured (``audit verify``). Times in us, memory in bytes.
-
-    ``ratio`` is the step time after to before (below 1: faster), between ``ratio_low`` and ``ratio_high`` from ``pairs`` of
-    runs; None where it was not timed (a remedy for a GPU, checked without one) or too few pairs fitted the budget.
-    ``same_result`` is None where the target itself does not repeat its losses. ``note`` says in a sentence what decided.
-    """
-
-    status: Literal["better", "same", "worse", "broken"]
-    step_us_before: float | None
-    step_us_after: float | None
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    peak_bytes_before: int | None = None
-    peak_bytes_after: int | None = None
-    same_result: bool | None = None
-    pairs: int = 0
-    syncs_before: float | None = None
-    syncs_after: float | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What ``audit verify`` did: all good patches ``together``, and how steady the target and the machine are.
-
-    ``noise`` is the interval of the ratio between runs of the same unpatched code (low, high); None from too few pairs.
-    ``repeatable`` is True where two unpatched runs with the same seeds gave the same losses, bit for bit.
-    """
-
-    together: Verified | None
-    codes: tuple[str, ...]
-    noise: tuple[float, float] | None
-    repeatable: bool
-    runs: int
-    steps: int
-    seconds: float
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def _context(report: Report) -> dict[str, Any]:
         "recoverable": summary.recoverable(report),
         "proven": summary.proven(report),
         "verified": verified.banner(report),
+        "proposals": page.proposals(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
         "environment": tuple(page.environment(report)),
         "memory": summary.largest_memory(report),

@@ -13,7 +13,7 @@ from auditor import amounts
 from auditor.model import Edit, Excerpt, Finding, Report
 
 from . import manual, summary, text
-from .verified import Proof, proof
+from .verified import Proof, proof, speed
 
 _MESSAGE_LIMIT = 5000
 _MANY = 18
@@ -104,6 +104,36 @@ class Shown:
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
     """All findings in the report's order."""
     return tuple(_cards(report, charts))
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A proposal of ``audit verify`` as the page shows it."""
+
+    id: str
+    title: str
+    gain: str
+    text: str
+    curve: tuple[tuple[str, str], ...]
+    diff: tuple[CodeLine, ...]
+    proof: Proof
+
+
+def proposals(report: Report) -> tuple[Proposed, ...]:
+    """What searches by re-runs proposed."""
+    made = report.verification.proposals if report.verification is not None else ()
+    return tuple(
+        Proposed(
+            f"proposal-{number}",
+            each.title,
+            speed(each.verified),
+            each.text,
+            each.curve,
+            tuple(_diff(each.diff)),
+            proof(each.verified),
+        )
+        for number, each in enumerate(made, 1)
+    )
 
 
 def places(report: Report) -> dict[str, tuple[str, str]]:

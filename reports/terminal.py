@@ -80,6 +80,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     yield from _looked_at(report, width)
+    for sentence in verified.proposed(report.verification) if report.verification else ():
+        yield from _wrapped(sentence, width)
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
     for warning in report.warnings:

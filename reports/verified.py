@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.model import Finding, Report, Verification, Verified
+from auditor.model import Finding, Report
+from auditor.verification import Verification, Verified
 
 from . import text
 
@@ -55,7 +56,7 @@ def banner(report: Report) -> tuple[str, ...]:
     if verification is None or together is None or together.status == "broken" or together.ratio is None:
         return ()
     patches = f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
-    return _speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
+    return speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
 
 
 def headline(report: Report) -> str:
@@ -71,6 +72,16 @@ def line(finding: Finding) -> str:
         return ""
     word = {"broken": "patch left out", "same": "verified"}.get(verified.status, f"verified {verified.status}")
     return f"{word}: {'; '.join(_parts(verified))}"
+
+
+def proposed(verification: Verification) -> Iterator[str]:
+    """What searches proposed, and all that they tried. A sentence each."""
+    for proposal in verification.proposals:
+        curve = "; ".join(f"{label}: {value}" for label, value in proposal.curve)
+        yield text.one_line(f"proposed: {proposal.title}: {proposal.text}", NOTE_LIMIT)
+        yield text.one_line(f"    {curve}", NOTE_LIMIT)
+        patch = "; proposals.patch sets it" if proposal.diff else ""
+        yield text.one_line(f"    {'; '.join(_parts(proposal.verified))}{patch}", NOTE_LIMIT)
 
 
 def method(verification: Verification) -> Iterator[str]:
@@ -94,7 +105,7 @@ def _gains(verified: Verified) -> Iterator[str]:
         yield "same losses" if verified.same_result else "other losses"
 
 
-def _speed(verified: Verified) -> str:
+def speed(verified: Verified) -> str:
     """``1.83x faster [1.79-1.88]``, or that no difference was proven."""
     ratio, low, high = verified.ratio, verified.ratio_low, verified.ratio_high
     if ratio is None or low is None or high is None or min(ratio, low) <= 0:
@@ -112,7 +123,7 @@ def _change(what: str, before: str, after: str) -> str:
 
 def _parts(verified: Verified) -> Iterator[str]:
     if verified.ratio is not None:
-        yield _speed(verified) + (f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else "")
+        yield speed(verified) + (f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else "")
     if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
         yield _change("peak memory", amounts.size(verified.peak_bytes_before), amounts.size(verified.peak_bytes_after))
     if verified.syncs_before is not None and verified.syncs_after is not None:

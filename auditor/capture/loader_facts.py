@@ -36,6 +36,7 @@ class LoaderFacts:
     collate_file: str | None
     collate_line: int | None
     length: int | None
+    samples: int | None
 
     def row(self) -> dict[str, Any]:
         """As the recording wants it, with the dataset's place in the source."""
@@ -56,6 +57,7 @@ def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
         _dataset_class(loader.dataset),
         *place_of_callable(loader.collate_fn),
         _length(loader),
+        _samples(loader),
     )
 
 
@@ -70,6 +72,7 @@ def describe_iterator(iterator: Any) -> LoaderFacts:
         getattr(iterator._index_sampler, "batch_size", None),
         _dataset_class(iterator._dataset),
         *place_of_callable(iterator._collate_fn),
+        None,
         None,
     )
 
@@ -90,6 +93,11 @@ def _length(loader: Any) -> int | None:
         return len(sampler if batches is None else batches)
     except (TypeError, NotImplementedError):
         return None
+
+
+def _samples(loader: Any) -> int | None:
+    """Samples of an epoch, where the loader has a length and cuts batches of one size."""
+    return None if loader.batch_size is None or _length(loader) is None else len(loader.sampler)
 
 
 def place_of_callable(function: Any) -> tuple[str, str | None, int | None]:

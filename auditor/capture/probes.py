@@ -19,6 +19,7 @@ from auditor.capture.leaner import LeanerProbe
 from auditor.capture.loader import LoaderProbe
 from auditor.capture.loads import LoadsProbe
 from auditor.capture.modes import ModesProbe
+from auditor.capture.moves import MovesProbe
 from auditor.capture.norms import NormsProbe
 from auditor.capture.numerics import NumericsProbe
 from auditor.capture.origin import OriginProbe
@@ -64,6 +65,7 @@ PROBES: tuple[type[Probe], ...] = (
     FiniteProbe,
     DrillProbe,
     ResultsProbe,
+    MovesProbe,
 )
 
 ALWAYS = (ModesProbe,)

@@ -44,6 +44,7 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
     for name, file in (("json", "report.json"), ("html", "report.html")):
         write_whole(out / file, catalogue.renderer(name).render(report))
     _write_patch(report, recording, out / "fixes.patch")
+    _write_proposals(report, out / "proposals.patch")
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
@@ -92,6 +93,14 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     safe = (f.remedy for f in report.findings if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
+    if diff:
+        write_whole(path, diff)
+
+
+def _write_proposals(report: Report, path: Path) -> None:
+    path.unlink(missing_ok=True)
+    made = report.verification.proposals if report.verification is not None else ()
+    diff = "".join(proposal.diff for proposal in made)
     if diff:
         write_whole(path, diff)
 

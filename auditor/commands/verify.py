@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -13,9 +13,11 @@ from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.recording import Recording
-from auditor.verify import loaders
+from auditor.verification import Proposal
+from auditor.verify import loaders, micro_batches
+from auditor.verify.accumulation_uses import Unclear
 from auditor.verify.budget import Budget
-from auditor.verify.candidates import candidates, is_selected, require_unchanged
+from auditor.verify.candidates import Candidate, candidates, is_selected, require_unchanged
 from auditor.verify.experiment import Experiment
 from auditor.verify.intervals import LEAST_PAIRS
 from auditor.verify.trials import SLOW_SECONDS, Laboratory
@@ -54,33 +56,78 @@ def verified(
     Raises :class:`AuditProblem` when the target cannot be run again as it was recorded.
     """
     require_unchanged(recording)
-    tried = candidates(report, recording, select, unsafe=unsafe)
-    searched = dict(_searched(report, recording, select))
-    if not tried and not searched:
+    asked, say = _asked(report, recording, select, unsafe=unsafe), _silent if quiet else _say
+    if not asked.patches and not asked.searches:
+        for note in asked.notes:
+            say(note)
         return None
-    require_plain_values("the report", (edit for candidate in tried for edit in candidate.edits))
-    say, values = _silent if quiet else _say, sum(map(loaders.values_to_try, searched.values()))
-    runs = LEAST_PAIRS * (len(tried) + 2 * bool(tried) + values)
-    with Laboratory(recording, budget / runs or SLOW_SECONDS) as laboratory:
+    require_plain_values("the report", (edit for candidate in asked.patches for edit in candidate.edits))
+    with Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory:
         whole = Budget(budget)
-        patches = Experiment(laboratory, recording, whole.part(len(tried) / (len(tried) + values)), say)
-        found, verification = patches.run(tried)
+        found, verification = Experiment(laboratory, recording, whole.part(asked.share), say).run(asked.patches)
         findings = [
             replace(finding, verified=found.get(number, finding.verified)) for number, finding in enumerate(report.findings)
         ]
-        notes = list(verification.notes)
-        for left, (number, present) in zip(range(len(searched), 0, -1), searched.items(), strict=True):
+        notes, proposals = [*verification.notes, *asked.notes], list[Proposal]()
+        if asked.sizes is not None:
+            proposal, note = asked.sizes.run(laboratory, whole.part(1 / asked.searches), say)
+            proposals += [proposal] if proposal is not None else []
+            notes.append(note)
+        for left, (number, present) in zip(range(len(asked.loaders), 0, -1), asked.loaders.items(), strict=True):
             findings[number], note = loaders.search(laboratory, findings[number], present, whole.part(1 / left), say)
             findings[number] = loaders.with_diff(findings[number], recording)
             notes.append(note)
         if laboratory.changed:
             notes.append(reached(laboratory.changed))
-        seconds, steps = round(whole.spent, 1), laboratory.steps if searched else verification.steps
-        verification = replace(verification, notes=tuple(notes), runs=laboratory.runs, steps=steps, seconds=seconds)
-    return replace(report, findings=tuple(findings), verification=verification)
+        seconds, steps = round(whole.spent, 1), laboratory.steps if asked.searches else verification.steps
+        told = replace(verification, notes=tuple(notes), proposals=tuple(proposals))
+    return replace(
+        report, findings=tuple(findings), verification=replace(told, runs=laboratory.runs, steps=steps, seconds=seconds)
+    )
 
 
-def _searched(report: Report, recording: Recording, select: Collection[str]) -> Iterator[tuple[int, loaders.Present]]:
+@dataclass(frozen=True)
+class _Asked:
+    """What there is to try: patches, the loaders of findings (by their places in the report), sizes of micro-batches."""
+
+    patches: tuple[Candidate, ...]
+    loaders: dict[int, loaders.Present]
+    sizes: micro_batches.Search | None
+    notes: tuple[str, ...]
+
+    @property
+    def searches(self) -> int:
+        """How many searches there are."""
+        return len(self.loaders) + (self.sizes is not None)
+
+    @property
+    def values(self) -> int:
+        """How many values they try at least."""
+        sizes = 1 + len(self.sizes.settings) if self.sizes is not None else 0
+        return sizes + sum(map(loaders.values_to_try, self.loaders.values()))
+
+    @property
+    def share(self) -> float:
+        """Of the budget for the patches: half of it at least. What they leave, the searches have."""
+        return max(0.5, len(self.patches) / (len(self.patches) + self.values)) if self.patches else 0.0
+
+    @property
+    def runs(self) -> int:
+        """How many runs all of it takes at least."""
+        return LEAST_PAIRS * (len(self.patches) + 2 * bool(self.patches) + self.values)
+
+
+def _asked(report: Report, recording: Recording, select: Collection[str], *, unsafe: bool) -> _Asked:
+    sizes, notes = None, tuple[str, ...]()
+    if not select:  # no rule's code names it
+        try:
+            sizes = micro_batches.search_for(recording)
+        except Unclear as reason:
+            notes = (f"{micro_batches.TITLE}: not tried; {reason}",)
+    return _Asked(candidates(report, recording, select, unsafe=unsafe), dict(_waiting(report, recording, select)), sizes, notes)
+
+
+def _waiting(report: Report, recording: Recording, select: Collection[str]) -> Iterator[tuple[int, loaders.Present]]:
     for number, finding in enumerate(report.findings):
         present = loaders.loader_of(finding, recording) if is_selected(finding, select) else None
         if present is not None:

@@ -21,17 +21,18 @@ CASTS = frozenset({"int", "bool"})
 
 @dataclass(frozen=True)
 class Home:
-    """The one place to change a value at. ``own``: it is the call itself."""
+    """The one place to change a value at. ``own``: it is the call itself. ``span``: of the number, where it has no name."""
 
     site: Site
     action: Action
     call: str = ""
     keyword: str = ""
     own: bool = False
+    span: tuple[int, int, int, int] | None = None
 
     def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
         """The edit that sets the value here."""
-        return Edit(self.site, self.action, self.call, self.keyword, value, safe=safe, reason=reason)
+        return Edit(self.site, self.action, self.call, self.keyword, value, safe=safe, reason=reason, span=self.span)
 
 
 def home_of(source: Source, configs: Configs, site: Site | None, call: str, keyword: str, *, ran: object) -> Home | None:
@@ -41,11 +42,33 @@ def home_of(source: Source, configs: Configs, site: Site | None, call: str, keyw
     written = source.argument(site, call, keyword)
     if written is None or isinstance(written, ast.Constant):
         return Home(site, "set_keyword", call, keyword, own=True)
-    key = _last_key(written)
-    if not key:
-        return None
-    found = [*_options(source, key, ran), *_constants(source, key, ran, call), *_configured(configs, key, ran)]
+    found = [home for value, home in _candidates(source, configs, written, call) if type(value) is type(ran) and value == ran]
     return found[0] if len(found) == 1 else None
+
+
+def number_of(source: Source, configs: Configs, written: ast.expr, call: str = "") -> tuple[int, Home] | None:
+    """The whole number that an expression names, and the one place where it is written; None if it may be another's."""
+    found = list(_candidates(source, configs, written, call))
+    if len(found) != 1 or type(found[0][0]) is not int:
+        return None
+    ((value, home),) = found
+    return value, home  # type: ignore[return-value]
+
+
+def _candidates(source: Source, configs: Configs, written: ast.expr, call: str) -> Iterator[tuple[object, Home]]:
+    """Values that an expression may name, and where they stand."""
+    key = last_key(written)
+    if key:
+        yield from _options(source, key)
+        yield from _constants(source, key, call)
+        yield from _configured(configs, key)
+
+
+def flags_of(source: Source, key: str) -> frozenset[str]:
+    """What is written on the command line for the option that is kept under this name: ``--batch-size``, ``-b``."""
+    calls = (node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call))
+    options = (node for node in calls if name_of(node.func) in OPTIONS and key and _kept_as(node) == key)
+    return frozenset(flag for node in options for each in node.args if (flag := _text(each)).startswith("-"))
 
 
 def allocator_home(configs: Configs) -> Home | None:
@@ -56,12 +79,15 @@ def allocator_home(configs: Configs) -> Home | None:
     return Home(line.site, "set_value", keyword=str(line.where[0]))
 
 
-def _last_key(written: ast.expr) -> str:
-    """``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``, ``int(cfg.get("num_workers", 0))`` and ``num_workers``."""
+def last_key(written: ast.expr) -> str:
+    """By what name an expression asks for its value; empty if by none.
+
+    ``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``, ``int(cfg.get("num_workers", 0))`` and ``num_workers``.
+    """
     if isinstance(written, ast.Call):
         name = name_of(written.func)
         if name in CASTS and len(written.args) == 1:
-            return _last_key(written.args[0])
+            return last_key(written.args[0])
         return _text(written.args[0]) if name == "get" and written.args else ""
     if isinstance(written, ast.Subscript):
         return _text(written.slice)
@@ -72,25 +98,20 @@ def _text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _is(node: ast.AST | None, ran: object) -> bool:
-    """True for the literal that ran: 0 is not False."""
-    return isinstance(node, ast.Constant) and type(node.value) is type(ran) and node.value == ran
-
-
-def _configured(configs: Configs, key: str, ran: object) -> Iterator[Home]:
+def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
     named = [setting for setting in configs.settings if setting.where[-1:] == (key,)]
-    if len(named) == 1 and type(named[0].value) is type(ran) and named[0].value == ran:
-        yield Home(named[0].site, "set_value", keyword=named[0].keyword)
+    if len(named) == 1:
+        yield named[0].value, Home(named[0].site, "set_value", keyword=named[0].keyword)
 
 
-def _options(source: Source, key: str, ran: object) -> Iterator[Home]:
-    """Options that are kept under this name; the default must be what ran. Two of one name count as two."""
+def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
+    """Options that are kept under this name and have a literal default. Two of one name count as two."""
     for file in source.texts:
         for node in source.nodes(file):
             if isinstance(node, ast.Call) and name_of(node.func) in OPTIONS and _kept_as(node) == key:
                 default = next((item.value for item in node.keywords if item.arg == "default"), None)
-                if _is(default, ran):
-                    yield Home(source.site_of(file, node), "set_keyword", name_of(node.func), "default")
+                if isinstance(default, ast.Constant):
+                    yield default.value, Home(source.site_of(file, node), "set_keyword", name_of(node.func), "default")
 
 
 def _kept_as(option: ast.Call) -> str:
@@ -101,14 +122,14 @@ def _kept_as(option: ast.Call) -> str:
     return given or next(iter(long), "")
 
 
-def _constants(source: Source, key: str, ran: object, call: str) -> Iterator[Home]:
+def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:
     """``num_workers = 0``, as a variable or a class's field, where nothing else in any file sets that name."""
     found = [(file, node) for file in source.texts for node in source.nodes(file) if _sets(node, key, call)]
     if len(found) != 1:
         return
     ((file, node),) = found
-    if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is(node.value, ran):
-        yield Home(source.site_of(file, node), "set_constant", keyword=key)
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+        yield node.value.value, Home(source.site_of(file, node), "set_constant", keyword=key)
 
 
 def _sets(node: ast.AST, key: str, call: str) -> bool:

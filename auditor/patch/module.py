@@ -64,7 +64,7 @@ class Module:
         """The call that the edit names on its line; several only if they are written alike. Raises :class:`Refused`."""
         line = edit.site.line
         named = [call for call in self._calls if last_name(call.func) == edit.call]
-        exact = [call for call in named if _span(call) == edit.span]
+        exact = [call for call in named if span_of(call) == edit.span]
         found = [(call, self.quoted_in(call) or call) for call in exact or named]
         here = [(call, place) for call, place in found if covers(place, line)]
         near = [(call, place) for call, place in here if line in (place.lineno, _name_line(place))]  # type: ignore[attr-defined]
@@ -91,7 +91,8 @@ def last_name(callee: ast.expr) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
-def _span(call: ast.Call) -> tuple[int, int | None, int, int | None]:
+def span_of(call: ast.expr) -> tuple[int, int | None, int, int | None]:
+    """Where an expression stands, as edits have it."""
     return call.lineno, call.end_lineno, call.col_offset, call.end_col_offset
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-from auditor.model import Verified
+from auditor.verification import Verified
 from auditor.verify.candidates import Candidate
 from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.verify.results import Agreement, agree, tolerance_for

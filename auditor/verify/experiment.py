@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from auditor.errors import AuditProblem
-from auditor.model import Verification, Verified
 from auditor.patch import PatchedFile
 from auditor.recording import Recording
+from auditor.verification import Verification, Verified
 from auditor.verify.arms import Arm
 from auditor.verify.budget import Budget
 from auditor.verify.candidates import Candidate, joined
@@ -41,19 +41,27 @@ class Experiment:
         self._arms: list[Arm] = []
         self._together: Arm | None = None
         self._compared = False
+        self._ended = ""
         self.repeatable = True
 
     def run(self, candidates: Sequence[Candidate]) -> tuple[dict[int, Verified], Verification]:
         """What is found out about each finding (by its place in the report), and the verification as a whole."""
         self._arms = arms = [Arm(candidate) for candidate in candidates]
-        timed = [arm for arm in arms if self._can_time(arm)]
-        if timed:
-            self._round(timed)
-        self._rehearse([arm for arm in arms if arm not in timed])
-        while (chosen := self._affordable(self._undecided(timed))) and self._round(chosen):
-            pass
+        try:
+            self._measure([arm for arm in arms if self._can_time(arm)])
+        except AuditProblem as problem:
+            if not any(arm.pairs for arm in arms):
+                raise
+            self._ended = problem.message  # what was measured by then is not lost
         found = {number: done for arm in arms if (done := self._verified(arm)) is not None for number in arm.candidate.findings}
         return found, self._summary()
+
+    def _measure(self, timed: Sequence[Arm]) -> None:
+        if timed:
+            self._round(timed)
+        self._rehearse([arm for arm in self._arms if arm not in timed])
+        while (chosen := self._affordable(self._undecided(timed))) and self._round(chosen):
+            pass
 
     def _undecided(self, timed: Sequence[Arm]) -> list[Arm]:
         noise, together = self.noise(), self._joined()
@@ -138,7 +146,10 @@ class Experiment:
         self._say(f"{self._round_name(rehearsed=rehearsed)}: unpatched")
         measured = self._run(rehearsed=rehearsed)
         if measured.failed:
-            raise AuditProblem(f"the unpatched target does not run to its end any more: {measured.failed}")
+            raise AuditProblem(
+                f"the unpatched target does not run to its end any more: {measured.failed}",
+                "run audit again: its report shows where, and how long that takes is what these runs are given",
+            )
         return measured
 
     def _round_name(self, *, rehearsed: bool) -> str:
@@ -210,6 +221,8 @@ class Experiment:
         )
 
     def _notes(self) -> Iterator[str]:
+        if self._ended:
+            yield f"ended before the budget was spent: {self._ended}"
         for arm in self._arms:
             if arm.broken:
                 yield f"{arm.candidate.name}: the patch is left out, {arm.broken}"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Protocol
 
 from auditor import patch
-from auditor.model import Finding, Remedy, Verified
+from auditor.model import Finding, Remedy
 from auditor.plan import Loaders
 from auditor.recording import Recording
+from auditor.verification import Verified
 from auditor.verify.budget import Budget
 from auditor.verify.intervals import LEAST_PAIRS
-from auditor.verify.results import agree
+from auditor.verify.results import Agreement, agree
 from auditor.verify.search import AS_IT_IS, Grid, Setting
 from auditor.verify.trials import Measured
 
@@ -125,7 +126,7 @@ def search(
         say(f"{finding.code} {finding.site}: {_called(setting) or 'as it is'}")
         return laboratory.run(loaders=Loaders(present.file, present.line, dict(setting)))
 
-    best, proof, curves = AS_IT_IS, None, dict[str, str]()
+    best, proof, curves, rounds = AS_IT_IS, None, dict[str, str](), LEAST_PAIRS
     for name, settings in ARGUMENTS.items():
         grid = Grid(tuple(dict.fromkeys((AS_IT_IS, best))), tuple(settings(present, best)), run)
         grid.measure(budget)
@@ -133,6 +134,7 @@ def search(
             continue
         if not grid.works(AS_IT_IS):
             return finding, f"{finding.code} {finding.site}: run again, the target fails: {grid.runs[AS_IT_IS][-1].failed}"
+        rounds = min(rounds, grid.rounds)
         curves[f"{CURVE}{name}, {grid.rounds} round{'s' * (grid.rounds != 1)}"] = _curve(name, present, grid, best)
         better = grid.fastest()
         best, proof = (best, proof) if better is None else (better, grid)
@@ -141,8 +143,10 @@ def search(
     told = "; ".join(f"{label}: {curve}" for label, curve in curves.items())
     known = tuple(fact for fact in finding.facts if not fact[0].startswith(CURVE))  # without an earlier search's
     found = replace(finding, facts=(*known, *curves.items()))
+    if proof is None and finding.verified is not None and rounds < LEAST_PAIRS:
+        return finding, f"{finding.code} {finding.site}: {told}; what an earlier search proved stays"
     if proof is None:
-        return found, f"{finding.code} {finding.site}: {told}; none is proven faster"
+        return replace(found, verified=None), f"{finding.code} {finding.site}: {told}; none is proven faster"
     changed = replace(found, verified=_verified(proof, best), remedy=_proposing(finding, best))
     return changed, f"{finding.code} {finding.site}: {told}; {_called(best)} is the best"
 
@@ -195,8 +199,14 @@ def _verified(grid: Grid, best: Setting) -> Verified:
         peak_bytes_after=None,
         same_result=all(each.same for each in agreements) if comparable else None,
         pairs=len(before),
-        note=f"{_called(best)}, the best of those tried" + (f"; {agreements[0].note}" if comparable else ""),
+        note=f"{_called(best)}, the best of those tried" + (f"; {_compared(agreements)}" if comparable else ""),
     )
+
+
+def _compared(agreements: Sequence[Agreement]) -> str:
+    """How the results agree. Where they do not, that is no error: other processes load, and the order of the draws is another."""
+    differing = next((each.note for each in agreements if not each.same), "")
+    return f"{differing}: with workers other random numbers are drawn, or in another order" if differing else agreements[0].note
 
 
 def _proposing(finding: Finding, best: Setting) -> Remedy:

@@ -54,6 +54,8 @@ class Grid:
         for setting in order if self.rounds % 2 == 0 else order[::-1]:
             if budget.fits(1):
                 done[setting] = budget.measured(partial(self._run, setting))
+                if setting in self.references and done[setting].failed:
+                    break  # there is nothing to compare the others with
         if all(reference in done for reference in self.references):
             self.rounds += 1
             for setting, measured in done.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING
 from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
-from auditor.plan import REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.recording import Recording, Row
+from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
 from auditor.workplace import Workplace
@@ -33,12 +35,16 @@ SLOW_SECONDS = 10.0
 
 FEWEST_STEPS = 3
 
-RESULTS, SYNCS, COPIES = "results", "reads", "copies"
+RESULTS, SYNCS, COPIES, MOVES = "results", "reads", "copies", "moves"
 """Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow. A rehearsal writes its
 copies to the device beside the reads."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
-"""A patched run may take this long, or so many times as long as the unpatched one did, before it counts as hanging."""
+"""A run may take this long, or so many times as long as the longest of those before it, the audit's own first, before it counts
+as hanging. The audit did more steps under more instruments, and the load of a shared machine rarely makes up for five times that."""
+
+FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+"""A line of a stack as faulthandler writes it."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +63,28 @@ class Measured:
     loaded: frozenset[str]
     seconds: float
     failed: str = ""
+    moves: Moves | None = None
+
+
+@dataclass(frozen=True)
+class Effective:
+    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the program as it is."""
+
+    calls: int
+    usual: int
 
 
 class Laboratory:
     """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a median allows.
 
-    Use as a context: its folder is removed at the end.
+    Use as a context: its folder is removed at the end. A run that takes longer than ``patience`` (s) is ended.
     """
 
     def __init__(self, recording: Recording, seconds: float = SLOW_SECONDS) -> None:
         self._project = Path(recording.cwd)
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
         self._plan = _plan(recording, seconds)
-        self._patience: float | None = None
+        self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(recording))
         self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
@@ -94,33 +109,47 @@ class Laboratory:
         """Where the trials run."""
         return self._plan.device
 
-    def run(self, patched: Sequence[PatchedFile] = (), *, rehearsed: bool = False, loaders: Loaders | None = None) -> Measured:
-        """One run. What the target does never raises; a recorder that fails does."""
+    def run(
+        self,
+        patched: Sequence[PatchedFile] = (),
+        *,
+        rehearsed: bool = False,
+        loaders: Loaders | None = None,
+        effective: Effective | None = None,
+        args: tuple[str, ...] | None = None,
+    ) -> Measured:
+        """One run. What the target does never raises; a recorder that fails does.
+
+        With ``effective`` its step times are those of optimizer steps, of which as many are made whatever calls each takes.
+        ``args`` stand in the place of the target's own command line.
+        """
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
         try:
             with Workplace(self._project, {file.path: file.after for file in patched}) as place:
-                plan = place.plan(replace(self._plan, folder=str(home), trial=Trial(SEED, loaders)))
+                chosen = self._plan if args is None else replace(self._plan, args=args)
+                plan = place.plan(replace(chosen, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
-                measured = self._measured(plan, began)
+                measured = self._measured(plan if effective is None else _counted(plan, effective), began, effective)
             self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
-        if self._patience is None:
-            self._patience = max(LEAST_TIMEOUT_S, PATIENCE * measured.seconds)
+        if not measured.failed:
+            self.patience = max(self.patience, PATIENCE * measured.seconds)
         return measured
 
-    def _measured(self, plan: Plan, began: float) -> Measured:
-        deadline = None if self._patience is None else time.monotonic() + self._patience
+    def _measured(self, plan: Plan, began: float, effective: Effective | None) -> Measured:
         try:
-            recording = runner.record_once(plan, deadline, lambda name, done, steps: None, lambda text: None)
+            recording = runner.record_once(
+                plan, time.monotonic() + self.patience, lambda name, done, steps: None, lambda text: None
+            )
         except AuditProblem as problem:
             return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
-        times = quiet_run(recording).us
+        times = _sums(quiet_run(recording).us, effective.calls if effective is not None else 1)
         rows = recording.rows("steps")
         quiet = [row for row in rows if row["pass"] in ("quiet", "loud")]
         return Measured(
@@ -131,8 +160,27 @@ class Laboratory:
             _syncs(recording, rows),
             frozenset(recording.relative(file) for file in recording.manifest.get("target_files", ())),
             time.monotonic() - began,
-            _failure(recording),
+            _failure(recording, self.patience),
+            Moves.read(recording) if effective is not None else None,
         )
+
+
+def _counted(plan: Plan, effective: Effective) -> Plan:
+    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one to warm up."""
+    steps, warmup = max(FEWEST_STEPS, plan.steps // effective.usual), max(1, plan.warmup // effective.usual)
+    return replace(plan, steps=steps * effective.calls, warmup=warmup * effective.calls, parts=(*plan.parts, MOVES))
+
+
+def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
+    """Of so many neighbours each."""
+    return tuple(sum(us[at : at + group]) for at in range(0, len(us) - group + 1, group))
+
+
+def _took(recording: Recording) -> float:
+    """Seconds that the longest of the audit's processes took, from its first instrument to its last step."""
+    made = [each for each in (recording, recording.inside(REHEARSAL)) if each is not None and each.has("steps")]
+    ends = (row.get("start_us", 0.0) + row["us"] for each in made for row in each.rows("steps"))
+    return float(max(ends, default=0.0)) / 1e6
 
 
 def _plan(recording: Recording, seconds: float) -> Plan:
@@ -165,10 +213,19 @@ def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
     return sum(int(row["n"]) for row in met if row.get("blocking", True)) / loud
 
 
-def _failure(recording: Recording) -> str:
+def _failure(recording: Recording, patience: float) -> str:
     manifest = recording.manifest
+    if manifest["outcome"] == "timeout":
+        return f"it was still running after {patience:.0f} s and was ended{_hung_at(recording)}"
     if manifest["outcome"] == "completed":
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
     error = manifest.get("error") or {}
     said = str(error.get("message", "")).split("\n", 1)[0]
     return f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
+
+
+def _hung_at(recording: Recording) -> str:
+    """Where its stacks say that it was, innermost line of its own first; empty where they were not to be had."""
+    trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
+    own = (f"{recording.relative(file)}:{line}" for file, line in FRAME.findall(trace) if recording.relative(file) != file)
+    return next((f" (at {place})" for place in own), "")

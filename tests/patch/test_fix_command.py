@@ -11,9 +11,10 @@ from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
 from auditor.cli import main
-from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site, Verified
+from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.patch import apply_edits, made_already, plan
 from auditor.recording import SCHEMA, store_sources, write_manifest
+from auditor.verification import Verified
 
 SOURCE = b"""\
 import torch  # caf\xc3\xa9

@@ -20,10 +20,10 @@ from auditor.model import (
     StepTimes,
     TargetError,
     Verdict,
-    Verified,
     finding_key,
 )
 from auditor.pictures import Series
+from auditor.verification import Verified
 
 TRAINER = "examples/energy_flow/trainer.py"
 

@@ -29,9 +29,9 @@ from auditor.model import (
     StepTimes,
     TargetError,
     Verdict,
-    Verified,
 )
 from auditor.pictures import Bar, Lanes, Layers, Pointer, Series, Tone
+from auditor.verification import Verified
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.schema())
 REPORTS = {

@@ -10,12 +10,17 @@ import jsonschema
 import pytest
 from auditor.reports import as_json, html, schema, terminal, verified
 
-from auditor.model import Report, Verification, Verified
+from auditor.model import Report
+from auditor.verification import Proposal, Verification, Verified
 
 BETTER = Verified("better", 38_240.0, 20_900.0, 0.546, 0.532, 0.559, 1000 << 20, 590 << 20, True, 5, 4.0, 1.0, "bit-identical")
 UNTIMED = Verified("same", None, None, None, None, None, None, None, True, 1, 4.0, 4.0, "checked in the rehearsal")
 BROKEN = Verified("broken", 10.0, 9.0, None, None, None, same_result=False, pairs=1, note="loss 2 is 0.6 instead of 0.5")
 SUMMARY = Verification(BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",))
+
+ATTACK = "<script>alert(1)</script>"
+DIFF = f"--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-BATCH = 4\n+BATCH = 32  # {ATTACK}\n"
+PROPOSED = Proposal("batch size", f"32 {ATTACK}", (("4 (now)", "38.2 ms"), ("32", "20.9 ms")), BETTER, DIFF)
 
 
 @pytest.fixture
@@ -64,6 +69,19 @@ def test_how_it_was_verified_is_said_everywhere(report: Report) -> None:
         assert "verified by 23 runs of 14 steps in 117 s" in words
         assert "0.980 to 1.030" in words
         assert "GRAPH002: left out" in words
+
+
+def test_a_proposal_is_shown_with_its_curve_and_patch_and_comes_back(report: Report) -> None:
+    proposing = replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,)))
+    written = as_json.Json().render(proposing)
+    jsonschema.Draft202012Validator(schema.schema()).validate(json.loads(written))
+    assert as_json.load(written).verification.proposals == (PROPOSED,)
+    page = html.Html().render(proposing)
+    assert 'href="#proposal-1"' in page and "38.2 ms" in page and "+BATCH = 32" in page
+    assert ATTACK not in page
+    words = " ".join(terminal.Terminal(width=80).render(proposing).split())
+    assert "proposed: batch size: 32" in words and "4 (now): 38.2 ms; 32: 20.9 ms" in words and "proposals.patch sets it" in words
+    assert "proposal" not in html.Html().render(report).partition("<body")[2]
 
 
 def test_no_bars_where_no_time_was_measured() -> None:

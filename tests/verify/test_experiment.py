@@ -218,6 +218,13 @@ def test_an_unpatched_target_that_fails_is_a_problem_not_a_verdict() -> None:
         verify(lambda applied, run: {"failed": "killed"}, candidate(0))
 
 
+def test_what_was_measured_before_the_target_failed_is_kept() -> None:
+    done = verify(lambda applied, run: {"failed": "it was still running after 120 s" if run == 7 else ""}, candidate(0))
+    assert done.summary.runs == 7
+    assert (done.found[0].status, done.found[0].pairs, done.found[0].same_result) == ("same", 2, True)
+    assert any("ended before the budget was spent" in note and "still running" in note for note in done.summary.notes)
+
+
 def test_a_patched_file_that_the_target_does_not_use_proves_nothing() -> None:
     done = verify(lambda applied, run: {"loaded": frozenset({"other.py"})}, candidate(0))
     assert done.found == {}

@@ -122,6 +122,14 @@ def test_a_second_search_replaces_the_first_ones_curve() -> None:
     assert curve.startswith("0 (now): 20.0")
 
 
+def test_a_second_search_without_time_leaves_what_the_first_proved() -> None:
+    faster = by_workers({0: 10_000, 1: 8_000, 2: 5_000, 4: 7_000})
+    first = searched(faster).finding
+    cut = searched(faster, first, budget=5.0)
+    assert cut.finding == first and cut.note.endswith("what an earlier search proved stays")
+    assert searched(by_workers({0: 10_000, 1: 12_000, 2: 11_000, 4: 13_000}), first).finding.verified is None
+
+
 def test_where_none_is_faster_the_remedy_stays_and_the_curve_is_told() -> None:
     done = searched(by_workers({0: 10_000, 1: 12_000, 2: 11_000, 4: 13_000}))
     assert done.finding.verified is None and done.finding.remedy == finding().remedy

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
 from auditor.verify import trials
 from auditor.verify.candidates import require_unchanged
-from auditor.verify.trials import steps_for
+from auditor.verify.trials import LEAST_TIMEOUT_S, PATIENCE, Laboratory, steps_for
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,56 @@ class Rehearsed:
 def test_a_copy_that_holds_the_host_is_a_host_sync():
     steps = [{"pass": "warmup"}, {"pass": "loud"}, {"pass": "loud"}]
     assert trials._syncs(Rehearsed(), steps) == 3.0
+
+
+HANGING = """
+import os, subprocess, time
+helper = subprocess.Popen(["sleep", "600"])
+with open({said!r} + ".new", "w") as said:
+    said.write(str(helper.pid))
+os.rename({said!r} + ".new", {said!r})
+def step():
+    pass
+time.sleep(600)
+"""
+
+
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = project.parent / "hanging"
+    (project / "train.py").write_text(HANGING.format(said=str(said)))
+    recording = _recording(project, target="train.py:step", argv=[])
+    wait, given = runner.Child.wait, list[float]()
+
+    def until_it_hangs(child: runner.Child, deadline: float | None) -> str | int:
+        assert deadline is not None
+        given.append(deadline - time.monotonic())
+        while not said.exists():
+            assert child.process.poll() is None, child.output
+            time.sleep(0.05)
+        return wait(child, time.monotonic())
+
+    monkeypatch.setattr(runner.Child, "wait", until_it_hangs)
+    with Laboratory(recording) as laboratory:
+        measured = laboratory.run()
+    assert given == [pytest.approx(LEAST_TIMEOUT_S, abs=10)]
+    assert measured.failed == f"it was still running after {LEAST_TIMEOUT_S:.0f} s and was ended (at train.py:9)"
+    assert not _runs(int(said.read_text()))
+
+
+def _runs(process: int) -> bool:
+    """True if it is there, and not only waits for its parent to notice that it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_run_may_take_as_long_as_the_audit_several_times_over(project: Path) -> None:
+    recording = _recording(project, target="train.py:step", argv=[])
+    rows = [
+        {"pass": name, "step": 0, "us": 1e6, "queued_us": 0.0, "start_us": start}
+        for name, start in (("quiet", 5e6), ("origin", 89e6))
+    ]
+    (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with Laboratory(Recording(recording.folder)) as laboratory:
+        assert laboratory.patience == PATIENCE * 90
