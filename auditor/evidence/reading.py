@@ -14,8 +14,9 @@ Act = Literal["branch", "scalar", "transfer", "shape"]
 TRANSFERS = frozenset({"cpu", "numpy", "tolist", "to_cpu", "print"})
 SHAPES = frozenset({"nonzero", "masked_select", "mask_index", "mask_put", "unique", "bincount", "repeat_interleave"})
 
-# Names of CPython's instructions that ask an object for its truth, 3.10 to 3.13.
-TRUTH_OPCODES = ("POP_JUMP", "JUMP_IF_", "UNARY_NOT", "TO_BOOL", "CONTAINS_OP")
+# Names of CPython's instructions that ask an object for its truth, 3.10 to 3.13 (which compares and asks in one: a comparison of
+# tensors by itself reads nothing).
+TRUTH_OPCODES = ("POP_JUMP", "JUMP_IF_", "UNARY_NOT", "TO_BOOL", "CONTAINS_OP", "COMPARE_OP")
 # Builtins that ask their arguments, or comparisons of them, for their truth.
 TRUTH_CALLS = frozenset({"bool", "any", "all", "max", "min", "sorted", "filter"})
 # Calls that read a number in so many words.

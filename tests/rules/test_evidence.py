@@ -119,6 +119,7 @@ def act(line, made, kind="item"):
         (7, expression(7, "loss > best", "POP_JUMP_FORWARD_IF_FALSE"), "branch"),
         (7, expression(7, "loss > best", "POP_JUMP_IF_FALSE"), "branch"),
         (7, expression(7, "loss > best", "TO_BOOL"), "branch"),
+        (7, expression(7, "loss > best", "COMPARE_OP"), "branch"),  # Python 3.13 compares and asks in one
         (7, expression(7, "loss > best", "JUMP_IF_FALSE_OR_POP"), "branch"),
         (7, expression(7, "loss.item()"), "scalar"),
         (8, expression(8, "bool(loss)"), "branch"),
