@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from auditor.capture import reach
 from auditor.capture.backward import BackwardProbe
 from auditor.capture.holders import HoldersProbe
 from auditor.capture.instances import instances_of_user
@@ -622,7 +623,10 @@ step = steps()
 
 
 @pytest.mark.parametrize(("module", "callback"), [("loss)  # BAD", "1)"), ("1)", "loss)  # BAD")], ids=["module", "callback"])
-def test_what_only_a_framework_holds_is_found(tmp_path: Path, module: str, callback: str) -> None:
+def test_what_only_a_framework_holds_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, callback: str
+) -> None:
+    monkeypatch.setattr(reach, "VISITS", 10 * reach.VISITS)  # all test modules of the session are the user's here
     framework(tmp_path, LOOP)
     the_leak(*record(tmp_path, PARTS.format(module=module, callback=callback)))
 
