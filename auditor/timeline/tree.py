@@ -108,10 +108,11 @@ def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
 
 
 def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
-    """Parents of spans sorted by (start, -end, leaf), level by level; False if they do not nest (then the result is wrong).
+    """Parents of spans sorted by (start, -end, leaf); False if they do not nest (then the result is wrong).
 
     Only spans that have a length and are no leaves can be parents. In spans that nest, a span's depth is the number of
-    parents that began before it less those that ended, and its parent is the last one before it a level higher.
+    parents that began before it less those that ended. One that is deeper than the span before it is that span's child;
+    any other has the parent of the last span before it at its own depth.
     """
     size = len(start)
     holder = (end > start) & ~leaf
@@ -123,17 +124,12 @@ def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
     if depth.max() < 1 << 15:
         depth = depth.astype(np.int16)  # numpy sorts these by radix
     by_depth = np.argsort(depth, kind="stable")
-    edges = np.concatenate(([0], np.cumsum(np.bincount(depth))))
-    above = by_depth[: edges[1]]
-    for level in range(1, len(edges) - 1):
-        above = above[holder[above]]
-        rows = by_depth[edges[level] : edges[level + 1]]
-        place = np.searchsorted(above, rows) - 1
-        if not len(above) or (len(rows) and place.min() < 0):
-            return parent, False
-        parent[rows] = above[place]
-        above = rows
-    del depth, by_depth
+    first = np.concatenate(([False], depth[1:] > depth[:-1]))  # the first child of the span before
+    if not holder[np.flatnonzero(first) - 1].all() or depth[0]:
+        return parent, False
+    oldest = np.maximum.accumulate(np.where(first[by_depth], np.arange(size), 0))
+    parent[by_depth] = np.where(depth[by_depth] > 0, by_depth[oldest] - 1, -1)
+    del depth, by_depth, first, oldest
     child = np.flatnonzero(parent >= 0)
     until = end[parent[child]]
     return parent, bool((start[child] < until).all() and ((end[child] <= until) | ~holder[child]).all())
