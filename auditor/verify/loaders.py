@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Protocol
 
 from auditor import patch
@@ -182,23 +181,13 @@ def _time(grid: Grid, setting: Setting, best: Setting) -> str:
 
 
 def _verified(grid: Grid, best: Setting) -> Verified:
-    interval = grid.interval(best)
-    assert interval is not None
     before, after = grid.runs[AS_IT_IS][: len(grid.runs[best])], grid.runs[best]
     agreements = [agree(one.results, other.results) for one, other in zip(before, after, strict=True)]
     repeated = all(agree(before[0].results, run.results).same for run in before)
     comparable = repeated and before[0].results.any
-    return Verified(
-        status="better",
-        step_us_before=median(run.step_us or 0.0 for run in before),
-        step_us_after=grid.step_us(best),
-        ratio=interval.ratio,
-        ratio_low=interval.low,
-        ratio_high=interval.high,
-        peak_bytes_before=None,
-        peak_bytes_after=None,
+    return replace(
+        grid.proven(best),
         same_result=all(each.same for each in agreements) if comparable else None,
-        pairs=len(before),
         note=f"{_called(best)}, the best of those tried" + (f"; {_compared(agreements)}" if comparable else ""),
     )
 

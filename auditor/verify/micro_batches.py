@@ -170,21 +170,12 @@ class Search:
         return "" if all(agreement.same for agreement in self._agreements.values()) else f": {WHY}"
 
     def _verified(self, grid: Grid, best: Setting) -> Verified:
-        interval = grid.interval(best)
-        assert interval is not None
         after = grid.runs[best]
-        before = grid.runs[AS_IT_IS][: len(after)]
-        return Verified(
-            status="better",
-            step_us_before=median(run.step_us or 0.0 for run in before),
-            step_us_after=grid.step_us(best),
-            ratio=interval.ratio,
-            ratio_low=interval.low,
-            ratio_high=interval.high,
-            peak_bytes_before=_peak(before),
+        return replace(
+            grid.proven(best),
+            peak_bytes_before=_peak(grid.runs[AS_IT_IS][: len(after)]),
             peak_bytes_after=_peak(after),
             same_result=True,
-            pairs=len(after),
             note=f"{self._agreements[best].note}; the times are of an optimizer step",
         )
 
