@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
@@ -105,6 +106,8 @@ class Recorder:
 
     def _prepare(self) -> None:
         """Torch was just imported: build the session and let the probes see what is made from now on."""
+        if self.session is None:  # a target may import torch in its first step, or never: then the watch calls us from here
+            importlib.import_module("torch")
         if self.session is not None:
             return
         from auditor.capture.environment import device_of

@@ -162,6 +162,14 @@ def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
         assert report["run"]["step_us"]["n"] >= 8
 
 
+def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
+    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3).sum()\n")
+    out = tmp_path / "out"
+    done = audit("run", "late:step", "--steps", "4", "--warmup", "1", "--device", "cpu", "--out", str(out), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "completed"
+
+
 def test_nothing_was_left_unsaid_when_killed(endings):
     _, report, _ = endings["killed"]
     assert report["run"]["error"]["type"] == "SIGKILL"
