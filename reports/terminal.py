@@ -182,7 +182,8 @@ def _ending(report: Report, width: int) -> Iterator[Text]:
         return
     for line in text.tail_lines(error.traceback, _TRACEBACK_LINES) if error.traceback else ():
         yield Text(f"  {line}")
-    if error.type not in error.traceback.rstrip().rpartition("\n")[2]:
+    told, said = error.traceback.rstrip(), f"{error.type}: {error.message}".rstrip()
+    if not told.endswith(said) and error.type not in told.rpartition("\n")[2]:
         yield from _wrapped(text.one_line(f"{error.type}: {error.message}", _MESSAGE_LIMIT), width)
 
 

@@ -159,3 +159,12 @@ def test_a_rehearsal_is_said_beside_the_times() -> None:
     assert said in " ".join(Terminal().render(report).split())
     assert said in renderer("html").render(report)
     assert "rehearsed:" not in Terminal().render(replace(report, environment={}))
+
+
+@pytest.mark.parametrize("traceback", ["Traceback:\n  RuntimeError: one\ntwo\n  three\n", ""])
+def test_a_message_of_several_lines_is_said_once(traceback: str) -> None:
+    failed = golden.failed_report()
+    assert failed.run.error is not None
+    error = replace(failed.run.error, message="one\ntwo\n  three", traceback=traceback)
+    shown = Terminal().render(replace(failed, run=replace(failed.run, error=error)))
+    assert shown.count("RuntimeError: one") == 1
