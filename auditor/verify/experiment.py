@@ -37,6 +37,8 @@ class Experiment:
         self._budget = budget
         self._say = say
         self._unpatched: list[tuple[Measured, Measured]] = []
+        self._neighbours: list[tuple[Measured, Measured]] = []
+        self._at_the_end: Measured | None = None
         self._rounds = 0
         self._arms: list[Arm] = []
         self._together: Arm | None = None
@@ -111,6 +113,9 @@ class Experiment:
         if first is not None and last is not None:
             self._unpatched.append((last, first) if backwards else (first, last))
             self._compare_unpatched(first, last)
+        elif first is not None and self._at_the_end is not None:
+            self._neighbours.append((self._at_the_end, first))
+        self._at_the_end = last if first is None else None
         before = last if backwards else first
         for arm, after in done[::-1] if backwards else done:
             assert before is not None
@@ -197,8 +202,9 @@ class Experiment:
     # -- what comes out ------------------------------------------------------------------------------------------
 
     def noise(self) -> Interval | None:
-        """Between unpatched runs of the same rounds: the second against the first."""
-        times = [(one.step_us, other.step_us) for one, other in self._unpatched if one.step_us and other.step_us]
+        """Between unpatched runs: of the same rounds, the second against the first, and of rounds that follow one another."""
+        pairs = (*self._unpatched, *self._neighbours)
+        times = [(one.step_us, other.step_us) for one, other in pairs if one.step_us and other.step_us]
         if len(times) < LEAST_PAIRS:
             return None
         return of_pairs([one or 0.0 for one, _ in times], [other or 0.0 for _, other in times])

@@ -283,3 +283,11 @@ def test_rehearsed_patches_that_only_break_together_are_said() -> None:
     assert [each.status for each in done.found.values()] == ["same", "same"]
     assert done.summary.together.status == "broken"
     assert "not so together" in done.summary.notes[0]
+
+
+def test_more_rounds_make_the_noise_floor_narrower() -> None:
+    def width(budget: float) -> float:
+        low, high = verify(faster, candidate(1), budget=budget).summary.noise
+        return float(high / low - 1)
+
+    assert width(40.0) < width(10.0) / 2  # three pairs in the first rounds; later rounds have neighbours
