@@ -85,8 +85,9 @@ class Trace:
 
 
 def _nodes() -> int:
-    """Autograd nodes that this thread has made so far."""
-    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+    """Autograd nodes that this thread has made so far; 0 where torch does not tell (then no trace is called full)."""
+    count = getattr(torch.autograd, "_get_sequence_nr", None)
+    return int(count()) if count is not None else 0
 
 
 def compress(raw: Path, packed: Path) -> None:

@@ -136,3 +136,11 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     assert passes == {"quiet": 2, "trace": traced}
     assert (tmp_path / trace.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH] * (traced < 3)
+
+
+def test_autograd_nodes_are_counted_where_torch_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = trace._nodes()
+    (torch.ones(2, requires_grad=True) * 2).exp().sum()
+    assert trace._nodes() - before == 3
+    monkeypatch.delattr(torch.autograd, "_get_sequence_nr")
+    assert trace._nodes() == 0

@@ -262,3 +262,19 @@ def test_fp16_with_a_scaler_trains():
             losses.append(loss.item())
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_torch_that_does_not_tell_what_is_fast_counts_as_slow(dtype, monkeypatch):
+    asked = []
+
+    class Told:
+        def __getattr__(self, name):
+            return lambda: asked.append(name) or True
+
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.ops, "mkldnn", Told())
+    assert halves._fast.__wrapped__(dtype)
+    assert asked == [f"_is_mkldnn_{'fp16' if dtype == torch.float16 else 'bf16'}_supported"]
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    assert not halves._fast.__wrapped__(dtype)
