@@ -14,9 +14,14 @@ def drawn(what: str, draw: Callable[[], tuple[T, ...]], warnings: list[str]) -> 
     try:
         return draw()
     except Exception as error:
-        said = str(error).partition("\n")[0][:200]
-        warnings.append(f"{what} cannot be drawn: {type(error).__name__}{': ' * bool(said)}{said}")
+        warnings.append(f"{what} cannot be drawn: {fault(error)}")
         return ()
+
+
+def fault(error: Exception) -> str:
+    """An error in one line: its type, and how its message begins."""
+    said = str(error).partition("\n")[0][:200]
+    return f"{type(error).__name__}{': ' * bool(said)}{said}"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.unpickle import no_collections
 from auditor.model import Finding, Report
 from auditor.patch import plan as plan_patches
+from auditor.pictures import fault
 from auditor.recording import Recording
 from auditor.rule import Rule
 from auditor.tensorboard_tab import scalars
@@ -115,8 +116,7 @@ def _show_tensorboard(report: Report, recording: Recording, folder: Path) -> Non
     try:
         _export(report, recording, folder)
     except Exception as error:
-        said = str(error).partition("\n")[0][:200]
-        click.echo(f"audit: {folder} is incomplete: {type(error).__name__}{': ' * bool(said)}{said}", err=True)
+        click.echo(f"audit: {folder} is incomplete: {fault(error)}", err=True)
 
 
 def _export(report: Report, recording: Recording, folder: Path) -> None:

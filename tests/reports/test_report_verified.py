@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import golden_report as golden
 import jsonschema
 import pytest
 from auditor.reports import as_json, html, schema, terminal, verified
 
+from auditor.commands import results
 from auditor.model import Report
 from auditor.verification import Proposal, Verification, Verified
 
@@ -82,6 +84,14 @@ def test_a_proposal_is_shown_with_its_curve_and_patch_and_comes_back(report: Rep
     words = " ".join(terminal.Terminal(width=80).render(proposing).split())
     assert "proposed: batch size: 32" in words and "4 (now): 38.2 ms; 32: 20.9 ms" in words and "proposals.patch sets it" in words
     assert "proposal" not in html.Html().render(report).partition("<body")[2]
+
+
+def test_the_patch_of_a_proposal_is_a_file_beside_the_report(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "proposals.patch"
+    results._write_proposals(replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,))), path)
+    assert path.read_text() == DIFF
+    results._write_proposals(report, path)  # a report without one leaves no patch of an earlier run behind
+    assert not path.exists()
 
 
 def test_no_bars_where_no_time_was_measured() -> None:
