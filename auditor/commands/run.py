@@ -80,6 +80,7 @@ def run(
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
+        recording.manifest["argv"] = list(args)  # on disk it may be masked
         report = _verified(report, recording, budget, quiet=quiet)
     results.deliver(report, recording, folder, formats, quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
