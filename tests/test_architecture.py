@@ -24,6 +24,7 @@ MAY = {
     "auditor/rule.py": {"auditor.model"},
     "auditor/recording.py": {"auditor.model", "auditor.recording_shapes", "auditor.redaction"},
     "auditor/redaction.py": set(),
+    "auditor/console.py": {"auditor.catalogue", "auditor.errors"},
     "auditor/recording_shapes.py": {"auditor.model"},
     "auditor/target.py": {"auditor.errors"},
     "auditor/timeline": {"numpy", "auditor.errors", "auditor.heap", "auditor.model", "auditor.pictures", "auditor.timeline"},
