@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Iterator
@@ -77,10 +78,9 @@ class TrainingProbe(OperatorProbe):
         """Where no sign was seen in the warm-up, remember how the parameters are now."""
         if self.context.pass_name != "quiet" or self._sign:
             return
-        try:
-            self._before = [_remembered(each) for each in _parameters()]
-        except Exception:  # a parameter that nobody can look at: nothing is said against the target
-            self._sign = "unknown"
+        for each in _parameters():
+            with contextlib.suppress(Exception):  # one that nobody can look at
+                self._before.append(_remembered(each))
 
     def step_begin(self) -> None:
         """Watch the operators of a warm-up step, if it is time to."""
@@ -148,13 +148,13 @@ class TrainingProbe(OperatorProbe):
 
 
 def _parameters() -> Iterator[torch.Tensor]:
-    """Live parameters, and other leaves that want a gradient."""
+    """Live parameters, and other leaves that want a gradient; not the fake ones that torch.compile keeps."""
     found = 0
     for each in gc.get_objects():
         if not issubclass(type(each), torch.Tensor) or found >= TENSORS:
             continue
         leaf = isinstance(each, torch.nn.Parameter) or (each.requires_grad and each.is_leaf)
-        if leaf and each.layout is torch.strided and not each.is_meta:
+        if leaf and each.layout is torch.strided and not each.is_meta and not hasattr(each, "fake_mode"):
             found += 1
             yield each
 

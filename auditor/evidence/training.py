@@ -34,9 +34,11 @@ class Trained(Table):
     @classmethod
     def build(cls, recording: Recording) -> Trained:
         """From the row that the probe wrote at its end; without one (a run that was killed) nothing is said against the target."""
-        row = next(iter(rows_of(recording, "training")), {"sign": "unknown"})
-        counts = {name: row.get(name, 0) for name in ("watched", "operators", "graphs")}
-        return cls(len(recording.rows("steps")), row["sign"], **counts)
+        row = next(iter(rows_of(recording, "training")), None)
+        steps = len(recording.rows("steps"))
+        if row is None:
+            return cls(steps, "unknown")
+        return cls(steps, row["sign"], row.get("watched", 0), row.get("operators", 0), row.get("graphs", 0))
 
     @property
     def state(self) -> Training:
