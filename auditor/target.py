@@ -255,7 +255,8 @@ def _require_no_arguments(found: Callable[..., Any], text: str) -> None:
 def wrong_arguments(error: BaseException) -> str | None:
     """What argparse, click and their like said before they left with exit code 2; None if it was something else.
 
-    argparse hands its sentence to ``ArgumentParser.error``; click leaves while it handles the exception that holds it.
+    argparse hands its sentence to ``ArgumentParser.error``; older versions of click leave while they handle the exception that
+    holds it. Of others only what they printed is known.
     """
     if not isinstance(error, SystemExit) or error.code != 2:
         return None
@@ -265,7 +266,7 @@ def wrong_arguments(error: BaseException) -> str | None:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_name == "error" and os.path.basename(frame.f_code.co_filename) == "argparse.py":
             return str(frame.f_locals.get("message", ""))
-    return "it left with exit code 2 before its first step, as programs do whose arguments are wrong"
+    return "it left with exit code 2 before its first step, and what it printed says why"
 
 
 def with_dashes(address: Address) -> str:

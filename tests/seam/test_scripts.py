@@ -279,7 +279,7 @@ def test_a_module_runs_as_python_runs_it(package, audit, name):
 REFUSED = {
     "args.py": "args.py refused its arguments: the following arguments are required: --data",
     "-m pkg.train": "python -m pkg.train refused its arguments: the following arguments are required: --data",
-    "group.py": "group.py refused its arguments: Missing option '--data'.",
+    "group.py": "group.py refused its arguments: ",
     "leaves.py": "leaves.py refused its arguments: it left with exit code 2 before its first step",
     "args:step": "args refused its arguments when it was imported: the following arguments are required: --data",
     "-m pkg.trian": "there is no module 'pkg.trian'",
@@ -293,6 +293,7 @@ def test_a_program_that_refuses_its_arguments_is_told_where_they_stand(package, 
     assert done.returncode == 2, done.stderr
     assert REFUSED[words] in done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
+    assert words != "group.py" or "Missing option '--data'" in done.stderr
     if "refused" in REFUSED[words]:
         assert f"after --: audit run {words} -- ..." in done.stderr
     assert not (package / "audits").exists() or not list((package / "audits").iterdir())
