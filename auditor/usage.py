@@ -73,10 +73,12 @@ class AuditGroup(click.Group):
                 traceback.print_exc()
                 if isinstance(error, AuditProblem) and error.detail:
                     click.echo(error.detail, err=True)
+            from auditor import console  # here: it is heavy beside a page of help
+
             problem = _told(error)
-            click.echo(f"audit: {problem.message}", err=True)
+            console.say(f"audit: {problem.message}", err=True)
             if problem.hint:
-                click.echo(f"       {problem.hint}", err=True)
+                console.say(f"       {problem.hint}", err=True)
             ctx.exit(EXIT_IMPOSSIBLE)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

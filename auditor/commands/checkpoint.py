@@ -14,7 +14,7 @@ from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
 from auditor.cli import EXIT_IMPOSSIBLE
-from auditor.commands import choosing, results
+from auditor.commands import choosing, out_folder, results
 from auditor.errors import AuditProblem
 from auditor.evidence import Checkpoint, Checkpoints
 from auditor.model import Report
@@ -32,6 +32,8 @@ def checkpoint(
 ) -> int:
     """Scan and judge; returns the exit code."""
     choice = choosing.choose((), (), allow_broken_rules=allow_broken_rules, any_family=True)
+    if out is not None:
+        out_folder.refuse_others_files(Path(out))
     scans, unread = _scanned(files)
     for sentence in unread:
         click.echo(f"audit: {sentence}", err=True)
