@@ -111,7 +111,7 @@ class Tables:
     def _lapses(self) -> list[tuple[str, str, list[str]]]:
         """Probes that failed: name, error and their parts. The manifest of a process that was killed does not know of them."""
         told = self._recording.manifest.get("probes", {}).items()
-        rows = self._recording.rows(LAPSES)
+        rows = self._recording.rows(LAPSES) if self._recording.has(LAPSES) else []
         known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in told]
         return known + [(row["probe"], row["error"], row["parts"]) for row in rows]
 
