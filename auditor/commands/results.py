@@ -32,11 +32,11 @@ COPIED = 8 * 1024 * 1024
 """Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
-def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
-    """The report on a recording, without its charts."""
+def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings, broken: Iterable[str] = ()) -> Report:
+    """The report on a recording, without its charts; ``broken`` are sentences on rule packs that were left out."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules)
+    return assemble.report(recording, judgement, rules, broken)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
