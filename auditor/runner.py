@@ -22,6 +22,7 @@ from typing import Any
 from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
+from auditor.progress import Pace, Progress
 from auditor.recording import SITES, SOURCES, Recording, Row, read_manifest, store_sources, write_manifest
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
@@ -39,8 +40,6 @@ FOLLOWED = "alone"
 
 PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
 """A line that torch's CPU allocator prints because we profile: not the target's own words."""
-
-Progress = Callable[[str, int, int], None]
 
 
 def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
@@ -80,11 +79,10 @@ class Child:
     def __init__(self, plan: Plan, progress: Progress, echo: Callable[[str], None]) -> None:
         folder = Path(plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self._progress = progress
+        self._pace = Pace(progress)
         self._echo = echo
         self._output: deque[bytes] = deque()
         self._kept = 0
-        self.last_progress = ("", 0, 0)
         reading, writing = os.pipe()
         root = str(Path(__file__).resolve().parent.parent)
         command = [sys.executable, "-c", BOOT, root, replace(plan, progress_fd=writing).to_json()]
@@ -124,6 +122,8 @@ class Child:
     def _wait_finished(self, deadline: float | None) -> int:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left is not None and self._pace.hangs(left):
+                left = 0.0
             try:
                 return self.process.wait(min(1.0, left) if left is not None else 1.0)
             except subprocess.TimeoutExpired:
@@ -167,9 +167,7 @@ class Child:
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:
             for line in pipe:
-                name, done, steps = line.decode().split()
-                self.last_progress = (name, int(done), int(steps))
-                self._progress(*self.last_progress)
+                self._pace.read(line.decode())
 
     @property
     def output(self) -> bytes:

@@ -19,7 +19,7 @@ from auditor.capture.process import set_up
 from auditor.capture.tracebacks import without_own
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
-from auditor.recording import SCHEMA, RecordingWriter, write_manifest
+from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
 
 if TYPE_CHECKING:
     from auditor.capture.frames import Frames
@@ -36,6 +36,8 @@ class Recorder:
         self.address = targets.parse(plan.target)
         self.kind: targets.Kind = "callable"
         self.writer = RecordingWriter(self.folder)
+        if plan.fit is not None and plan.fit.known:
+            self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SITES))
         self.warnings: list[str] = []
         self.outcome = "killed"  # until something better is known: what is on disk must be true if we vanish now
         self.error: dict[str, Any] | None = None
@@ -72,6 +74,7 @@ class Recorder:
                 "rank": self.plan.rank,
                 "device": self.context.device if self.context is not None else "cpu",
                 "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
+                "planned": [{"name": p.name, "steps": p.steps} for p in session.planned] if session is not None else [],
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,
@@ -154,6 +157,7 @@ class Recorder:
             self._disarm_oom = watch_oom(self.folder)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
+        self.session.plan_passes()
         self.save()
         return self.session
 
