@@ -52,7 +52,8 @@ class AuditGroup(click.Group):
             if problem.hint:
                 click.echo(f"       {problem.hint}", err=True)
             ctx.exit(EXIT_IMPOSSIBLE)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            click.echo(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

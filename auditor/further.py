@@ -84,6 +84,14 @@ def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo:
     return recording
 
 
+def _interrupted(recording: Recording, further: Recording, name: str) -> None:
+    """Ctrl-C in a run after the first ends the audit; what was recorded by then is judged."""
+    manifest = recording.manifest
+    manifest["error"] = manifest.get("error") or further.manifest.get("error")
+    manifest["outcome"] = "interrupted"
+    add_warning(recording, f"the {name} was interrupted")
+
+
 # -- the replay --------------------------------------------------------------------------------------------------------
 
 
@@ -102,8 +110,12 @@ def replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, p
             add_warning(recording, f"step {step} was not replayed: the time given is used up")
             return
         wanted = plan.replay(step, bad["last_good"])
+        stage(progress, "replay")
         again = _replay_once(wanted, recording, deadline, progress)
         bad = next(iter(again.rows("nonfinite")), None) if again is not None else None
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            _interrupted(recording, again, "replay")
+            return
         if bad is None:
             add_warning(recording, f"the replay of step {step} {_why_in_vain(again)}")
             return
@@ -161,7 +173,9 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         why = unfit(rehearsed)
     except AuditProblem as problem:
         why = problem.message
-    if why:
+    if rehearsed is not None and rehearsed.manifest["outcome"] == "interrupted":
+        _interrupted(recording, rehearsed, "rehearsal of the GPU path")
+    elif why:
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
         _keep_only_snapshot(rehearsed)
@@ -208,7 +222,7 @@ def unfit(rehearsed: Recording) -> str:
         error = manifest.get("error") or {}
         said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
         where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
-        return f"it ended after {steps} step{'s' * (steps != 1)} ({said}{where})"
+        return f"it ended after {steps} step{'s' * (steps != 1)} ({said.removesuffix(': ')}{where})"
     return _unused(rehearsed)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from auditor.errors import TargetProblem
 from auditor.plan import RANK_FOLDER, Fit, Plan
-from auditor.progress import Progress
+from auditor.progress import Progress, silent
 from auditor.ranked import RankedRecording
 from auditor.recording import Recording, UnreadableRecording, read_manifest
 from auditor.rerun import rerun
@@ -66,7 +66,7 @@ def _record_once(
         plans = [each.rerun(fit.steps, fit.kept) for each in plans]
     children: list[Child] = []
     try:
-        children.extend(Child(each, progress if each.rank == 0 else _silent, _prefixed(echo, each.rank or 0)) for each in plans)
+        children.extend(Child(each, progress if each.rank == 0 else silent, _prefixed(echo, each.rank or 0)) for each in plans)
         ended = _wait(children, plans, deadline)
     finally:
         for child in children:
@@ -124,10 +124,6 @@ def _free_port() -> int:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _silent(name: str, done: int, steps: int) -> None:
-    """Only rank 0 shows progress."""
 
 
 def _prefixed(echo: Callable[[str], None], rank: int) -> Callable[[str], None]:

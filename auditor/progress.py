@@ -33,6 +33,10 @@ class Display(Progress, Protocol):
         """All passes of the run, done and to come, with their steps; told again when that changes."""
 
 
+def silent(name: str, done: int, steps: int) -> None:
+    """Progress that nobody is told of."""
+
+
 def stage(progress: Progress, name: str) -> None:
     """Say which run begins, where that is shown."""
     if isinstance(progress, Display):
@@ -67,9 +71,14 @@ class Pace:
         self._done[name] = done
         self._last = now
 
+    @property
+    def steps(self) -> int:
+        """Steps that are complete."""
+        return sum(self._done.values())
+
     def hangs(self, left: float) -> bool:
         """Whether to give up a step that hangs with ``left`` s to go: what is left just suffices to run the steps before it again."""
         waited = self._now() - self._last
-        if sum(self._done.values()) < LEAST_RERUN or waited < HANGS_S + HANGS * self._longest:
+        if self.steps < LEAST_RERUN or waited < HANGS_S + HANGS * self._longest:
             return False
         return left < AGAIN_S + AGAIN * (self._last - self._began)

@@ -137,15 +137,24 @@ class Child:
             time.sleep(0.3)
 
     def end(self, how: signal.Signals) -> None:
-        """Ask the process to end, and make it after :data:`GRACE_S`."""
+        """Ask the process to end, once more if it takes further steps, and make it after :data:`GRACE_S`."""
         if self.process.poll() is not None:
             return
         self.process.send_signal(how)
+        steps, until = self._pace.steps, time.monotonic() + GRACE_S
         try:
-            self.process.wait(GRACE_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self.process.kill()
-            self.process.wait()
+            while time.monotonic() < until:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(1.0)
+                    return
+                if self._pace.steps > steps:  # an import or the target itself dropped it
+                    self.process.send_signal(how)
+                    steps = self._pace.steps
+        except KeyboardInterrupt:
+            pass
+        self.ask_for_stacks()
+        self.process.kill()
+        self.process.wait()
 
     def leave(self) -> None:
         """Loader workers and other children of the target do not outlive it; then read what it had printed."""
@@ -184,6 +193,8 @@ def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     try:
         manifest = read_manifest(folder)
     except Exception as error:
+        if ended == "interrupted":
+            raise KeyboardInterrupt from None
         raise AuditProblem(
             f"the recording process ended before it began (exit code {ended})", "", child.output.decode("utf-8", "replace")
         ) from error
@@ -210,6 +221,8 @@ def _settle_outcome(manifest: Row, ended: str | int, folder: Path) -> None:
             manifest["outcome"] = "killed" if ended == FOLLOWED else ended
         if ended == "timeout":
             manifest["error"] = _error("Timeout", "the target did not finish in the time given", manifest, _where_it_hung(folder))
+        elif ended == "interrupted" and not manifest.get("finished"):
+            manifest["error"] = _error("KeyboardInterrupt", "it did not stop when asked to", manifest, _where_it_hung(folder))
         elif manifest["outcome"] == "killed":
             manifest["error"] = _error(FOLLOWED, "it was ended because another rank had failed, or was done, before it", manifest)
         return

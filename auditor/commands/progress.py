@@ -30,10 +30,14 @@ Clock = Callable[[], float]
 
 
 class Estimate:
-    """Where a run stands, and how long it will take, from the steps seen so far. ``now`` is a clock in s."""
+    """Where a run stands, and how long it will take, from the steps seen so far. ``now`` is a clock in s.
 
-    def __init__(self, now: Clock = time.monotonic) -> None:
+    With ``rehearses`` a run that finds no GPU is followed by a rehearsal, which is not in the estimate.
+    """
+
+    def __init__(self, now: Clock = time.monotonic, *, rehearses: bool = False) -> None:
         self._now = now
+        self._rehearses = rehearses
         self.run = ""
         self.begin("target")
 
@@ -83,7 +87,8 @@ class Estimate:
         words = ", ".join(word for word in (self.run, where) if word)
         said = f"{words}: {amounts.pass_named(self.name)}" if words else amounts.pass_named(self.name)
         left = self.left
-        return f"{said}, step {self.done} of {self.steps}" + (f", {about(left)} left" if left is not None else "")
+        then = ", then the rehearsal of the GPU path" if self._rehearses and not self.run and "memory" not in names else ""
+        return f"{said}, step {self.done} of {self.steps}" + (f", {about(left)} left{then}" if left is not None else "")
 
 
 def about(seconds: float) -> str:
@@ -107,10 +112,10 @@ class Lines:
     ``say`` writes a line. :meth:`tick` must be called about once a second, from any thread.
     """
 
-    def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic) -> None:
+    def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic, *, rehearses: bool = False) -> None:
         self._say = say
         self._now = now
-        self._estimate = Estimate(now)
+        self._estimate = Estimate(now, rehearses=rehearses)
         self._told = ("", "")
         self._last = now() + FIRST_S - LEAST_S
         self._lock = threading.Lock()
@@ -146,10 +151,10 @@ class Lines:
 class Bar:
     """The same as a bar on a terminal, with a clock of its own."""
 
-    def __init__(self, bar: Any) -> None:
+    def __init__(self, bar: Any, *, rehearses: bool = False) -> None:
         self._bar = bar
         self._task = bar.add_task("starting the target", total=None)
-        self._estimate = Estimate()
+        self._estimate = Estimate(rehearses=rehearses)
 
     def stage(self, name: str) -> None:
         """Another run begins."""
@@ -166,13 +171,27 @@ class Bar:
         self._bar.update(self._task, description=str(self._estimate), completed=done, total=steps)
 
 
+class Steps:
+    """Remembers how far a run is, for :func:`working`."""
+
+    def __init__(self) -> None:
+        self._where = ""
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps are complete."""
+        self._where = f"step {done} of {steps}"
+
+    def __str__(self) -> str:
+        return self._where
+
+
 def on_terminal() -> bool:
     """Whether a bar may be drawn: stderr is a terminal, and ``NO_COLOR`` is not set."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
 
 
 @contextmanager
-def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
+def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callable[[str], None]]]:
     """Progress of ``audit run``, and how to show the target's own output beside it; nothing of both with ``quiet``."""
     if quiet:
         yield (lambda name, done, steps: None), (lambda text: None)
@@ -182,9 +201,9 @@ def shown(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
 
         columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            yield Bar(bar), lambda text: bar.console.print(_last_line(text), markup=False, highlight=False)
+            yield Bar(bar, rehearses=rehearses), lambda text: bar.console.print(_last_line(text), markup=False, highlight=False)
     else:
-        lines = Lines(lambda text: _write(f"audit: {text}\n"))
+        lines = Lines(lambda text: _write(f"audit: {text}\n"), rehearses=rehearses)
         with _every_second(lines.tick):
             yield lines, _write
 

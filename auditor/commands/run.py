@@ -53,14 +53,17 @@ def run(
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:
-        with progress.shown(quiet=quiet) as (display, echo):
+        with progress.shown(quiet=quiet, rehearses=device == "auto" and bool(rehearsed)) as (display, echo):
             recording = further.record(plan, timeout, display, echo)
     except AuditProblem:
         if ours:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    with progress.working("judging", quiet=quiet):
-        report = results.judge(recording, rules, settings)
+    try:
+        with progress.working("judging", quiet=quiet):
+            report = results.judge(recording, rules, settings)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"what was recorded is kept: audit analyze {folder} judges it") from None
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
