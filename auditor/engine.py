@@ -13,7 +13,8 @@ from typing import Any
 from auditor.evidence.table import Table
 from auditor.model import Finding, Severity, Verdict, finding_key
 from auditor.plan import REHEARSAL
-from auditor.recording import RERUN, Recording
+from auditor.recording import Recording
+from auditor.recording_joined import RERUN
 from auditor.rule import NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")

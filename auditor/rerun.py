@@ -16,7 +16,7 @@ from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.plan import LEAST_RERUN, RERUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
 from auditor.progress import Progress, stage
-from auditor.recording import Recording, Row, store_sources, write_manifest
+from auditor.recording import Recording, Row, masked_lines, store_sources, write_manifest
 from auditor.runner import FOLLOWED, add_warning, counted, files_of
 
 FAILED = ("raised", "oom", "killed", "timeout")
@@ -167,6 +167,7 @@ def keep_sources(recording: Recording, further: Recording) -> None:
     files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
     sources = store_sources(recording.folder, manifest["cwd"], iter(files))
     manifest["sources"] = {**sources, **manifest["sources"]}
+    manifest["masked"] = {**masked_lines(manifest["cwd"], files), **manifest.get("masked", {})}
     write_manifest(recording.folder, manifest)
 
 

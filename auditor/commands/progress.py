@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from auditor import amounts
+from auditor import amounts, console
 
 FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
 """Off a terminal: the first line comes after so long, two lines are never closer than the second, nor in one pass than the third."""
@@ -203,9 +203,9 @@ def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callab
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             yield Bar(bar, rehearses=rehearses), lambda text: bar.console.print(_last_line(text), markup=False, highlight=False)
     else:
-        lines = Lines(lambda text: _write(f"audit: {text}\n"), rehearses=rehearses)
+        lines = Lines(lambda text: console.say(f"audit: {text}", err=True), rehearses=rehearses)
         with _every_second(lines.tick):
-            yield lines, _write
+            yield lines, _echo
 
 
 @contextmanager
@@ -220,7 +220,8 @@ def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -
     began = time.monotonic()
 
     def said() -> str:
-        return ", ".join(word for word in (clock(time.monotonic() - began), detail()) if word)
+        words = ", ".join(word for word in (clock(time.monotonic() - began), detail()) if word)
+        return f"{what}: {words}"
 
     if on_terminal():
         from rich.console import Console
@@ -237,7 +238,7 @@ def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -
         nonlocal last
         if time.monotonic() - last >= SILENCE_S:
             last = time.monotonic()
-            _write(f"{what}: {said()}\n")
+            console.say(said(), err=True)
 
     with _every_second(tick):
         yield
@@ -265,7 +266,8 @@ def _last_line(text: str) -> str:
     return text.rstrip("\n").rpartition("\r")[2]
 
 
-def _write(text: str) -> None:
+def _echo(text: str) -> None:
+    """What the target printed, as it is."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
