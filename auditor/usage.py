@@ -64,7 +64,10 @@ class AuditGroup(click.Group):
             raise click.UsageError(MISSING.get(name or "", missing.format_message()), missing.ctx) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            from auditor import console
+
+            console.say(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
             if "--debug" in sys.argv:
