@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from auditor.errors import fault
+
 T = TypeVar("T")
 
 
@@ -16,12 +18,6 @@ def drawn(what: str, draw: Callable[[], tuple[T, ...]], warnings: list[str]) -> 
     except Exception as error:
         warnings.append(f"{what} cannot be drawn: {fault(error)}")
         return ()
-
-
-def fault(error: Exception) -> str:
-    """An error in one line: its type, and how its message begins."""
-    said = str(error).partition("\n")[0][:200]
-    return f"{type(error).__name__}{': ' * bool(said)}{said}"
 
 
 @dataclass(frozen=True)

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from auditor import redaction
 from auditor.model import Site
-from auditor.recording_joined import RERUN, joined, site_numbers, taken_passes
+from auditor.recording_joined import RERUN, joined, taken_passes
 from auditor.recording_shapes import ROWS, Manifest
+from auditor.recording_writer import MANIFEST, SITES, RecordingWriter, write_manifest
 
 SCHEMA = "audit-recording/1"
-MANIFEST = "manifest.json"
 TRACE = "trace.json.gz"
 AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
 AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
-SITES = "sites"
 SOURCES = "sources"
 ROW_LIMIT = 4_000_000
 """Rows read from one part at most (a recording may come from a stranger)."""
@@ -38,78 +38,27 @@ BYTE_LIMIT = 64 * 2**20
 Row = dict[str, Any]
 
 
+__all__ = [
+    "MANIFEST",
+    "SITES",
+    "Recording",
+    "RecordingWriter",
+    "UnreadableRecording",
+    "content_digest",
+    "decode_source",
+    "masked_lines",
+    "on_disk",
+    "path_from",
+    "read_manifest",
+    "store_sources",
+    "write_manifest",
+]
+
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableRecording(Exception):
     """The folder is not a recording that this version can read; the message is one sentence for the user."""
-
-
-class RecordingWriter:
-    """Appends rows to parts. One writer in one process; rows reach the file at :meth:`flush`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._rows: dict[str, list[Row]] = {}
-        self._files: dict[str, IO[bytes]] = {}
-        self._sites: dict[tuple[Any, ...], int] = {}
-        self._next = 0
-        self._encode = msgspec.json.Encoder().encode
-
-    def add(self, part: str, row: Row) -> None:
-        """Buffer one row; ``part`` is the file's stem."""
-        rows = self._rows.get(part)
-        if rows is None:
-            rows = self._rows[part] = []
-        rows.append(row)
-
-    def site(self, file: str, line: int, function: str, **more: Any) -> int:
-        """Number of a place in the source; ``more`` may hold ``opcode``, ``col``, ``end_line``, ``end_col``, ``via``."""
-        key = (file, line, function, *more.values())
-        number = self._sites.get(key)
-        if number is None:
-            number = self._sites[key] = self._next
-            self._next += 1
-            self.add(SITES, {"id": number, "file": file, "line": line, "function": function, **more})
-        return number
-
-    def adopt_sites(self, rows: Iterable[Row]) -> None:
-        """Use the numbers that another recording of the same program gave to its places; before the first :meth:`site`."""
-        self._sites = site_numbers(rows)
-        self._next = max(self._sites.values(), default=-1) + 1
-
-    def touch(self, part: str) -> None:
-        """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not looked*."""
-        self._rows.setdefault(part, [])
-
-    def flush(self) -> None:
-        """Write what is buffered, sites first."""
-        for part in (SITES, *(name for name in self._rows if name != SITES)):
-            rows = self._rows.get(part)
-            if rows is None:
-                continue
-            file = self._files.get(part)
-            if file is None:
-                file = self._files[part] = (self.folder / f"{part}.jsonl").open("ab", buffering=0)
-            if rows:
-                file.write(b"".join(self._encode(row) + b"\n" for row in rows))
-                rows.clear()
-
-    def close(self) -> None:
-        """Flush and close all files."""
-        self.flush()
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-
-
-def write_manifest(folder: Path, manifest: Row) -> None:
-    """Write ``manifest.json`` whole or not at all (temporary file, then rename)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / (MANIFEST + ".new")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    temporary.replace(folder / MANIFEST)
 
 
 def read_manifest(folder: Path) -> Row:
@@ -138,9 +87,9 @@ def read_manifest(folder: Path) -> Row:
 class Recording:
     """A recording opened for reading. Never changes what it reads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, manifest: Row | None = None) -> None:
         self.folder = folder
-        self.manifest = read_manifest(folder)
+        self.manifest = read_manifest(folder) if manifest is None else manifest
 
     def inside(self, name: str) -> Recording | None:
         """The recording of a further run that lies inside this one (``replay``, ``rehearsal``); None if it cannot be read."""
@@ -294,12 +243,12 @@ def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str
     """Copy user files into ``sources/``, with secrets masked; returns their stored name by :func:`path_from`."""
     stored: dict[str, str] = {}
     for file in files:
-        path = Path(file)
+        path = Path(on_disk(file))
         try:
             raw, _ = redaction.redacted(path.read_bytes(), path.suffix)
         except OSError:
             continue
-        name = f"{content_digest(raw)}-{path.name}"
+        name = f"{content_digest(raw)}-{Path(file).name}".replace("\\", "_")
         (folder / SOURCES).mkdir(parents=True, exist_ok=True)
         (folder / SOURCES / name).write_bytes(raw)
         stored[path_from(cwd, file)] = name
@@ -311,10 +260,17 @@ def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
     found = {}
     for file in files:
         with suppress(OSError):
-            lines = [each.line for each in redaction.redacted(Path(file).read_bytes(), Path(file).suffix)[1]]
+            lines = [each.line for each in redaction.redacted(Path(on_disk(file)).read_bytes(), Path(file).suffix)[1]]
             if lines:
                 found[path_from(cwd, file)] = lines
     return found
+
+
+def on_disk(path: str) -> str:
+    r"""A path as the system has it: in a recording, bytes of a name that are not UTF-8 stand as escapes (``\udce9``)."""
+    if "\\udc" not in path or os.path.lexists(path):
+        return path
+    return re.sub(r"\\udc([89a-f][0-9a-f])", lambda found: chr(0xDC00 + int(found[1], 16)), path)
 
 
 def path_from(cwd: str, file: str) -> str:

@@ -6,9 +6,9 @@ import functools
 import gc
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -120,11 +120,11 @@ class CallsProbe(Probe):
             self._inside = True
             totals = self._rows.setdefault((at, name), [0, 0.0])
             totals[0] += 1  # before the call: without a GPU several of these raise
-            start = time.perf_counter()
+            start = perf_counter()
             try:
                 return original(*args, **kwargs)
             finally:
-                totals[1] += (time.perf_counter() - start) * 1e6
+                totals[1] += (perf_counter() - start) * 1e6
                 self._inside = False
 
         return hook

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
+from time import perf_counter, perf_counter_ns, time_ns
 from typing import Any
 
 import psutil
 import torch
 
+from auditor.capture.kept_open import KeptOpen
 from auditor.capture.probe import Context
 
 Row = dict[str, Any]
@@ -26,8 +27,8 @@ class Clock:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._origin = time.perf_counter_ns()
-        self._origin_unix_us = time.time_ns() / 1e3
+        self._origin = perf_counter_ns()
+        self._origin_unix_us = time_ns() / 1e3
         self._begin_ns = 0
         self._gc_ns = 0
         self._gc_n = 0
@@ -36,7 +37,7 @@ class Clock:
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
-        self._statm = _open("/proc/self/statm")
+        self._statm = KeptOpen("/proc/self/statm")
         self._queued = RunQueue()
         self._queued_ns = 0
         self._process = psutil.Process()
@@ -53,16 +54,14 @@ class Clock:
         """Stop noting them; close what is open. May be called twice."""
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
-        if self._statm is not None:
-            os.close(self._statm)
-            self._statm = None
+        self._statm.close()
         self._queued.close()
 
     def _on_gc(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            self._gc_begin = time.perf_counter_ns()
+            self._gc_begin = perf_counter_ns()
         else:
-            self._gc_ns += time.perf_counter_ns() - self._gc_begin
+            self._gc_ns += perf_counter_ns() - self._gc_begin
             self._gc_n += 1
 
     def begin(self) -> None:
@@ -72,11 +71,11 @@ class Clock:
             self._stream = torch.cuda.current_stream()
             self._event = _mark(self._stream)
         self._queued_ns = self._queued.ns()
-        self._begin_ns = time.perf_counter_ns()
+        self._begin_ns = perf_counter_ns()
 
     def end(self) -> None:
         """The step ends now: write its row (with CUDA, the device's time follows at :meth:`settle`)."""
-        host_us = (time.perf_counter_ns() - self._begin_ns) / 1e3
+        host_us = (perf_counter_ns() - self._begin_ns) / 1e3
         row: Row = {
             "pass": self._context.pass_name,
             "step": self._context.step,
@@ -86,7 +85,7 @@ class Clock:
             "unix_us": self._origin_unix_us + (self._begin_ns - self._origin) / 1e3,
             "gc_us": self._gc_ns / 1e3,
             "gc_n": self._gc_n,
-            "queued_us": (self._queued.ns() - self._queued_ns) / 1e3,
+            "queued_us": min((self._queued.ns() - self._queued_ns) / 1e3, host_us),  # it is read outside of the timed region
         }
         if self._cuda:
             now = torch.cuda.current_stream()  # a step may leave another device current: events of two cannot be compared
@@ -125,19 +124,11 @@ class Clock:
             return {}
 
     def _rss(self) -> int:
-        if self._statm is None:
-            return int(self._process.memory_info().rss)
-        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
+        words = self._statm.words()
+        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-
-def _open(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return None
 
 
 class RunQueue:
@@ -149,29 +140,25 @@ class RunQueue:
 
     def __init__(self) -> None:
         self._thread = 0
-        self._file: int | None = None
+        self._file: KeptOpen | None = None
 
     def ns(self) -> int:
         """Total for the calling thread in ns; 0 where the kernel does not tell."""
         thread = threading.get_native_id()
         if thread != self._thread:
             self.close()
-            self._thread, self._file = thread, _open(f"/proc/self/task/{thread}/schedstat")
-        if self._file is None:
-            return 0
-        try:
-            return int(os.pread(self._file, 96, 0).split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
+            self._thread, self._file = thread, KeptOpen(f"/proc/self/task/{thread}/schedstat")
+        words = self._file.words() if self._file is not None else []
+        return int(words[1]) if len(words) > 1 else 0
 
     def own_us(self) -> float:
         """A clock in us that stands still while this thread is ready to run and has no processor."""
-        return time.perf_counter() * 1e6 - self.ns() / 1e3
+        return perf_counter() * 1e6 - self.ns() / 1e3
 
     def close(self) -> None:
         """Close the file; the next reading opens it again."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
         self._thread, self._file = 0, None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
+from time import perf_counter
 from types import FunctionType
 from typing import Any, cast
 
@@ -45,9 +45,9 @@ class SavesProbe(Probe):
         at = self.context.frames.here() if here else None
         path = _path(args[1] if len(args) > 1 else kwargs.get("f")) if at is not None else None
         replaced = path is not None and _size(path) > 0
-        start = time.perf_counter()
+        start = perf_counter()
         result = original(*args, **kwargs)
-        us = (time.perf_counter() - start) * 1e6
+        us = (perf_counter() - start) * 1e6
         if at is not None:
             size = None if path is None else _size(path)
             self.context.add("saves", {"at": at, "us": us, "path": path, "replaced": replaced, "bytes": size})

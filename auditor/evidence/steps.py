@@ -95,5 +95,5 @@ def _step(row: Row, us: float) -> Step:
         retries=row.get("retries") or 0,
         ooms=row.get("ooms") or 0,
         gc_us=row.get("gc_us") or 0.0,
-        queued_us=row.get("queued_us") or 0.0,
+        queued_us=min(row.get("queued_us") or 0.0, us),  # a wait that began before the step is not the step's
     )

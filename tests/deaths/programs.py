@@ -19,6 +19,8 @@ RAISED, KILLED, TIMEOUT, DONE, OOM, INTERRUPTED = (
     (130, ("interrupted",)),
 )
 IMPOSSIBLE: tuple[int, tuple[str, ...]] = (2, ())
+CUT_OFF: tuple[int, tuple[str, ...]] = (2, ("interrupted", "completed", "raised"))
+"""The recording could be written no more: a report on what was there before, and one sentence."""
 
 Ending = tuple[int, tuple[str, ...]]
 
@@ -210,7 +212,7 @@ DEATHS: dict[str, Death] = {
         ends=(KILLED, RAISED),
     ),
     "rlimit_file_size": Death(
-        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))", KILLED, ends=(DONE, RAISED)
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))", CUT_OFF, says=("cannot be written",)
     ),
     "rlimit_files": Death("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", DONE, ends=(RAISED,)),
     "rlimit_cpu": Death("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED),
@@ -259,7 +261,7 @@ DEATHS: dict[str, Death] = {
         "for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD): signal.signal(n, lambda *a: None)",
         DONE,
     ),
-    "out_deleted": Death("import shutil, glob\nfor d in glob.glob('out*'): shutil.rmtree(d)", IMPOSSIBLE, ends=(DONE, RAISED)),
+    "out_deleted": Death("import shutil, glob\nfor d in glob.glob('out*'): shutil.rmtree(d)", CUT_OFF, ends=(IMPOSSIBLE,)),
     # -- what it leaves behind
     "leaves_process": Death("subprocess.Popen(['sleep', '987'])", DONE, quick=True),
     "leaves_session": Death("subprocess.Popen(['sleep', '986'], start_new_session=True)", DONE, says=("sleep",)),
@@ -278,7 +280,7 @@ DEATHS: dict[str, Death] = {
     "hung_up": Death("time.sleep(900)", INTERRUPTED, outside="SIGHUP"),
     "interrupted_twice": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT SIGINT"),
     "parent_killed": Death("subprocess.Popen(['sleep', '985'])\ntime.sleep(900)", (-9, ()), outside="SIGKILL", quick=True),
-    "terminated_while_judging": Death("", INTERRUPTED, outside="SIGTERM while judging", ends=(DONE,)),
+    "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging", says=("interrupted",)),
     "stdout_closed": Death("", DONE, shell=">&-", quick=True),
     "stderr_closed": Death("", DONE, shell="2>&-"),
     "all_closed": Death("", DONE, shell="<&- >&- 2>&-"),
