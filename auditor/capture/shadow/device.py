@@ -12,7 +12,7 @@ import torch
 
 from auditor.capture.environment import default_device
 from auditor.capture.patching import Patches
-from auditor.capture.shadow import autocast, facade, factories, limits, methods, numbered, parallel, paths, saving
+from auditor.capture.shadow import autocast, facade, factories, limits, methods, numbered, one_rank, parallel, paths, saving
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
@@ -78,6 +78,7 @@ class ShadowDevice:
         factories.install(self._patches)
         methods.install(self._patches)
         parallel.install(self._patches)
+        one_rank.install(self._patches)
         saving.install(self._patches)
         facade.install(self._patches, self._current)
         limits.install(self._patches, self._current, compiled=self._compiled)
