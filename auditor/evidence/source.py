@@ -124,15 +124,15 @@ class Source(Table):
             return None
         return self.site_of(file, call)
 
-    def only_true(self, keyword: str) -> tuple[Site, str] | None:
-        """Where ``keyword=True`` is written and in the call of what, if on one line of all recorded files; else None."""
+    def only_asked(self, keyword: str) -> tuple[Site, str] | None:
+        """Where the keyword is given True or an expression and in the call of what, if on one line of all files; else None."""
         found = [
             (self.site_of(file, item.value), name_of(call.func))
             for file, text in self.texts.items()
             for call in (self.nodes(file) if keyword in text else ())
             if isinstance(call, ast.Call)
             for item in call.keywords
-            if item.arg == keyword and isinstance(item.value, ast.Constant) and item.value.value is True
+            if item.arg == keyword and (not isinstance(item.value, ast.Constant) or item.value.value is True)
         ]
         return found[0] if len(found) == 1 else None
 
