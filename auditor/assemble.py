@@ -144,7 +144,7 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
-    planned = plan_patches(remedy.edits, recording.source_bytes)
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(reason for _, reason in planned.refused) or None
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))

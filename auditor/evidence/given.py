@@ -200,12 +200,12 @@ def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Pl
     if not isinstance(name, ast.Name):
         return [*_options(source, key), *_attributes(source, key)]
     for function in _functions_around(source, file, at):
-        own = [(file, node, value) for node, value in _assigned(ast.walk(function), key)]
+        own: list[Place] = [(file, node, value) for node, value in _assigned(ast.walk(function), key)]
         if own:
             return own
         if key in _parameters(function):
             return list(_passed(source, file, function, key))
-    here = [(file, node, value) for node, value in _assigned(_outside_functions(source, file), key)]
+    here: list[Place] = [(file, node, value) for node, value in _assigned(_outside_functions(source, file), key)]
     if here:
         return here
     others = (other for other in source.texts if other != file)

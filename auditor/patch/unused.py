@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from auditor.patch.effects import writes
-from auditor.patch.module import Module, last_name
+from auditor.patch.module import Module
 from auditor.patch.source import Splice
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -42,7 +42,8 @@ class Names:
         self._keep_imports = keep_imports
         self._names = [node for node in module.parents if isinstance(node, ast.Name)]
         self._strings = frozenset(_strings(module))
-        self._hidden = any(isinstance(node, ast.Call) and last_name(node.func) in _BY_NAME for node in module.parents)
+        called = (node.func for node in module.parents if isinstance(node, ast.Call))
+        self._hidden = any(isinstance(callee, ast.Name) and callee.id in _BY_NAME for callee in called)  # not model.eval()
 
     def unread(self, gone: set[ast.stmt]) -> Unused:
         """What may go beside the statements, because they and the splices took away all that read it."""

@@ -305,3 +305,24 @@ def test_the_optimizers_own_switches_are_named():
     text = "fast = False\n" + TRAINER.replace("lr=1e-3", "fused=fast")
     (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}), Configs())
     assert patched("OPT003", finding, text) == text.replace("fast = False", "fast = True")
+
+
+@pytest.mark.parametrize(
+    ("line", "safe"),
+    [
+        ("sys.stdout.write(str(loss.item()))", True),
+        ("print(loss.item())", True),
+        ("f.write(str(loss.item()))", False),
+        ("print(loss.item(), file=f)", False),
+        ("rows.writerow([i, loss.item()])", False),
+    ],
+)
+def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
+    text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
+    site = Site("t.py", 3, "", line)
+    found = Finding(site, "x", hints={"logs": Source({"t.py": text}).logs_at(site), "once": True, "library": None})
+    remedy = RULES["SYNC001"]().remedy(found)
+    assert remedy.safe is safe
+    assert ("somebody may read it" in remedy.edits[0].reason) is not safe
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert planned.files[0].after.decode() == text.replace(f"    {line}", f"    if i % 50 == 0:\n        {line}")

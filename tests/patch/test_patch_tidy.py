@@ -113,6 +113,7 @@ TIDY = {
     "blank lines doubled before": ("a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n", "a()\n\n\nb()\nc()\n"),
     # names
     "an import": ("import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n", "import torch\nx = torch.zeros(1)\n"),
+    "an import beside a model in eval mode": ("import gc\nmodel.eval()\ngc.collect()\n", "model.eval()\n"),
     "one name of an import": (
         "from torch.cuda import empty_cache, synchronize\nempty_cache()\nsynchronize()\n",
         "from torch.cuda import synchronize\nsynchronize()\n",
