@@ -69,15 +69,6 @@ class Given:
         return f" Here `{self.written}` decides, and was {self.ran}{f' ({self.where})' if self.where else ''}.{why}"
 
     @property
-    def facts(self) -> tuple[tuple[str, str], ...]:
-        """Rows for the report."""
-        return (
-            ((self.keyword, f"`{self.written}` was {self.ran}" + (f", {self.where}" if self.where else "")),)
-            if self.written
-            else ()
-        )
-
-    @property
     def refused(self) -> str | None:
         """Why nothing is edited; None if something can be."""
         if self.home is not None and not (self.positional and self.home.own):
