@@ -68,9 +68,10 @@ def lines_of(raw: bytes) -> list[bytes]:
 
 
 TIDIED = re.compile(
-    rb"\s*(#.*|(el)?if\b.*|else\b.*|finally\b.*|for\b.*|with\b.*|try\b.*|except\b.*|import\b.*|from\b.*|[\w:. ]+=.*|\w+,?)?$"
+    rb"\s*(#.*|(el)?if\b.*|else\b.*|finally\b.*|for\b.*|with\b.*|try\b.*|except\b.*|import\b.*|from\b.*|[\w:. ]+=.*|[\"\w]+(: [\w.]+)?,?|[\])}]+,?)?$"
 )
-"""Lines that may go with a statement: an empty line, a comment, the head of a block, an import, an assignment."""
+"""Lines that may go with a statement: an empty line, a comment, the head of a block, an import, an assignment
+of one or more lines."""
 
 
 def expect_only_changed(before: bytes, after: bytes, first: int, last: int) -> None:
