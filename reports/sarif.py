@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from auditor.model import Finding, Report, Severity, Site, Verdict
 
-from . import summary, text
+from . import costs, summary, text
 from .replacements import Replacement, replacements
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -114,7 +114,7 @@ def _failures(report: Report) -> Iterator[Object]:
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
         yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
-    for warning in report.warnings:
+    for warning in (*report.cautions, *report.warnings):
         yield _notification("warning", warning)
 
 
@@ -154,6 +154,9 @@ def _properties(finding: Finding) -> Object:
         "basis": finding.basis,
         "seenOn": finding.seen_on,
         "lostMicrosecondsPerStep": summary.priced(finding),
+        "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
+        "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,
+        "proven": costs.proven_price(finding) is not None,
         "lostBytes": finding.lost_bytes,
         "facts": facts,
     }

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.batch_means import Estimate
 from auditor.evidence import Machine, Modes, Source, Steps
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .pricing import between
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class AnomalyModeLeftOn(Rule):
 
     ## Sources
     PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different tests will slow down your
-    program execution". The threshold is ours; a difference within the noise of the two medians is not claimed.
+    program execution". The threshold is ours. The price is the difference of the two passes' median steps, waiting for a
+    processor taken off; its interval is Welch's over batch medians, since neighbouring steps are alike (docs/prices.md). Where
+    it reaches zero nothing is claimed.
     """
 
     code = "NUM009"
@@ -65,13 +70,11 @@ class AnomalyModeLeftOn(Rule):
         if not seen.usual(self.share):
             return
         asked = source.only_true("detect_anomaly") if modes.anomaly_library else None
-        saved = steps.saved_with_anomaly_off()
-        share = (
-            "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
-        )
-        yield Finding(
+        price = steps.saved_with_anomaly_off()
+        saved = price.value if price is not None and price.value > 0.0 else None
+        found = Finding(
             site if asked is None else asked[0],
-            f"anomaly mode is on for the backward of {seen}{share}",
+            f"anomaly mode is on for the backward of {seen}{_gain(price, steps)}",
             steps=len(seen.seen),
             per_step=modes.anomaly_backwards,
             lost_us_per_step=saved,
@@ -83,6 +86,7 @@ class AnomalyModeLeftOn(Rule):
                 "asked": asked,
             },
         )
+        yield found if saved is None else between(found, price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
@@ -96,6 +100,16 @@ class AnomalyModeLeftOn(Rule):
             return Remedy(text)
         off = "set_detect_anomaly(False)"
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
+
+
+def _gain(price: Estimate | None, steps: Steps) -> str:
+    """What holding it off gave, in words; that nothing is proven where the interval reaches zero."""
+    if price is None:
+        return ""
+    if price.proven:
+        return f"; without it a step is {amounts.duration(price.value)} faster ({steps.share_of_step(price.value):.0%})"
+    between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
+    return f"; that a step is faster without it is not proven (the difference is between {between_them})"
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
