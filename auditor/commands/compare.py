@@ -202,7 +202,7 @@ def _lines(compared: Comparison) -> Iterator[str]:
     if compared.one_sided:
         codes = ", ".join(sorted({finding.code for finding in compared.one_sided}))
         number = amounts.count(len(compared.one_sided), "more finding")
-        yield _shown(f"  not compared: {number} of rules that could look on one side only ({codes})")
+        yield _shown(f"  not compared: {number} that could only be seen on one side ({codes})")
 
 
 def _change(compared: Comparison, row: Row, one: float | None, other: float | None) -> str:
@@ -218,7 +218,7 @@ def _about_times(compared: Comparison) -> Iterator[str]:
     if compared.span is not None and compared.step is not None:
         first, last = compared.span
         yield f"{'':14}of the program's steps {first + 1} to {last + 1}, which both sides timed"
-    if any(run.busy >= TOLD for _, side in _sides(compared) for run in side.runs):
+    if "step_us" not in compared.barred and any(run.busy >= TOLD for _, side in _sides(compared) for run in side.runs):
         shares = " and ".join(_waiting(side) for _, side in _sides(compared))
         yield f"{'':14}without the time that steps waited for the processor, which was {shares} of it"
 

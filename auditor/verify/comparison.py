@@ -8,7 +8,7 @@ from statistics import median
 
 from auditor.model import Finding, Report
 from auditor.verify.intervals import Interval, Run, of_recordings
-from auditor.verify.likeness import Row, common, likeness
+from auditor.verify.likeness import Row, common, kind_of, likeness
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,18 @@ WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC0
 """Rules whose findings count places where the host waits for the device; the rest of the family counts other calls."""
 
 
+REHEARSABLE = frozenset({"rehearsal", "source"})
+"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both see."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What changed from ``before`` to ``after``; findings go by their key.
 
     ``step`` is None where no interval is possible. ``barred`` has the reason for each row that cannot be compared. ``span``
     holds the first and the last step (0-based) that both sides timed, where one of them timed others too. ``one_sided`` are
-    findings of rules that could look on one side only, so that they are neither new nor gone.
+    findings that could only be seen on one side (by a rule that could not look on the other, or by what a rehearsal does not
+    have), so that they are neither new nor gone.
     """
 
     before: Side
@@ -78,20 +83,24 @@ def compare(before: Side, after: Side) -> Comparison:
     barred, span = dict(alike.barred), None
     if "step_us" not in barred:
         before, after, span = _timed_alike(before, after, barred)
-    both = before.looked & after.looked
+    both, alike_made = before.looked & after.looked, kind_of(before.report) == kind_of(after.report)
     old, new = _by_key(before.report.findings), _by_key(after.report.findings)
     appeared = [finding for key, finding in new.items() if key not in old]
     vanished = [finding for key, finding in old.items() if key not in new]
+
+    def seen_by_both(finding: Finding) -> bool:
+        return finding.code in both and (alike_made or finding.seen_on in REHEARSABLE)
+
     if not both:
         barred["findings"] = "no rule could look on both sides"
     return Comparison(
         before,
         after,
         None if "step_us" in barred else of_recordings(before.runs, after.runs),
-        tuple(finding for finding in appeared if finding.code in both),
-        tuple(finding for finding in vanished if finding.code in both),
+        tuple(filter(seen_by_both, appeared)),
+        tuple(filter(seen_by_both, vanished)),
         tuple(finding for key, finding in new.items() if key in old),
-        tuple(finding for finding in (*appeared, *vanished) if finding.code not in both),
+        tuple(finding for finding in (*appeared, *vanished) if not seen_by_both(finding)),
         barred,
         (*alike.told, *_other_arguments(before, after)),
         span,
