@@ -7,6 +7,8 @@ from auditor.model import Finding
 
 from .summary import cost, priced
 
+NOT_PROVEN = "not proven"
+
 
 def proven_price(finding: Finding) -> float | None:
     """:func:`priced` where the price's interval does not reach zero: only then it counts in a sum or a headline."""
@@ -15,7 +17,12 @@ def proven_price(finding: Finding) -> float | None:
 
 def basis(finding: Finding) -> str:
     """How the price was come by, ``measured`` or ``estimated``; ``not proven`` where its interval reaches zero."""
-    return "not proven" if priced(finding) is not None and finding.proven_us is None else finding.basis
+    return NOT_PROVEN if priced(finding) is not None and finding.proven_us is None else finding.basis
+
+
+def short(finding: Finding, micro: str = "us") -> str:
+    """:func:`cost` where there is room for one number: ``not proven`` in the place of a price whose interval reaches zero."""
+    return NOT_PROVEN if basis(finding) == NOT_PROVEN else cost(finding, micro)
 
 
 def between(finding: Finding, micro: str = "us") -> str:

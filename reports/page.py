@@ -203,7 +203,7 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=summary.cost(finding, "µs"),
+        price=costs.short(finding, "µs"),
         share=_share(finding, report),
         basis=_basis(finding),
         between=costs.between(finding, "µs"),
@@ -219,8 +219,8 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
 
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(finding.seen_on)
-    if costs.basis(finding) == "not proven":
-        return "not proven: the interval reaches zero"
+    if costs.basis(finding) == costs.NOT_PROVEN:
+        return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
     return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]

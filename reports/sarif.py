@@ -150,7 +150,7 @@ def _message(finding: Finding) -> str:
 def _properties(finding: Finding) -> Object:
     facts = {text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT) for label, value in finding.facts}
     return {
-        "cost": summary.cost(finding),
+        "cost": costs.short(finding),
         "basis": finding.basis,
         "seenOn": finding.seen_on,
         "lostMicrosecondsPerStep": summary.priced(finding),

@@ -59,7 +59,9 @@ class CallSite:
 
     @property
     def price(self) -> Estimate | None:
-        """The same with its interval; None of too few steps."""
+        """The same with its interval; None of too few steps, and of a pass with instruments: that has no times that count."""
+        if self.pass_name != "quiet":
+            return None
         us = [0.0] * self.steps
         for call in self.calls:
             us[call.step] += call.us

@@ -67,6 +67,17 @@ def test_the_page_and_sarif_have_the_interval() -> None:
     assert (properties["proven"], other["properties"]["proven"]) == (True, False)
 
 
+def test_where_there_is_room_for_one_number_it_is_not_an_unproven_one() -> None:
+    page = _shown(_report(UNPROVEN), "html")
+    contents = page[page.index('aria-label="Contents"') : page.index("<main")]
+    assert "not proven" in contents and "30.5 ms" not in contents
+    assert (
+        costs.short(UNPROVEN)
+        == json.loads(sarif.Sarif().render(_report(UNPROVEN)))["runs"][0]["results"][0]["properties"]["cost"]
+    )
+    assert (costs.short(UNPROVEN), costs.short(PROVEN)) == ("not proven", "8.41 ms / step")
+
+
 def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
     both = _report(PROVEN, UNPROVEN)
     (sum_,) = summary.recoverable(both)

@@ -143,6 +143,14 @@ def test_calls_have_an_interval_over_the_steps() -> None:
     assert 1_000.0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high < 1_060.0
 
 
+def test_a_pass_with_instruments_has_no_measured_price() -> None:
+    """A run that died before its quiet pass: what the loud one saw of the calls is an estimate."""
+    calls = tuple(DeviceCall(SITE, "gc.collect", k, 1, 1_000.0) for k in range(50))
+    steps = Steps(quiet=tuple(Step(k, 10_000.0) for k in range(50)))
+    (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls, "loud"), steps, CPU)
+    assert (found.lost_us_per_step, found.lost_us_per_step_low) == (1_000.0, None)
+
+
 def test_saves_have_an_interval_over_the_saves_and_none_on_a_gpu() -> None:
     saves = Saves(50, 500_000.0, tuple(Save(SITE, step, us) for step, us in ((9, 30_000.0), (19, 33_000.0), (29, 36_000.0))))
     (found,) = ask(SaveBlocksStep(), saves, CPU)
