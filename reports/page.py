@@ -227,7 +227,7 @@ def _basis(finding: Finding) -> str:
 
 
 def _share(finding: Finding, report: Report) -> str:
-    lost, times = costs.proven_price(finding), report.run.step_us
+    lost, times = finding.proven_us, report.run.step_us
     if lost is None or times is None or times.median <= 0:
         return ""
     return f"{amounts.percent(lost / times.median)} of the median step"

@@ -188,11 +188,7 @@ def _recoverable(report: Report) -> Iterator[Recoverable]:
     median = report.run.step_us.median if report.run.step_us else 0.0
     counted = [finding for finding in report.findings if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [
-            price
-            for finding in counted
-            if finding.basis == basis and finding.proven_us is not None and (price := priced(finding)) is not None
-        ]
+        prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
         if prices:
             total = sum(prices)
             yield Recoverable(basis, total, total / median if median > 0 else None, len(prices))
