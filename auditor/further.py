@@ -22,7 +22,8 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU path, where called for.
 
     A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. Several processes are
-    neither replayed nor rehearsed: a rehearsal plays one rank on one GPU. ``timeout`` in s is for all of it. Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
+    neither replayed nor rehearsed: a rehearsal plays one rank on one GPU. ``timeout`` in s is for all of it.
+    Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if plan.world_size > 1:
@@ -34,6 +35,7 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     except TargetProblem as problem:
         if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
             raise
+        shutil.rmtree(plan.folder, ignore_errors=True)  # what it wrote before it failed says nothing of the rehearsal
         return _rehearse_only(plan, deadline, progress, echo)
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
