@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, pictures
+from auditor import __version__, pictures, prices
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -17,7 +17,7 @@ from auditor.evidence.step_series import step_series, traced_series
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
-from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
+from auditor.model import Finding, Outcome, PeakBytes, Report, Run, Severity, StepTimes, TargetError
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -26,20 +26,29 @@ from auditor.rule import Rule
 TOP_OPERATORS = 15
 
 
-def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
-    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the files as they are now."""
+def report(
+    recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], *, note_below: float = prices.NOTE_BELOW
+) -> Report:
+    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the
+    files as they are now. Findings whose price is below the share ``note_below`` of the step or the peak become notes.
+    """
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
-    findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
     rehearsed = rehearsal_of(recording)
-    found = {finding.code for finding in findings}
+    run = _run(manifest, steps, recording, facts)
+    peaks = _peaks(run, rehearsed)
+    findings = tuple(
+        prices.weighed(_with_diff(recording, finding), Severity.NOTE, note_below, run.step_us, peaks)
+        for finding in judgement.findings
+    )
+    found = {code for finding in findings for code in finding.codes}
     faults: list[str] = []
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=_run(manifest, steps, recording, facts),
+        run=run,
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
@@ -123,7 +132,7 @@ def _times(us: list[float]) -> StepTimes | None:
         return None
     ordered = sorted(us)
     p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
+    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered), statistics.fmean(ordered))
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------
@@ -140,12 +149,20 @@ def _memory(recording: Recording, rehearsed: Recording | None) -> Charts:
 # -- findings ----------------------------------------------------------------------------------------------------------
 
 
+def _peaks(run: Run, rehearsed: Recording | None) -> dict[str, int | None]:
+    """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly Python's and torch's own."""
+    device = run.peak_bytes.device
+    rows = rehearsed.rows("steps") if rehearsed is not None else ()
+    simulated = max((row["peak_allocated"] for row in rows if "peak_allocated" in row), default=device)
+    return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
+
+
 def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
     planned = plan_patches(remedy.edits, recording.source_bytes)
-    refused = "; ".join(reason for _, reason in planned.refused) or None
+    refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
 

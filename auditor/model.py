@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from auditor import prices
 from auditor.pictures import Lanes, Layers, Series
 from auditor.verification import Verification, Verified
 
@@ -120,12 +121,30 @@ class Remedy:
 
 
 @dataclass(frozen=True)
+class FoundAt:
+    """One place of a finding that joins several: a line, or one expression of a line (``text`` as it is written).
+
+    ``per_step``, ``lost_us_per_step`` and ``lost_bytes`` are its part of the finding's; ``code`` and ``key`` are those that it
+    would have alone. A rule fills what it knows; the engine adds code and key.
+    """
+
+    site: Site
+    text: str = ""
+    per_step: float = 0.0
+    lost_us_per_step: float | None = None
+    lost_bytes: int | None = None
+    code: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
-    """One defect at one place, with its price.
+    """One defect at one statement, with its price.
 
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
     ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
-    it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy.
+    it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy. ``places`` are its parts in the
+    order of lines, empty where there is one. ``negligible``: its price is too small to be more than a note (``auditor.prices``).
     """
 
     site: Site | None
@@ -146,6 +165,18 @@ class Finding:
     key: str = ""
     remedy: Remedy | None = None
     verified: Verified | None = None
+    places: tuple[FoundAt, ...] = ()
+    negligible: bool = False
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of all rules that found it, the leading one first."""
+        return tuple(dict.fromkeys((self.code, *(place.code for place in self.places if place.code))))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all its parts, its own first: two findings that share one are the same, whatever was joined."""
+        return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
 
 
 @dataclass(frozen=True)
@@ -160,13 +191,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step time of the quiet pass in us, warm-up left out."""
+    """Step time of the quiet pass in us, warm-up left out. ``mean`` is what shares are of; None in reports of version 0.1."""
 
     median: float
     p95: float
     min: float
     max: float
     n: int
+    mean: float | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +277,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Report:
-    """The one result object; every page and format is a function of it."""
+    """The one result object; every page and format is a function of it. Its findings are in the order of their price."""
 
     run: Run
     verdicts: tuple[Verdict, ...]
@@ -270,6 +302,9 @@ class Report:
     """Timelines, parts of steps, segment maps."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", prices.in_order(self.findings))
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding, or None."""

@@ -62,6 +62,7 @@ def _context(report: Report) -> dict[str, Any]:
         "cards": page.cards(report, [*(_shown_by_step(chart) for chart, _ in by_step), *(_shown(group) for group in grouped)]),
         "warnings": (*report.warnings, *faults),
         "anchors": _anchors(report),
+        "explained": page.explained(report),
         "families": summary.families(report),
         "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
         "recoverable": summary.recoverable(report),
@@ -140,7 +141,8 @@ def _anchors(report: Report) -> dict[str, str]:
     """Id of the first finding of each code."""
     first: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
-        first.setdefault(finding.code, f"finding-{number}")
+        for code in finding.codes:
+            first.setdefault(code, f"finding-{number}")
     return first
 
 
@@ -177,6 +179,7 @@ def _environment() -> jinja2.Environment:
         "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
+        "usual_step": summary.usual_step,
         "looked": summary.looked,
         "reasons": summary.reasons,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import get_args
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, Status, Verdict
+from auditor.prices import priced, share_of_step, usual_us
 
 from . import text, verified
 
@@ -99,7 +99,9 @@ def steps(report: Report) -> str:
 
 
 def step_time(report: Report) -> str:
-    """``median 116 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if none was timed."""
+    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if
+    none was timed.
+    """
     times = report.run.step_us
     if times is None:
         return ""
@@ -107,12 +109,13 @@ def step_time(report: Report) -> str:
     if times.n < 2:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
-    return f"median {median}, {p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
+    mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
+    return f"median {median}, {mean}{p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
 
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the median step, None if unknown."""
+    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the mean step, None if unknown."""
 
     basis: str
     us_per_step: float
@@ -177,18 +180,24 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
 
 
 def _recoverable(report: Report) -> Iterator[Recoverable]:
-    median = report.run.step_us.median if report.run.step_us else 0.0
     for basis in ("measured", "estimated"):
         prices = [price for finding in report.findings if finding.basis == basis and (price := priced(finding)) is not None]
         if prices:
             total = sum(prices)
-            yield Recoverable(basis, total, total / median if median > 0 else None, len(prices))
+            yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))
 
 
-def priced(finding: Finding) -> float | None:
-    """``lost_us_per_step`` where it is a number above zero."""
-    lost = finding.lost_us_per_step
-    return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
+def usual_step(report: Report) -> str:
+    """What shares are of: ``mean step``, in reports of earlier versions ``median step``."""
+    times = report.run.step_us
+    return "median step" if times is not None and times.mean is None else "mean step"
+
+
+def share(finding: Finding, report: Report) -> str:
+    """``31%``: what its price is of the mean step; empty where one of the two is not known."""
+    lost = priced(finding)
+    found = None if lost is None else share_of_step(lost, report.run.step_us)
+    return "" if found is None else amounts.percent(found)
 
 
 def proven(report: Report) -> Finding | None:
@@ -228,9 +237,14 @@ def cost(finding: Finding, micro: str = "us") -> str:
 
 def per_step(finding: Finding) -> str:
     """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not counted."""
-    if finding.per_step <= 0:
+    return seldom(finding.per_step)
+
+
+def seldom(times: float) -> str:
+    """A number of times per step; empty for none."""
+    if times <= 0:
         return ""
-    return amounts.digits(finding.per_step) if finding.per_step >= SELDOM else f"<{SELDOM}"
+    return amounts.digits(times) if times >= SELDOM else f"<{SELDOM}"
 
 
 def frequency(finding: Finding, report: Report) -> str:
@@ -278,8 +292,8 @@ def _price(report: Report, part: Recoverable) -> str:
     if report.run.step_us is None or part.share is None:
         return lost
     if part.share > 1:
-        return f"{lost}, more than the whole median step (these findings overlap),"
-    return f"{lost} of {amounts.duration(report.run.step_us.median)} ({amounts.percent(part.share)})"
+        return f"{lost}, more than the whole {usual_step(report)} (these findings overlap),"
+    return f"{lost} of {amounts.duration(usual_us(report.run.step_us))} ({amounts.percent(part.share)})"
 
 
 def nothing_found(report: Report) -> str:

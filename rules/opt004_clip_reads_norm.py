@@ -59,6 +59,7 @@ class ClipReadsGradientNorm(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    leads = 4
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         for finding in self.report(reads, reads.clips(), self._sentence):

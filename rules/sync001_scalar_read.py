@@ -72,6 +72,7 @@ class ScalarReadEveryStep(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    leads = 1
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         return self.less_often(self.report(reads, reads.places("scalar"), self._sentence), source)

@@ -65,6 +65,7 @@ class DataDependentShape(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    leads = 3
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("shape"), self._sentence)

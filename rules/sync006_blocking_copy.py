@@ -67,6 +67,7 @@ class BlockingCopyEveryStep(CopyRule):
     code = "SYNC006"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 2
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):

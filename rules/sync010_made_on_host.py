@@ -60,6 +60,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
     code = "SYNC010"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for place in self.usual(copies.sites("made on the host", blocking=True)):

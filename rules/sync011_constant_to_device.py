@@ -62,6 +62,7 @@ class ConstantSentEveryStep(CopyRule):
     code = "SYNC011"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 5
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("constant", blocking=True)):

@@ -36,7 +36,7 @@ def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Setting
     """The report on a recording, without its charts."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules)
+    return assemble.report(recording, judgement, rules, note_below=settings.note_below)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:

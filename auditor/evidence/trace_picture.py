@@ -49,7 +49,7 @@ def _pointers(recording: Recording, line: Timeline, chosen: Window, findings: tu
     except NotLooked:
         places = ()
     for finding in findings:
-        facts = set(finding.facts)
+        facts = {*finding.facts, *finding.hints.get("facts", ())}  # where it joins several, those of each as they were
         rows = [row for place in places if facts.issuperset(place.facts) for row in place.rows] if facts else []
         spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows]
         inside = [(start, end) for start, end in (spans or _named(line, finding)) if chosen.start <= start < chosen.end]

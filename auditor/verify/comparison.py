@@ -32,7 +32,7 @@ class Side:
     def syncs(self) -> float | None:
         """Host syncs per step that were reported; None where no rule of that family could look."""
         looked = any(v.code.startswith("SYNC") and v.status in ("found", "clean") for v in self.report.verdicts)
-        return sum(f.per_step for f in self.report.findings if f.code in WAITS) if looked else None
+        return sum(map(_waits, self.report.findings)) if looked else None
 
 
 WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC008", "SYNC011"})
@@ -57,14 +57,15 @@ class Comparison:
 
 def compare(before: Side, after: Side) -> Comparison:
     """Set two sides beside each other."""
-    old, new = _by_key(before.report.findings), _by_key(after.report.findings)
+    old, new = before.report.findings, after.report.findings
+    known, still = _keys(old), _keys(new)
     return Comparison(
         before,
         after,
         of_recordings(before.runs, after.runs),
-        tuple(finding for key, finding in new.items() if key not in old),
-        tuple(finding for key, finding in old.items() if key not in new),
-        tuple(finding for key, finding in new.items() if key in old),
+        tuple(finding for finding in new if known.isdisjoint(finding.keys)),
+        tuple(finding for finding in old if still.isdisjoint(finding.keys)),
+        tuple(finding for finding in new if not known.isdisjoint(finding.keys)),
     )
 
 
@@ -85,5 +86,12 @@ def unlike(before: Side, after: Side) -> tuple[str, ...]:
     return tuple(f"the two differ in their {name}: {old} and {new}" for name, old, new in pairs if old != new)
 
 
-def _by_key(findings: Sequence[Finding]) -> dict[str, Finding]:
-    return {finding.key: finding for finding in findings}
+def _keys(findings: Sequence[Finding]) -> set[str]:
+    """Those of all parts: one report may have joined what another, of an older version or of less code, held apart."""
+    return {key for finding in findings for key in finding.keys}
+
+
+def _waits(finding: Finding) -> float:
+    if finding.code in WAITS and not finding.places:
+        return finding.per_step
+    return sum(place.per_step for place in finding.places if place.code in WAITS)
