@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, pictures, prices
+from auditor import __version__, amounts, pictures, prices
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -211,7 +211,7 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     collected = sum(row.get("gc_us", 0.0) for row in quiet)
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
-        yield f"garbage collection took {share:.1%} of the quiet pass"
+        yield f"garbage collection took {amounts.percent(share)} of the quiet pass"
     if "judged" in manifest:
         yield str(manifest["judged"])
     if manifest.get("device") == "trace":

@@ -67,7 +67,9 @@ class AnomalyModeLeftOn(Rule):
         asked = source.only_true("detect_anomaly") if modes.anomaly_library else None
         saved = steps.saved_with_anomaly_off()
         share = (
-            "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
+            ""
+            if saved is None
+            else f"; without it a step is {amounts.duration(saved)} faster ({amounts.percent(steps.share_of_step(saved))})"
         )
         yield Finding(
             site if asked is None else asked[0],
@@ -99,9 +101,9 @@ class AnomalyModeLeftOn(Rule):
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
-    facts = [("backward calls under it", f"{modes.anomaly_backwards:.1f} per step")]
+    facts = [("backward calls under it", f"{amounts.digits(modes.anomaly_backwards)} per step")]
     if modes.anomaly_library:
         facts.append(("switched on inside", modes.anomaly_library))
     if modes.checks:
-        facts.append(("host syncs that its checks make on a GPU", f"{modes.checks:.0f} per step (rehearsed)"))
+        facts.append(("host syncs that its checks make on a GPU", f"{amounts.digits(modes.checks)} per step (rehearsed)"))
     return tuple(facts)

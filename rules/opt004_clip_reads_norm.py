@@ -67,7 +67,7 @@ class ClipReadsGradientNorm(ReadingRule):
             yield replace(finding, hints={"call": call})
 
     def _sentence(self, place: Place) -> str:
-        return f"clipping reads the gradients' norm: this {place.waits} on {place.rhythm}"
+        return f"clipping reads the gradients' norm: {place.waits('this')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         look = "look at the norms that it returns every so many steps."

@@ -81,7 +81,7 @@ class CopyToHostEveryStep(ReadingRule):
         return waits_in_trace(waits, waits.of("copy to host"), lambda place: f"`{place.operator}` copies a tensor to the host")
 
     def _sentence(self, place: Place) -> str:
-        return f"`{place.text}` copies a tensor to the host{place.through}: it {place.waits} on {place.rhythm}"
+        return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (

@@ -74,7 +74,7 @@ class BlockingCopyEveryStep(CopyRule):
             what = f"an index of the host's ({place.amount}) is" if place.indexes else f"{place.amount} are"
             there = "it is there" if place.indexes else "they are there"
             how = "" if place.indexes else f" ({place.memory} memory, no non_blocking=True)"
-            message = f"{what} copied to the device on {place.rhythm} and the host waits until {there}{how}"
+            message = f"{what} copied to the device on {place.rhythm} and {copies.host_waits} until {there}{how}"
             yield self.report(copies, place, place.site, message, hints={"indexes": place.indexes})
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:

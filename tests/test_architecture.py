@@ -88,6 +88,7 @@ MAY = {
     "auditor/bare_snapshot.py": {"auditor.bare"},
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner", "auditor.processes"},
     "auditor/verify": {
+        "auditor.amounts",
         "auditor.errors",
         "auditor.evidence.configs",
         "auditor.evidence.homes",

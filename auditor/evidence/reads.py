@@ -71,6 +71,7 @@ class Place:
     reads: tuple[Read, ...]
     steps: int
     device: Device
+    chooses_device: bool = True
 
     @property
     def rhythm(self) -> Rhythm:
@@ -113,10 +114,15 @@ class Place:
         names = {library_of(read.expression.via) for read in self._leading}
         return "" if "" in names else ", ".join(sorted(names))
 
-    @property
-    def waits(self) -> str:
-        """What it does to the host, said for the device of this run."""
-        return "makes the host wait for the GPU" if self.device == "cuda" else "would make the host wait for the GPU"
+    def waits(self, subject: str) -> str:
+        """What it does to the host and on which steps, said for the device of this run; ``subject`` is what does it."""
+        if self.device == "cuda":
+            return f"{subject} makes the host wait for the GPU on {self.rhythm}"
+        if self.device == "rehearsal":
+            return f"{subject} would make the host wait for the GPU on {self.rhythm}"
+        if self.chooses_device:
+            return f"{subject} would make the host wait if this ran on a GPU, on {self.rhythm}"
+        return f"{subject} runs on {self.rhythm}; nothing in this program uses a GPU, and only there would the host wait"
 
     @property
     def through(self) -> str:
@@ -143,7 +149,8 @@ class Place:
 class Reads(Table):
     """All reads of the loud pass, and what the origin pass says of the expressions that it reached.
 
-    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its device).
+    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its device). ``chooses_device``:
+    the program could run on a GPU, as far as its source and the rehearsal tell.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("reads", "steps")
@@ -153,6 +160,7 @@ class Reads(Table):
     rows: tuple[Read, ...] = ()
     origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
     statements: Statements = field(default_factory=Statements)
+    chooses_device: bool = True
 
     @classmethod
     def build(cls, recording: Recording) -> Reads:
@@ -160,14 +168,15 @@ class Reads(Table):
         rows, source = rows_of(recording, "reads"), Source.build(recording)
         reads = tuple(_read(recording, source, row) for row in rows if row["pass"] == "loud")
         origin = _origin(recording, source, [row for row in rows if row["pass"] == "origin"])
-        return cls(device_of(recording), len(Steps.build(recording).loud), reads, origin, Statements(recording.source))
+        steps, chooses = len(Steps.build(recording).loud), not recording.manifest.get("gpu_unused") and source.chooses_device
+        return cls(device_of(recording), steps, reads, origin, Statements(recording.source), chooses)
 
     def clips(self) -> Iterator[Place]:
         """Lines that clip gradients by a function which reads their norm."""
         reads = [read for read in self.rows if read.step < self.steps and read.lib != "loader" and _is_clip(read.expression.via)]
         for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
             here = tuple(there)
-            yield Place(here[0].site, here[0].act, here, self.steps, self.device)
+            yield Place(here[0].site, here[0].act, here, self.steps, self.device, self.chooses_device)
 
     def places(self, act: Act) -> Iterator[Place]:
         """Statements with lines to be reported as ``act``, in the order of file and line: each line leads with one act only."""
@@ -194,7 +203,8 @@ class Reads(Table):
             reads = list(line)
             site = reads[0].site
             together.setdefault((site.file, self.statements.lines(site).start, _leading(reads)), []).extend(reads)
-        return tuple(Place(reads[0].site, key[-1], tuple(reads), self.steps, self.device) for key, reads in together.items())
+        more = self.steps, self.device, self.chooses_device
+        return tuple(Place(reads[0].site, key[-1], tuple(reads), *more) for key, reads in together.items())
 
 
 def _leading(reads: list[Read]) -> Act:

@@ -114,7 +114,9 @@ class DeviceIdle(Table):
             "profiler": "idle while the profiler was busy with itself",
             "unknown": "idle at the end of a step, or for a reason the trace does not show",
         }
-        idle = tuple((words[cause], f"{us / self.window_us:.1%}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us)
+        idle = tuple(
+            (words[cause], f"{amounts.percent(us / self.window_us)}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us
+        )
         return (
             *idle,
             ("kernels", f"{self.kernels:,}, median {amounts.duration(self.median_kernel_us)}, {self.short:,} under 10 us"),
