@@ -211,7 +211,7 @@ class PeakBytes:
 
 @dataclass(frozen=True)
 class TargetError:
-    """What ended the target early. ``traceback`` holds the user's own frames, none of ours."""
+    """What ended the target early, in which ``step`` of the run (from 0). ``traceback`` holds the user's own frames, none of ours."""
 
     type: str
     message: str

@@ -19,7 +19,7 @@ from auditor import amounts
 from auditor.model import Report
 from auditor.pictures import Lanes, drawn
 
-from . import charts, lanes, page, pictures, ranks, stacked, summary, text, verified
+from . import charts, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -179,7 +179,8 @@ def _environment() -> jinja2.Environment:
         "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
-        "usual_step": summary.usual_step,
+        "usual_step": shares.usual_step,
+        "step_axis": shares.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,
     }

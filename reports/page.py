@@ -12,7 +12,7 @@ from auditor import amounts
 from auditor.model import Edit, Finding, Report
 from auditor.prices import share_of_step
 
-from . import manual, summary, text
+from . import manual, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof, speed
 
@@ -238,8 +238,8 @@ def _basis(finding: Finding) -> str:
 
 
 def _share(finding: Finding, report: Report) -> str:
-    said = summary.share(finding, report)
-    return f"{said} of the {summary.usual_step(report)}" if said else ""
+    said = shares.share(finding, report)
+    return f"{said} of the {shares.usual_step(report)}" if said else ""
 
 
 def _parts(finding: Finding, report: Report) -> Iterator[Part]:

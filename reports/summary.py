@@ -11,7 +11,7 @@ from auditor import amounts
 from auditor.model import Finding, Report, Severity, Status, Verdict
 from auditor.prices import priced, share_of_step, usual_us
 
-from . import text, verified
+from . import shares, text, verified
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 
@@ -187,19 +187,6 @@ def _recoverable(report: Report) -> Iterator[Recoverable]:
             yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))
 
 
-def usual_step(report: Report) -> str:
-    """What shares are of: ``mean step``, in reports of earlier versions ``median step``."""
-    times = report.run.step_us
-    return "median step" if times is not None and times.mean is None else "mean step"
-
-
-def share(finding: Finding, report: Report) -> str:
-    """``31%``: what its price is of the mean step; empty where one of the two is not known."""
-    lost = priced(finding)
-    found = None if lost is None else share_of_step(lost, report.run.step_us)
-    return "" if found is None else amounts.percent(found)
-
-
 def proven(report: Report) -> Finding | None:
     """The finding whose patch saved most time when it was re-run; None where no patch was verified as better."""
     better = [
@@ -292,7 +279,7 @@ def _price(report: Report, part: Recoverable) -> str:
     if report.run.step_us is None or part.share is None:
         return lost
     if part.share > 1:
-        return f"{lost}, more than the whole {usual_step(report)} (these findings overlap),"
+        return f"{lost}, more than the whole {shares.usual_step(report)} (these findings overlap),"
     return f"{lost} of {amounts.duration(usual_us(report.run.step_us))} ({amounts.percent(part.share)})"
 
 

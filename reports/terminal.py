@@ -191,7 +191,7 @@ def _where(error: TargetError | None) -> str:
     if error is None:
         return ""
     words = f" in step {error.step}" if error.step is not None else ""
-    words += f" of the {text.one_line(error.pass_name, 40)} pass" if error.pass_name else ""
+    words += f" ({text.one_line(error.pass_name, 40)} pass)" if error.pass_name else ""
     return words + (f", at {text.path(str(error.site))}" if error.site else "")
 
 

@@ -94,13 +94,15 @@ class StepOutliers(Rule):
     def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
         waits = batches.waits_by_step()
         timed = [
-            TimedStep(s.number, s.us - s.queued_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet
+            TimedStep(steps.quiet_from + s.number, s.us - s.queued_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)})
+            for s in steps.quiet
         ]
         return self._report(timed, "quiet steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps(self.enough + WARMING)
-        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in enumerate(steps.steps)]
+        numbers = steps.numbers or range(len(steps.steps))
+        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in zip(numbers, steps.steps, strict=True)]
         return self._report(timed[WARMING:], "steps of the trace", "trace")
 
     def _report(self, steps: list[TimedStep], what: str, seen_on: SeenOn) -> Iterator[Finding]:
@@ -129,7 +131,10 @@ class StepOutliers(Rule):
             facts=(
                 ("median step", amounts.duration(typical)),
                 ("slowest step", amounts.duration(max(step.us for step in slow))),
-                ("slow steps", ", ".join(str(step.number) for step in slow[:20])),
+                (
+                    f"slow steps ({'as the profiler counts' if seen_on == 'trace' else 'from 0, warm-up included'})",
+                    ", ".join(str(step.number) for step in slow[:20]),
+                ),
             ),
             hints={"cause": cause},
         )
