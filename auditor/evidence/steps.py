@@ -48,8 +48,8 @@ class Steps(Table):
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(recording, "steps")
         device_us = {(row["pass"], row["step"]): row["us"] for row in recording.rows("device_times")}
-        passes = (_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off"))
-        return cls(*passes, quiet_from=recording.run_step("quiet", 0))
+        quiet, loud, anomaly_off = (_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off"))
+        return cls(quiet, loud, anomaly_off, recording.run_step("quiet", 0))
 
     @property
     def median_us(self) -> float | None:
