@@ -13,7 +13,7 @@ from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
 from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
-from auditor.evidence.step_series import step_series, traced_series
+from auditor.evidence.step_series import TIMED, step_series, traced_series
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
@@ -105,7 +105,7 @@ def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.Tr
         ),
         peak_bytes=PeakBytes(
             device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=peak_allocated(recording)),
-            host=max((row["rss"] for row in steps if "rss" in row), default=None),
+            host=_host_peak(steps),
         ),
         torch=str(manifest.get("environment", {}).get("torch", "")),
         python=str(manifest.get("environment", {}).get("python", "")),
@@ -126,6 +126,13 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
         pass_name,
         site,
     )
+
+
+def _host_peak(steps: list[Row]) -> int | None:
+    """Of the passes without instruments, as in the chart; of all where there is none of those (a rehearsal)."""
+    rows = [row for row in steps if "rss" in row]
+    own = [row["rss"] for row in rows if row["pass"] in TIMED]
+    return max(own or (row["rss"] for row in rows), default=None)
 
 
 def _times(us: list[float]) -> StepTimes | None:

@@ -101,7 +101,8 @@ class Tables:
             return f"a {self.bare} does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
         if outcome != "completed":
-            return f"the run ended early ({outcome}), before this could be recorded"
+            which = "rehearsal" if self._recording.manifest.get("device") == "rehearse" else "run"
+            return f"the {which} ended early ({outcome}), before this could be recorded"
         if self._recording.manifest.get("device") == "rehearse" and not OF_REHEARSALS.intersection(parts):
             return "only a run on the CPU or on a GPU records what this needs"
         told = [ABSENT[part] for part in parts if part in ABSENT]

@@ -75,7 +75,7 @@ class RanOutOfMemory(Rule):
             return
         asked = f"{amounts.size(oom.requested)} were requested" if oom.requested is not None else "a request failed"
         if self._by_segment(oom):
-            asked += f", for which the allocator asks the device for a segment of {amounts.size(oom.tried or 0)}"
+            asked += f" (to hold it the allocator asks the device for a segment of {amounts.size(oom.tried or 0)})"
         first = next((holder for holder in oom.holders if holder.site is not None), None)
         held = f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})" if first is not None else ""
         where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
