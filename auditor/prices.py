@@ -24,6 +24,11 @@ def priced(finding: Finding) -> float | None:
     return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
 
 
+def costs_nothing(finding: Finding) -> bool:
+    """True where a price in time was looked for, and what was found is that nothing would come back."""
+    return finding.basis != "none" and finding.lost_us_per_step == 0
+
+
 def share_of_step(us: float, times: StepTimes | None) -> float | None:
     """``us`` of each step as a share of the mean step; None where no step was timed.
 
@@ -71,7 +76,7 @@ def weighed(finding: Finding, note: Severity, below: float, times: StepTimes | N
     ``peaks`` are bytes by where findings were seen. Unchanged: what has no price or an unknown share, what grows with each step
     (it has no share), and errors, which are about more than their price.
     """
-    shares = []
+    shares: list[float | None] = [0.0] if costs_nothing(finding) else []
     if (us := priced(finding)) is not None:
         shares.append(share_of_step(us, times))
     if finding.lost_bytes:

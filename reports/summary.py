@@ -9,7 +9,7 @@ from typing import get_args
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, Status, Verdict
-from auditor.prices import priced, share_of_step, usual_us
+from auditor.prices import costs_nothing, priced, share_of_step, usual_us
 
 from . import shares, text, verified
 
@@ -218,7 +218,7 @@ def cost(finding: Finding, micro: str = "us") -> str:
     if lost is not None:
         return f"{amounts.duration(lost, micro)} / step"
     if not finding.lost_bytes:
-        return ""
+        return f"0 {micro} / step" if costs_nothing(finding) else ""
     return f"{amounts.size(finding.lost_bytes)}{' / step' if finding.grows else ''}"
 
 

@@ -45,6 +45,14 @@ def test_memory_is_weighed_beside_the_peak_of_its_device(held, level, seen_on):
     assert (found.severity.value, found.negligible) == (level, level == "note")
 
 
+def test_a_wait_that_costs_nothing_is_a_note_and_says_so():
+    found = weighed(finding(lost_us_per_step=0.0, basis="estimated"))
+    assert (found.severity, found.negligible, summary.cost(found)) == (Severity.NOTE, True, "0 us / step")
+    unknown = finding(lost_us_per_step=0.0, basis="none")
+    assert (weighed(unknown), summary.cost(unknown)) == (unknown, "")
+    assert not weighed(finding(lost_us_per_step=0.0, lost_bytes=500, seen_on="cuda"), cuda=1000).negligible
+
+
 def test_what_is_not_weighed():
     for found in (
         finding(),  # no price

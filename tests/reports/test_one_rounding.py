@@ -53,7 +53,7 @@ class Walker(HTMLParser):
 
 def walked(page: str, only: str = "") -> str:
     walker = Walker(only)
-    walker.feed(page)
+    walker.feed(page.replace("<wbr>", ""))
     return " ".join(" ".join(walker.words).split())
 
 
