@@ -126,7 +126,7 @@ def _export(report: Report, recording: Recording, folder: Path) -> None:
     if trace is not None and _is_copied(trace, recording) and not list((folder / run).glob("*.pt.trace.json.gz")):
         with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a run that was killed may leave half a trace
             catalogue.reports("tensorboard").export(trace, folder, run, "host_0", trace.stat().st_mtime_ns)
-    scalars.write(report, recording.rows("reads"), folder / run)
+    scalars.write(report, recording.rows("reads"), folder / run, loud_from=recording.run_step("loud", 0))
 
 
 def _is_copied(trace: Path, recording: Recording) -> bool:
