@@ -18,6 +18,10 @@ WARMING = 1
 """Steps of a trace that are left out: the first holds the profiler's own start."""
 
 
+OWN = (", waiting for the processor taken off", "")
+"""What a time here is that the report's own median is not: what others took is no outlier of the program's."""
+
+
 @dataclass(frozen=True)
 class TimedStep:
     """A step's number and time, and the parts of it that could explain an outlier. Times in us."""
@@ -129,8 +133,8 @@ class StepOutliers(Rule):
             seen_on=seen_on,
             severity=None if cause else Severity.NOTE,
             facts=(
-                ("median step", amounts.duration(typical)),
-                ("slowest step", amounts.duration(max(step.us for step in slow))),
+                (f"median step{OWN[seen_on == 'trace']}", amounts.duration(typical)),
+                (f"slowest step{OWN[seen_on == 'trace']}", amounts.duration(max(step.us for step in slow))),
                 (
                     f"slow steps ({'as the profiler counts' if seen_on == 'trace' else 'from 0, warm-up included'})",
                     ", ".join(str(step.number) for step in slow[:20]),
