@@ -18,6 +18,7 @@ from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, Severity, StepTimes, TargetError
+from auditor.patch import diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -54,6 +55,7 @@ def report(
         warnings=(
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
+            *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
             *faults,
@@ -171,8 +173,17 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
         return finding
     planned = plan_patches(remedy.edits, recording.source_bytes)
     refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
+    masked = recording.manifest.get("masked") or {}
+    if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
+        return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
+
+
+BESIDE_SECRET = (
+    "a diff would show a line beside it that holds a secret, masked in the recording; audit fix --apply makes the change"
+)
+"""Why a patch is not shown: `git apply` would not find the masked line."""
 
 
 # -- the rehearsal -----------------------------------------------------------------------------------------------------
@@ -182,6 +193,25 @@ def _environment(manifest: Row, rehearsed: Recording | None) -> dict[str, str]:
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
     played = (rehearsed.manifest.get("environment") or {}).get("device") if rehearsed is not None else None
     return {**facts, "rehearsed on": str(played)} if played else facts
+
+
+def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
+    """What was kept out of the recording because it looks like a secret."""
+    lines = [f"{file}:{line}" for file, found in (manifest.get("masked") or {}).items() for line in found]
+    names = [*lines, *(f"the value of {name}" for name in manifest.get("masked_arguments") or ())]
+    if names:
+        yield f"masked in the recording, because it looks like a secret: {_some(names)}"
+    withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
+    if withheld:
+        yield f"left out of the recording, because it looks as if it held a secret: {_some(withheld)}; it has no patch"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+NAMED = 5
+"""Places that a warning names one by one."""
 
 
 def _said_in(rehearsed: Recording | None) -> Iterable[str]:

@@ -50,6 +50,9 @@ class Manifest(TypedDict, total=False):
     error: _Error | None
     environment: dict[str, str]
     sources: dict[str, str]
+    masked: dict[str, list[int]]
+    masked_arguments: list[str]
+    withheld: list[str]
     recorded_at: str
     warnings: list[str]
 

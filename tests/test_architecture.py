@@ -24,7 +24,9 @@ MAY = {
     "auditor/errors.py": set(),
     "auditor/plan.py": set(),
     "auditor/rule.py": {"auditor.model"},
-    "auditor/recording.py": {"auditor.model", "auditor.recording_shapes"},
+    "auditor/recording.py": {"auditor.model", "auditor.recording_shapes", "auditor.redaction"},
+    "auditor/redaction.py": set(),
+    "auditor/console.py": {"auditor.catalogue", "auditor.errors"},
     "auditor/recording_shapes.py": {"auditor.model"},
     "auditor/target.py": {"auditor.errors"},
     "auditor/timeline": {
@@ -36,7 +38,7 @@ MAY = {
         "auditor.pictures",
         "auditor.timeline",
     },
-    "auditor/config_files.py": set(),
+    "auditor/config_files.py": {"auditor.redaction"},
     "auditor/heap.py": set(),
     "auditor/factories.py": set(),
     "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.model", "auditor.patch"},
@@ -75,7 +77,7 @@ MAY = {
     "auditor/manual.py": set(),
     "auditor/config.py": {"auditor.errors", "auditor.prices", "auditor.rule"},
     "auditor/catalogue.py": {"auditor.errors", "auditor.rule"},
-    "auditor/runner.py": {"auditor.config_files", "auditor.errors", "auditor.plan", "auditor.recording"},
+    "auditor/runner.py": {"auditor.config_files", "auditor.errors", "auditor.plan", "auditor.recording", "auditor.redaction"},
     "auditor/bare.py": {"auditor.recording"},
     "auditor/bare_trace.py": {"auditor.bare"},
     "auditor/checkpoints": {
@@ -89,6 +91,7 @@ MAY = {
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner", "auditor.processes"},
     "auditor/verify": {
         "auditor.amounts",
+        "auditor.redaction",
         "auditor.errors",
         "auditor.evidence.configs",
         "auditor.evidence.homes",

@@ -61,7 +61,7 @@ class Recorder:
                 "schema": SCHEMA,
                 "tool": {"name": "torch-step-audit", "version": __version__},
                 "target": self.plan.target,
-                "argv": list(self.plan.args),
+                "argv": list(self.plan.args if self.plan.shown_args is None else self.plan.shown_args),
                 "cwd": os.getcwd(),
                 "kind": self.kind,
                 "target_files": self._user_files(),

@@ -8,7 +8,7 @@ from auditor import catalogue, config
 from auditor.bare_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.bare_trace import RankedTraces, TraceRecording
 from auditor.cli import exit_code
-from auditor.commands import cluster, results
+from auditor.commands import cluster, out_folder, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
@@ -39,8 +39,9 @@ def analyze(
     codes = []
     for path in paths:
         recording = _open(Path(path), dask)
-        report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
+        out_folder.refuse_others_files(folder)
+        report = results.judge(recording, rules, settings)
         results.deliver(report, recording, folder, formats, quiet=quiet)
         codes.append(exit_code(report, fail_on or settings.fail_on))
     return max(codes)

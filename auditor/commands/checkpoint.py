@@ -15,7 +15,7 @@ from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
 from auditor.cli import EXIT_IMPOSSIBLE, exit_code
-from auditor.commands import results
+from auditor.commands import out_folder, results
 from auditor.errors import AuditProblem
 from auditor.evidence import Checkpoint, Checkpoints
 from auditor.model import Report
@@ -24,6 +24,8 @@ from auditor.rule import Rule
 
 def checkpoint(*, files: tuple[str, ...], config: str | None, as_json: bool, out: str | None, debug: bool) -> int:
     """Scan and judge; returns the exit code."""
+    if out is not None:
+        out_folder.refuse_others_files(Path(out))
     scans, unread = _scanned(files)
     for sentence in unread:
         click.echo(f"audit: {sentence}", err=True)

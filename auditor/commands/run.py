@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from auditor import assemble, catalogue, config, engine, further, runner
 from auditor import target as targets
 from auditor.cli import exit_code
-from auditor.commands import results
+from auditor.commands import out_folder, results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
@@ -81,6 +80,7 @@ def run(
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
+        recording.manifest["argv"] = list(args)  # on disk it may be masked
         report = _verified(report, recording, budget, quiet=quiet)
     results.deliver(report, recording, folder, formats, quiet=quiet)
     return exit_code(report, fail_on or settings.fail_on)
@@ -94,21 +94,15 @@ def _verified(report: Report, recording: Recording, budget: float, *, quiet: boo
 
 
 def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
-    """The folder for the results, and whether it is ours to remove when nothing could be recorded."""
-    if out is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        folder = Path("audits") / f"{label}-{stamp}"
-        number = 2
-        while folder.exists():
-            folder, number = Path("audits") / f"{label}-{stamp}-{number}", number + 1
-        return folder, True
-    if out.exists() and not out.is_dir():
-        raise AuditProblem(f"--out {out} is a file; it must be a folder")
-    if (out / "recording").exists():
+    """The folder for the results, made, and whether it is ours to remove when nothing could be recorded."""
+    folder = out_folder.fresh(label) if out is None else out
+    if (folder / "recording").exists():
         raise AuditProblem(
             f"{out} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
         )
-    return out, not out.exists()
+    ours = not folder.exists()
+    out_folder.make(folder)
+    return folder, ours
 
 
 @contextmanager
