@@ -142,7 +142,7 @@ def _times(us: list[float]) -> StepTimes | None:
         return None
     ordered = sorted(us)
     p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered), statistics.fmean(ordered))
+    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered), mean=statistics.fmean(ordered))
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------

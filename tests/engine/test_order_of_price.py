@@ -21,7 +21,7 @@ from auditor import config, prices
 from auditor.errors import AuditProblem
 from auditor.model import Finding, PeakBytes, Report, Run, Severity, Site, StepTimes, Verdict
 
-TIMES = StepTimes(90.0, 400.0, 50.0, 500.0, 20, 100.0)
+TIMES = StepTimes(90.0, 400.0, 50.0, 500.0, 20, mean=100.0)
 
 
 def finding(code: str = "SYNC001", severity: Severity = Severity.WARNING, **more: Any) -> Finding:
