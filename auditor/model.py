@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from auditor import prices
 from auditor.pictures import Lanes, Layers, Series
+from auditor.places import FoundAt as FoundAt  # noqa: PLC0414 - the nouns are imported from here
+from auditor.places import Site as Site  # noqa: PLC0414
 from auditor.verification import Verification, Verified
 
 SCHEMA = "audit-report/1"
@@ -44,23 +46,6 @@ class Severity(str, enum.Enum):
     def rank(self) -> int:
         """0 for the worst; sorts findings and decides ``--fail-on``."""
         return list(Severity).index(self)
-
-
-@dataclass(frozen=True)
-class Site:
-    """One place in the user's source.
-
-    ``file`` is relative to the working directory of the run when it lies below it, else absolute;
-    ``line`` is 1-based; ``text`` is that line as it stood when the run was recorded, stripped.
-    """
-
-    file: str
-    line: int
-    function: str = ""
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -118,23 +103,6 @@ class Remedy:
     def safe(self) -> bool:
         """True when there is at least one edit and every edit is safe."""
         return bool(self.edits) and all(edit.safe for edit in self.edits)
-
-
-@dataclass(frozen=True)
-class FoundAt:
-    """One place of a finding that joins several: a line, or one expression of a line (``text`` as it is written).
-
-    ``per_step``, ``lost_us_per_step`` and ``lost_bytes`` are its part of the finding's; ``code`` and ``key`` are those that it
-    would have alone. A rule fills what it knows; the engine adds code and key.
-    """
-
-    site: Site
-    text: str = ""
-    per_step: float = 0.0
-    lost_us_per_step: float | None = None
-    lost_bytes: int | None = None
-    code: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True)

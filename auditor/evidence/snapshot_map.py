@@ -51,7 +51,7 @@ def segment_map(
     return Lanes(
         kind="segments",
         title=f"Segments of cuda:{device}, and the lines whose blocks lie in them",
-        note=f"{amounts.size(sum(piece.size for piece in pieces if piece.tone is FREE))} of it are free. {note}",
+        note=f"{note} {amounts.size(sum(piece.size for piece in pieces if piece.tone is FREE))} of it are free.",
         unit="bytes",
         lanes=tuple(f"{number * row}" for number in range(-(-reserved // row))),
         tones=used,

@@ -20,7 +20,7 @@ from auditor.rules.sync006_blocking_copy import BlockingCopyEveryStep
 from auditor import assemble, engine
 from auditor.evidence.statements import Statements
 from auditor.merging import causes_of, joined
-from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site, finding_key
+from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, finding_key
 from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
 from auditor.verify.candidates import is_selected
 from auditor.verify.comparison import Side, compare
@@ -284,11 +284,10 @@ def test_formats_show_the_parts(tmp_path):
 
 
 def test_a_report_that_held_them_apart_is_compared_part_by_part(tmp_path):
-    run = Run("a", 20, 0, 1, "cuda", "completed", None, None, PeakBytes(), "", "", "")
-    (whole,) = judged(recorded(tmp_path)).findings
+    report = judged(recorded(tmp_path))
+    (whole,) = report.findings
     apart = tuple(replace(whole, code=each.code, key=each.key, places=()) for each in whole.places)
-    compared = compare(Side(Report(run, (), apart)), Side(Report(run, (), (whole,))))
+    compared = compare(Side(replace(report, findings=apart)), Side(report))
     assert (compared.new, compared.gone, len(compared.kept)) == ((), (), 1)
-    gone = compare(Side(Report(run, (), (whole,))), Side(Report(run, (), ())))
-    assert gone.gone == (whole,)
-    assert Side(Report(run, engine.judge(recorded(tmp_path), READING).verdicts, (whole,))).syncs == 4.0
+    assert compare(Side(report), Side(replace(report, findings=()))).gone == (whole,)
+    assert Side(report).syncs == 4.0
