@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from auditor import __version__, amounts, pictures, prices
+from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -16,6 +17,7 @@ from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.step_series import TIMED, step_series, traced_series
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
+from auditor.evidence.training import Trained
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, Severity, StepTimes, TargetError
 from auditor.patch import diff_bytes, shows_line
@@ -28,10 +30,17 @@ TOP_OPERATORS = 15
 
 
 def report(
-    recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], *, note_below: float = prices.NOTE_BELOW
+    recording: Recording,
+    judgement: Judgement,
+    rules: Iterable[type[Rule]],
+    broken: Iterable[str] = (),
+    *,
+    note_below: float = prices.NOTE_BELOW,
 ) -> Report:
-    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the
-    files as they are now. Findings whose price is below the share ``note_below`` of the step or the peak become notes.
+    """The report of a judged recording, in words: :func:`drawn` adds the charts.
+
+    Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences on rule packs left out.
+    Findings whose price is below the share ``note_below`` of the step or the peak become notes.
     """
     manifest = recording.manifest
     steps = step_rows(recording)
@@ -45,14 +54,17 @@ def report(
     )
     found = {code for finding in findings for code in finding.codes}
     faults: list[str] = []
+    trained = _trained(recording)
+    first = tuple(caveats(trained, judgement.verdicts, broken))
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=run,
+        run=replace(run, training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
+            *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
             *_masked(manifest, recording),
@@ -60,6 +72,7 @@ def report(
             *judgement.warnings,
             *faults,
         ),
+        caveats=first,
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
@@ -69,6 +82,13 @@ def report(
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
     )
+
+
+def _trained(recording: Recording) -> Trained | None:
+    """What was trained; None where the run ended early, or a recording of another kind cannot say."""
+    if recording.manifest.get("outcome") != "completed" or not recording.has(*Trained.parts):
+        return None
+    return Trained.build(recording)
 
 
 def drawn(report: Report, recording: Recording) -> Report:
@@ -171,7 +191,7 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
-    planned = plan_patches(remedy.edits, recording.source_bytes)
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from auditor import assemble, catalogue, config, engine, further, runner
+from auditor import assemble, engine, further, runner
 from auditor import target as targets
-from auditor.cli import exit_code
-from auditor.commands import out_folder, results
+from auditor.commands import choosing, out_folder, results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
@@ -48,6 +47,7 @@ def run(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
+    allow_broken_rules: bool,
     formats: tuple[tuple[str, str], ...],
     quiet: bool,
     debug: bool,
@@ -61,8 +61,8 @@ def run(
         raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
     if nproc > 1 and device == "rehearse":
         raise AuditProblem("a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu")
-    settings = config.load(Path.cwd(), catalogue.rules())
-    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    choice = choosing.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    rules = choice.rules
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
@@ -73,17 +73,16 @@ def run(
         with _progress(quiet=quiet) as (progress, echo):
             recording = further.record(plan, timeout, progress, echo)
     except AuditProblem:
-        if ours:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
-    report = results.judge(recording, rules, settings)
+    report = results.judge(recording, rules, choice.settings, choice.broken)
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
         recording.manifest["argv"] = list(args)  # on disk it may be masked
         report = _verified(report, recording, budget, quiet=quiet)
     results.deliver(report, recording, folder, formats, quiet=quiet)
-    return exit_code(report, fail_on or settings.fail_on)
+    return choice.ended(report, fail_on)
 
 
 def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
