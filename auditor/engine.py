@@ -215,6 +215,8 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         key=finding_key(rule.code, finding.site),
         places=tuple(replace(each, code=rule.code, key=finding_key(rule.code, each.site)) for each in finding.places),
     )
+    if named.basis == "measured" and named.lost_us_per_step is not None and named.lost_us_per_step_low is None:
+        named = replace(named, basis="estimated")  # too few steps for an interval: nothing is measured without one
     return replace(named, remedy=rule.remedy(named))
 
 

@@ -38,6 +38,8 @@ def _join(group: list[Finding], causes: Causes) -> Finding:
     ordered = sorted(group, key=lambda each: _leading(each, causes))
     lead = ordered[0]
     us = [each.lost_us_per_step for each in ordered if each.lost_us_per_step is not None]
+    low = [each.lost_us_per_step_low for each in ordered if each.lost_us_per_step_low is not None]
+    high = [each.lost_us_per_step_high for each in ordered if each.lost_us_per_step_high is not None]
     held = [each.lost_bytes for each in ordered if each.lost_bytes is not None]
     places = sorted((place for each in ordered for place in _places(each)), key=lambda place: place.site.line)
     return replace(
@@ -45,6 +47,8 @@ def _join(group: list[Finding], causes: Causes) -> Finding:
         steps=max(each.steps for each in ordered),
         per_step=sum(each.per_step for each in ordered),
         lost_us_per_step=sum(us) if us else None,
+        lost_us_per_step_low=sum(low) if us and len(low) == len(us) else None,
+        lost_us_per_step_high=sum(high) if us and len(high) == len(us) else None,
         lost_bytes=max(held) if held else None,
         facts=tuple(_facts(ordered)),
         places=tuple(places),

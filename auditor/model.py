@@ -111,9 +111,11 @@ class Finding:
     """One defect at one statement, with its price.
 
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
-    ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
-    it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy. ``places`` are its parts in the
-    order of lines, empty where there is one. ``negligible``: its price is too small to be more than a note (``auditor.prices``).
+    ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured price has them (docs/prices.md says how
+    sure they are), and one whose interval reaches zero is not proven. ``grows`` says that so many bytes more are lost on each
+    step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
+    rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where there is one. ``negligible``:
+    its price is too small to be more than a note (``auditor.prices``).
     """
 
     site: Site | None
@@ -121,6 +123,8 @@ class Finding:
     steps: int = 0
     per_step: float = 0.0
     lost_us_per_step: float | None = None
+    lost_us_per_step_low: float | None = None
+    lost_us_per_step_high: float | None = None
     lost_bytes: int | None = None
     grows: bool = False
     basis: Basis = "none"
@@ -147,6 +151,12 @@ class Finding:
         """Keys of all its parts, its own first: two findings that share one are the same, whatever was joined."""
         return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
 
+    @property
+    def proven_us(self) -> float | None:
+        """``lost_us_per_step`` where it is above zero, and so is all of its interval; else None: it counts in no sum and order."""
+        lost, low = self.lost_us_per_step, self.lost_us_per_step_low
+        return lost if lost is not None and lost > 0.0 and (low is None or low > 0.0) else None
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -160,13 +170,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step time of the quiet pass in us, warm-up left out. ``mean`` is what shares are of; None in reports of version 0.1."""
+    """Step time of the quiet pass in us, warm-up left out, and what steps waited for a processor taken off.
+
+    ``low`` and ``high`` are between what the median lies (None of too few steps, and in a trace); ``queued`` is the share
+    (0 to 1) of the host's time in which steps waited for a processor. ``mean`` is what shares are of; None in reports of 0.1.
+    """
 
     median: float
     p95: float
     min: float
     max: float
     n: int
+    low: float | None = None
+    high: float | None = None
+    queued: float = 0.0
     mean: float | None = None
 
 
@@ -259,6 +276,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     """Those of ``warnings`` that stand above the findings: each says that the rest means less than it seems."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that stand there too, and are no fault: what makes all times less certain, and what to do about it."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)

@@ -55,7 +55,7 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _rank(finding: Finding) -> tuple[Any, ...]:
-    us, held = priced(finding) or 0.0, finding.lost_bytes or 0
+    us, held = finding.proven_us or 0.0, finding.lost_bytes or 0  # what is not proven orders nothing
     place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
     all_lost = not us and not held and finding.severity == "error"
     return (

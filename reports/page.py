@@ -12,7 +12,7 @@ from auditor import amounts
 from auditor.model import Edit, Finding, Report
 from auditor.prices import share_of_step
 
-from . import manual, shares, summary, text
+from . import costs, manual, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof, speed
 
@@ -82,6 +82,7 @@ class Card:
     price: str
     share: str
     basis: str
+    between: str
     seen_on: str
     frequency: str
     excerpt: tuple[CodeLine, ...]
@@ -216,9 +217,10 @@ def _card(name: str, finding: Finding, report: Report, pages: tuple[Page, ...], 
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=summary.cost(finding, "µs"),
+        price=costs.short(finding, "µs"),
         share=_share(finding, report),
         basis=_basis(finding),
+        between=costs.between(finding, "µs"),
         seen_on=_SEEN_ON[finding.seen_on],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(excerpt_lines(excerpt, finding)),
@@ -232,6 +234,8 @@ def _card(name: str, finding: Finding, report: Report, pages: tuple[Page, ...], 
 
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(finding.seen_on)
+    if costs.basis(finding) == costs.NOT_PROVEN:
+        return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
     return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]

@@ -20,6 +20,6 @@ def usual_step(report: Report) -> str:
 
 def share(finding: Finding, report: Report) -> str:
     """``31%``: what its price is of the mean step; empty where one of the two is not known."""
-    lost = priced(finding)
+    lost = priced(finding) if finding.proven_us is not None else None
     found = None if lost is None else share_of_step(lost, report.run.step_us)
     return "" if found is None else amounts.percent(found)

@@ -13,6 +13,8 @@ from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
+from .pricing import between
+
 
 @dataclass(frozen=True)
 class StepWaitsForInput(Rule):
@@ -94,7 +96,7 @@ class StepWaitsForInput(Rule):
         if 2 * slow < len(waiting.steps_us):
             return
         loader = waiting.loader
-        yield Finding(
+        found = Finding(
             loader.made_at or loader.consumed_at,
             f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time (num_workers={loader.workers})",
             steps=slow,
@@ -110,6 +112,7 @@ class StepWaitsForInput(Rule):
                 "persistent": given(source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False),
             },
         )
+        yield between(found, waiting.price)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         if not steps.loader:

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.batch_means import Estimate
 from auditor.evidence import Configs, Machine, Modes, Source, Steps
 from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .pricing import between
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ class AnomalyModeLeftOn(Rule):
 
     ## Sources
     PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different tests will slow down your
-    program execution". The threshold is ours; a difference within the noise of the two medians is not claimed.
+    program execution". The threshold is ours. The price is the difference of the two passes' median steps, waiting for a
+    processor taken off; its interval is Welch's over batch medians, since neighbouring steps are alike (docs/prices.md). Where
+    it reaches zero nothing is claimed.
     """
 
     code = "NUM009"
@@ -66,15 +71,11 @@ class AnomalyModeLeftOn(Rule):
         if not seen.usual(self.share):
             return
         asked = _asked(modes, source, configs)
-        saved = steps.saved_with_anomaly_off()
-        share = (
-            ""
-            if saved is None
-            else f"; without it a step is {amounts.duration(saved)} faster ({amounts.percent(steps.share_of_step(saved))})"
-        )
-        yield Finding(
+        price = steps.saved_with_anomaly_off()
+        saved = price.value if price is not None and price.value > 0.0 else None
+        found = Finding(
             site if asked is None else asked.site,
-            f"anomaly mode is on for the backward of {seen}{share}"
+            f"anomaly mode is on for the backward of {seen}{_gain(price, steps)}"
             + (f": {asked.said}" if asked is not None and asked.written else ""),
             steps=len(seen.seen),
             per_step=modes.anomaly_backwards,
@@ -87,6 +88,7 @@ class AnomalyModeLeftOn(Rule):
                 "asked": asked,
             },
         )
+        yield found if saved is None else between(found, price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
@@ -99,6 +101,18 @@ class AnomalyModeLeftOn(Rule):
             return Remedy(text)
         off = "set_detect_anomaly(False)"
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
+
+
+def _gain(price: Estimate | None, steps: Steps) -> str:
+    """What holding it off gave, in words; that nothing is proven where the interval reaches zero."""
+    if price is None:
+        return ""
+    if price.proven:
+        return (
+            f"; without it a step is {amounts.duration(price.value)} faster ({amounts.percent(steps.share_of_step(price.value))})"
+        )
+    between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
+    return f"; that a step is faster without it is not proven (the difference is between {between_them})"
 
 
 def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:

@@ -22,6 +22,7 @@ MAY = {
     "auditor/verification.py": set(),
     "auditor/pictures.py": set(),
     "auditor/amounts.py": set(),
+    "auditor/batch_means.py": set(),
     "auditor/errors.py": set(),
     "auditor/plan.py": set(),
     "auditor/rule.py": {"auditor.model"},
@@ -54,6 +55,7 @@ MAY = {
         "auditor.logged",
         "auditor.allocator",
         "auditor.amounts",
+        "auditor.batch_means",
         "auditor.errors",
         "auditor.model",
         "auditor.pictures",
@@ -61,7 +63,7 @@ MAY = {
         "auditor.rule",
         "auditor.evidence",
     },
-    "rules": {"auditor.amounts", "auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
+    "rules": {"auditor.amounts", "auditor.batch_means", "auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
     "reports": {
         "auditor.amounts",
         "auditor.model",
@@ -98,6 +100,7 @@ MAY = {
     "auditor/further.py": {"auditor.errors", "auditor.plan", "auditor.recording", "auditor.runner", "auditor.processes"},
     "auditor/verify": {
         "auditor.amounts",
+        "auditor.batch_means",
         "auditor.redaction",
         "auditor.errors",
         "auditor.evidence.configs",
@@ -116,6 +119,7 @@ MAY = {
     "auditor/processes.py": {"auditor.errors", "auditor.plan", "auditor.ranked", "auditor.recording", "auditor.runner"},
     "auditor/ranked.py": {
         "auditor.errors",
+        "auditor.evidence.steps",
         "auditor.model",
         "auditor.plan",
         "auditor.recording",
