@@ -19,7 +19,7 @@ from auditor import amounts
 from auditor.model import Report
 from auditor.pictures import Lanes, drawn
 
-from . import charts, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
+from . import charts, families, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -64,8 +64,8 @@ def _context(report: Report) -> dict[str, Any]:
         "warnings": (*summary.limits(report), *faults),
         "anchors": _anchors(report),
         "explained": page.explained(report),
-        "families": summary.families(report),
-        "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
+        "families": families.families(report),
+        "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
         "recoverable": summary.recoverable(report),
         "nothing_proven": verified.nothing_proven(report),
         "proven": summary.proven(report),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from auditor.model import Finding, Report, Verdict
 
-from . import costs, summary, text
+from . import costs, families, summary, text
 
 _NAME_LIMIT = 300
 _TEXT_LIMIT = 4000
@@ -61,7 +61,7 @@ def _target(report: Report) -> ET.Element:
 
 
 def _case(report: Report, verdict: Verdict) -> ET.Element:
-    family = f"audit.{summary.family_of(verdict.code)}"
+    family = f"audit.{families.family_of(verdict.code)}"
     case = ET.Element("testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}"))
     if verdict.status == "found":
         _add_failure(case, [finding for finding in report.findings if verdict.code in finding.codes])

@@ -12,7 +12,7 @@ from auditor import amounts
 from auditor.model import Edit, Finding, Report
 from auditor.prices import share_of_step
 
-from . import costs, manual, shares, summary, text
+from . import costs, families, manual, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof, speed
 
@@ -202,7 +202,7 @@ def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
 
 
 def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
-    family = summary.family_of(finding.code)
+    family = families.family_of(finding.code)
     if chart.device and family == "MEM" and finding.seen_on == "cpu":
         return False
     return anchor in chart.anchors or not chart.codes.isdisjoint({*finding.codes, family})

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from auditor.model import Finding, FoundAt, Report, Severity, Site, Verdict
 from auditor.prices import priced
 
-from . import costs, summary, text
+from . import costs, families, summary, text
 from .replacements import Replacement, replacements
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -78,7 +78,7 @@ def _rule(report: Report, verdict: Verdict) -> Object:
         "id": text.one_line(verdict.code, 200),
         "name": text.one_line(verdict.name, 200),
         "shortDescription": {"text": text.one_line(title, 1000)},
-        "properties": {"tags": [text.one_line(summary.family_of(verdict.code), 200)]},
+        "properties": {"tags": [text.one_line(families.family_of(verdict.code), 200)]},
     }
     severities = [summary.severity(finding) for finding in report.findings if verdict.code in finding.codes]
     if severities:
