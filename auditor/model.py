@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -153,9 +154,9 @@ class Finding:
 
     @property
     def proven_us(self) -> float | None:
-        """``lost_us_per_step`` where it is above zero, and so is all of its interval; else None: it counts in no sum and order."""
+        """``lost_us_per_step`` where it is a number above zero, and so is all of its interval; else None: it counts in no sum and order."""
         lost, low = self.lost_us_per_step, self.lost_us_per_step_low
-        return lost if lost is not None and lost > 0.0 and (low is None or low > 0.0) else None
+        return lost if lost is not None and 0.0 < lost < math.inf and (low is None or low > 0.0) else None
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,6 @@ from .summary import cost
 NOT_PROVEN = "not proven"
 
 
-def proven_price(finding: Finding) -> float | None:
-    """:func:`priced` where the price's interval does not reach zero: only then it counts in a sum or a headline."""
-    return priced(finding) if finding.proven_us is not None else None
-
-
 def basis(finding: Finding) -> str:
     """How the price was come by, ``measured`` or ``estimated``; ``not proven`` where its interval reaches zero."""
     return NOT_PROVEN if priced(finding) is not None and finding.proven_us is None else finding.basis

@@ -172,7 +172,7 @@ def _properties(finding: Finding) -> Object:
         "lostMicrosecondsPerStep": priced(finding),
         "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
         "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,
-        "proven": costs.proven_price(finding) is not None,
+        "proven": finding.proven_us is not None,
         "lostBytes": finding.lost_bytes,
         "facts": facts,
     }

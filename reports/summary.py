@@ -143,11 +143,7 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
 def _recoverable(report: Report) -> Iterator[Recoverable]:
     counted = [finding for finding in report.findings if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [
-            price
-            for finding in counted
-            if finding.basis == basis and finding.proven_us is not None and (price := priced(finding)) is not None
-        ]
+        prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
         if prices:
             total = sum(prices)
             yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))

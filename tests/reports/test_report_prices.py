@@ -89,7 +89,7 @@ def test_what_is_not_proven_is_in_no_sum_and_no_headline() -> None:
 
 @pytest.mark.parametrize(("low", "proven"), [(0.1, True), (0.0, False), (-0.1, False)])
 def test_an_interval_that_reaches_zero_proves_nothing(low: float, proven: bool) -> None:  # noqa: FBT001 - a column
-    assert (costs.proven_price(_priced(5.0, low, 10.0)) is not None) is proven
+    assert (_priced(5.0, low, 10.0).proven_us is not None) is proven
 
 
 def test_json_keeps_the_intervals_and_comes_back() -> None:
