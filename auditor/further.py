@@ -182,6 +182,7 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     except AuditProblem as problem:
         why = _our_limit(problem.message) or problem.message
     if why:
+        recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
         _keep_only_snapshot(rehearsed)
