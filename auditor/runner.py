@@ -178,7 +178,8 @@ class Child:
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:
             for line in pipe:
-                self._pace.read(line.decode())
+                with suppress(ValueError):  # a pipe that nobody reads would stop the child
+                    self._pace.read(line.decode())
 
     @property
     def output(self) -> bytes:
