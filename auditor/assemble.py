@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from auditor import __version__, pictures
+from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -16,6 +17,7 @@ from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.step_series import step_series, traced_series
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
+from auditor.evidence.training import Trained
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
 from auditor.patch import diff_bytes, shows_line
@@ -27,8 +29,11 @@ from auditor.rule import Rule
 TOP_OPERATORS = 15
 
 
-def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
-    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the files as they are now."""
+def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], broken: Iterable[str] = ()) -> Report:
+    """The report of a judged recording, in words: :func:`drawn` adds the charts.
+
+    Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences on rule packs left out.
+    """
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
@@ -36,14 +41,17 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     faults: list[str] = []
+    trained = _trained(recording)
+    first = tuple(caveats(trained, judgement.verdicts, broken))
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=_run(manifest, steps, recording, facts),
+        run=replace(_run(manifest, steps, recording, facts), training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
+            *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
             *_masked(manifest, recording),
@@ -51,6 +59,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
             *judgement.warnings,
             *faults,
         ),
+        caveats=first,
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
@@ -60,6 +69,13 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
     )
+
+
+def _trained(recording: Recording) -> Trained | None:
+    """What was trained; None where the run ended early, or a recording of another kind cannot say."""
+    if recording.manifest.get("outcome") != "completed" or not recording.has(*Trained.parts):
+        return None
+    return Trained.build(recording)
 
 
 def drawn(report: Report, recording: Recording) -> Report:
@@ -146,7 +162,7 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
-    planned = plan_patches(remedy.edits, recording.source_bytes)
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(reason for _, reason in planned.refused) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):

@@ -15,6 +15,7 @@ SCHEMA = "audit-report/1"
 Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
+Training = Literal["trained", "forward", "evaluated", "nothing"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
 Action = Literal[
     "set_keyword",
@@ -69,7 +70,7 @@ class Edit:
     ========================  ==========================================================================
     ``set_keyword``           in the call of ``call`` on the site's line, set ``keyword=value``
     ``drop_keyword``          in the call of ``call``, remove ``keyword=...``
-    ``drop_statement``        remove the statement that calls ``call`` (``pass`` where it stood alone)
+    ``drop_statement``        remove the statement that calls ``call``, and what is of no use without it
     ``detach``                append ``.detach()`` to the value that the site stores or accumulates (``value`` may name
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
@@ -191,7 +192,11 @@ class TargetError:
 
 @dataclass(frozen=True)
 class Run:
-    """What was audited, on what, and how it ended."""
+    """What was audited, on what, and how it ended.
+
+    ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else ``forward`` (autograd graphs were
+    built), ``evaluated`` (torch ran without them) or ``nothing`` (no operator ran); None where that was not looked at.
+    """
 
     target: str
     steps: int
@@ -205,6 +210,7 @@ class Run:
     torch: str
     python: str
     recorded_at: str
+    training: Training | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +257,8 @@ class Report:
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """Those of ``warnings`` that stand above the findings: each says that the rest means less than it seems."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)

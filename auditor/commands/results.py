@@ -32,11 +32,11 @@ COPIED = 8 * 1024 * 1024
 """Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
-def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
-    """The report on a recording, without its charts."""
+def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings, broken: Iterable[str] = ()) -> Report:
+    """The report on a recording, without its charts; ``broken`` are sentences on rule packs that were left out."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules)
+    return assemble.report(recording, judgement, rules, broken)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
@@ -100,7 +100,7 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     shown = (f for f in report.findings if f.remedy is not None and f.remedy.diff is not None)
     safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
-    diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
+    diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
     if diff:
         write_whole(path, diff)
 

@@ -6,10 +6,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from auditor import assemble, catalogue, config, engine, further
+from auditor import assemble, engine, further
 from auditor import target as targets
-from auditor.cli import exit_code
-from auditor.commands import out_folder, progress, results
+from auditor.commands import choosing, out_folder, progress, results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
@@ -30,6 +29,7 @@ def run(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
+    allow_broken_rules: bool,
     formats: tuple[tuple[str, str], ...],
     quiet: bool,
     debug: bool,
@@ -43,8 +43,8 @@ def run(
         raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
     if nproc > 1 and device == "rehearse":
         raise AuditProblem("a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu")
-    settings = config.load(Path.cwd(), catalogue.rules())
-    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    choice = choosing.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    rules = choice.rules
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
@@ -55,12 +55,12 @@ def run(
         with progress.shown(quiet=quiet, rehearses=device == "auto" and bool(rehearsed)) as (display, echo):
             recording = further.record(plan, timeout, display, echo)
     except (AuditProblem, KeyboardInterrupt) as ended:
-        if ours and (isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl"))):
-            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
+            shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
     try:
         with progress.working("judging", quiet=quiet):
-            report = results.judge(recording, rules, settings)
+            report = results.judge(recording, rules, choice.settings, choice.broken)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"what was recorded is kept: audit analyze {folder} judges it") from None
     if verify and report.run.outcome == "completed":
@@ -69,7 +69,7 @@ def run(
         recording.manifest["argv"] = list(args)  # on disk it may be masked
         report = _verified(report, recording, budget, quiet=quiet)
     results.deliver(report, recording, folder, formats, quiet=quiet)
-    return exit_code(report, fail_on or settings.fail_on)
+    return choice.ended(report, fail_on)
 
 
 def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
