@@ -22,7 +22,7 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the quiet steps waited for a large share of their time, on at least half of them. In a
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their time, on at least half of them. In a
     trace: the share of the steps in which the loop waited for its loader and no device worked; waits that device work hides
     cost nothing and are not counted.
 
@@ -81,8 +81,8 @@ class StepWaitsForInput(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.2, "Share of the quiet pass's time spent waiting from which it is a warning.")
-    severe: float = knob(0.4, "Share of the quiet pass's time spent waiting from which it is an error.")
+    share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
+    severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
 
