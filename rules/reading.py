@@ -15,12 +15,15 @@ LOG_EVERY = 50
 """Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to follow a curve."""
 
 THROTTLED = f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
+WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
 SUMMED = "the sum is a tensor on the device then, in the value's own precision (float32 for most losses) instead of float64"
 
 
 @dataclass(frozen=True)
 class ReadingRule(Rule):
     """Base of the rules about reads; no rule itself."""
+
+    cause = "read"
 
     share: float = knob(0.5, "Share of the diagnosed steps from which a line that does it is a warning.")
     rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
@@ -43,6 +46,7 @@ class ReadingRule(Rule):
                 seen_on=reads.device,
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
+                places=place.found_at,
                 hints={"once": all(read.n == 1 for read in place.reads), "library": place.library},
             )
 
@@ -71,8 +75,9 @@ class ReadingRule(Rule):
         site, summed = finding.site, finding.hints.get("summed")
         if site is None:
             return ()
-        if finding.hints.get("logs"):
-            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=True, reason=THROTTLED),)
+        if kind := finding.hints.get("logs"):
+            shown = kind != "file"
+            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=shown, reason=THROTTLED if shown else WRITTEN),)
         if summed is None:
             return ()
         return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed),)

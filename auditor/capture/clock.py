@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from time import perf_counter, perf_counter_ns, time_ns
-from typing import Any
+from time import perf_counter_ns, time_ns
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -29,7 +29,7 @@ class Clock:
         self._context = context
         self._origin = perf_counter_ns()
         self._origin_unix_us = time_ns() / 1e3
-        self._begin_ns = 0
+        self._begun = Mark()
         self._gc_ns = 0
         self._gc_n = 0
         self._gc_begin = 0
@@ -39,7 +39,6 @@ class Clock:
         self._counted = True
         self._statm = KeptOpen("/proc/self/statm")
         self._queued = RunQueue()
-        self._queued_ns = 0
         self._process = psutil.Process()
 
     @property
@@ -70,22 +69,22 @@ class Clock:
         if self._cuda:
             self._stream = torch.cuda.current_stream()
             self._event = _mark(self._stream)
-        self._queued_ns = self._queued.ns()
-        self._begin_ns = perf_counter_ns()
+        self._begun = self._queued.mark()
 
     def end(self) -> None:
         """The step ends now: write its row (with CUDA, the device's time follows at :meth:`settle`)."""
-        host_us = (perf_counter_ns() - self._begin_ns) / 1e3
+        host_us, queued_us = self._queued.since(self._begun)
+        started_us = (self._begun.at_ns - self._origin) / 1e3
         row: Row = {
             "pass": self._context.pass_name,
             "step": self._context.step,
             "us": host_us,
             "host_us": host_us,
-            "start_us": (self._begin_ns - self._origin) / 1e3,
-            "unix_us": self._origin_unix_us + (self._begin_ns - self._origin) / 1e3,
+            "start_us": started_us,
+            "unix_us": self._origin_unix_us + started_us,
             "gc_us": self._gc_ns / 1e3,
             "gc_n": self._gc_n,
-            "queued_us": min((self._queued.ns() - self._queued_ns) / 1e3, host_us),  # it is read outside of the timed region
+            "queued_us": queued_us,
         }
         if self._cuda:
             now = torch.cuda.current_stream()  # a step may leave another device current: events of two cannot be compared
@@ -131,6 +130,14 @@ class Clock:
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+class Mark(NamedTuple):
+    """A moment on a thread: by ``perf_counter_ns``, and what :meth:`RunQueue.ns` said just after it."""
+
+    at_ns: int = 0
+    queued_ns: int = 0
+    thread: int = 0
+
+
 class RunQueue:
     """How long this thread was ready to run while something else had the processor.
 
@@ -151,9 +158,25 @@ class RunQueue:
         words = self._file.words() if self._file is not None else []
         return int(words[1]) if len(words) > 1 else 0
 
-    def own_us(self) -> float:
-        """A clock in us that stands still while this thread is ready to run and has no processor."""
-        return perf_counter() * 1e6 - self.ns() / 1e3
+    def mark(self) -> Mark:
+        """Now."""
+        at_ns = perf_counter_ns()
+        return Mark(at_ns, self.ns(), threading.get_native_id())
+
+    def since(self, mark: Mark) -> tuple[float, float]:
+        """Time since a mark in us, and how much of it the thread waited for a processor (0 to all of it).
+
+        The clock is read first there and last here: a wait between the two readings is inside both or outside both, or the
+        wait could be longer than the time. On another thread than the mark's nothing is known of it.
+        """
+        queued_ns = self.ns() - mark.queued_ns if threading.get_native_id() == mark.thread else 0
+        ns = perf_counter_ns() - mark.at_ns
+        return ns / 1e3, min(max(queued_ns, 0), ns) / 1e3
+
+    def own_us(self, mark: Mark) -> float:
+        """Time since a mark in us without what the thread waited for a processor."""
+        us, queued_us = self.since(mark)
+        return us - queued_us
 
     def close(self) -> None:
         """Close the file; the next reading opens it again."""

@@ -87,7 +87,7 @@ class Estimate:
         words = ", ".join(word for word in (self.run, where) if word)
         said = f"{words}: {amounts.pass_named(self.name)}" if words else amounts.pass_named(self.name)
         left = self.left
-        then = ", then the rehearsal of the GPU path" if self._rehearses and not self.run and "memory" not in names else ""
+        then = ", then the rehearsal" if self._rehearses and not self.run and "memory" not in names else ""
         return f"{said}, step {self.done} of {self.steps}" + (f", {about(left)} left{then}" if left is not None else "")
 
 

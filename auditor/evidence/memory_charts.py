@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from auditor import amounts
 from auditor.evidence.owners import Owners
 from auditor.evidence.snapshot import FREE as UNUSED
 from auditor.evidence.snapshot import Origins, Snapshot, origins_of
@@ -83,9 +82,9 @@ def _about(course: Course) -> str:
 
 def _steps(recording: Recording) -> Iterator[tuple[float, str]]:
     """When each step began on the clock of snapshots, and its name."""
-    for row in recording.rows("steps"):
+    for number, row in enumerate(recording.rows("steps")):
         if "unix_us" in row:
-            yield float(row["unix_us"]), f"{amounts.pass_named(row['pass'])}, step {row['step']}"
+            yield float(row["unix_us"]), f"step {number}"
 
 
 def _map_alone(data: SnapshotData, device: int, origins: Origins, *, note: str) -> Lanes | None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from auditor import rerun
+from auditor import further, rerun, runner
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
+from auditor.progress import silent
 from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
 
 PLANNED = {"warmup": 5, "quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
@@ -193,3 +194,42 @@ def test_the_ranks_of_one_run_share_the_steps_of_the_first_that_failed(tmp_path:
     early = rerun.Early.of(ranks)
     assert early is not None
     assert (early.steps, early.kept) == (17, ("quiet", "warmup"))
+
+
+# -- the runs after it -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outcome", "after"), [("completed", "interrupted"), ("raised", "interrupted")])
+def test_ctrl_c_in_the_rehearsal_ends_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, after: str
+) -> None:
+    first = recorded(tmp_path, {"warmup": 5, "quiet": 12}, outcome)
+
+    def stopped(plan: Plan, *_: Any) -> Recording:
+        return recorded(Path(plan.folder), {"warmup": 2, "loud": 2}, "interrupted", error={"type": "KeyboardInterrupt"})
+
+    monkeypatch.setattr(runner, "record", stopped)
+    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",), rehearsed=("reads",))
+    further.rehearse(plan, first, None, silent)
+    manifest = Recording(tmp_path).manifest
+    assert manifest["outcome"] == after
+    assert manifest["error"]["type"] == ("ValueError" if outcome == "raised" else "KeyboardInterrupt")
+    assert manifest["warnings"] == ["the rehearsal of the GPU path was interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "steps", "asked"), [("completed", 2, None), ("raised", 16, 16), ("oom", 3, 0), ("interrupted", 16, 0)]
+)
+def test_the_steps_before_a_failure_are_rehearsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str, steps: int, asked: int | None
+) -> None:
+    wanted: list[Plan] = []
+
+    def rehearsed(plan: Plan, *_: Any) -> Recording:
+        wanted.append(plan)
+        return recorded(Path(plan.folder), {"warmup": 1, "loud": 12}, "completed")
+
+    monkeypatch.setattr(runner, "record", rehearsed)
+    plan = Plan("t:step", (), 50, 5, "auto", str(tmp_path), ("reads",), rehearsed=("reads",))
+    further.rehearse(plan, recorded(tmp_path, {"quiet": steps}, outcome), None, silent)
+    assert [each.fit.steps if each.fit else None for each in wanted] == ([] if asked == 0 else [asked])
