@@ -165,7 +165,7 @@ class Queue(RunQueue):
         super().__init__()
         self.now = self.queued = 0
         self.held = iter(held)
-        monkeypatch.setattr("auditor.capture.clock.time.perf_counter_ns", self.clock)
+        monkeypatch.setattr("auditor.capture.clock.perf_counter_ns", self.clock)
 
     def pause(self):
         ms = next(self.held, 0)
