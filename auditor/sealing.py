@@ -66,7 +66,8 @@ MAKE_ROOM = "make room, or choose another --out"
 def _settle_unwritten(manifest: Row, sentence: str) -> None:
     """The disk took no more: the run was cut off by us, not by the target."""
     manifest["unwritten"] = sentence
-    if manifest["outcome"] in ("completed", "killed"):
+    left = (manifest.get("error") or {}).get("type") == "os._exit"  # how it ended could not be written down
+    if manifest["outcome"] in ("completed", "killed") or left:
         manifest["outcome"] = "interrupted"
         manifest["error"] = {**(manifest.get("error") or {}), "type": "OSError", "message": sentence, "traceback": ""}
 

@@ -281,11 +281,11 @@ class Recorder:
         if self.context is not None and self.session is not None and self.session.passes:
             self.error.update(step=self.context.step, pass_name=self.context.pass_name)
         self.save()
-        from auditor.capture.snapshot import is_oom
-
         self.error.update(words(error, is_user))
-        if self.outcome == "raised" and is_oom(error):
-            self.outcome = "oom"
+        if self.outcome == "raised" and self.session is not None:  # torch is there
+            from auditor.capture.snapshot import is_oom
+
+            self.outcome = "oom" if is_oom(error) else "raised"
 
     def _wind_up(self) -> None:
         """Put everything back and write what is known. May be called twice."""

@@ -72,9 +72,7 @@ def run(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"what was recorded is kept: audit analyze {folder} judges it") from None
     if recording.manifest.get("unwritten"):
-        raise AuditProblem(
-            str(recording.manifest["unwritten"]), "the report is on what was recorded before; make room and run it again"
-        )
+        raise AuditProblem(str(recording.manifest["unwritten"]), "the report is on what was recorded before that")
     return EXIT_INTERRUPTED if ending.asked else choice.ended(report, fail_on)
 
 

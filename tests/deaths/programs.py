@@ -194,8 +194,9 @@ DEATHS: dict[str, Death] = {
     "segfault": Death("import ctypes\nctypes.string_at(0)", KILLED, says=("SIGSEGV",), quick=True),
     **{
         name.lower(): Death(f"os.kill(os.getpid(), signal.{name})", KILLED, says=(name,))
-        for name in ("SIGKILL", "SIGTERM", "SIGFPE", "SIGBUS", "SIGILL", "SIGXCPU", "SIGALRM", "SIGPIPE", "SIGUSR2", "SIGQUIT")
+        for name in ("SIGKILL", "SIGTERM", "SIGFPE", "SIGBUS", "SIGILL", "SIGXCPU", "SIGALRM", "SIGUSR2", "SIGQUIT")
     },
+    "sigpipe": Death("os.kill(os.getpid(), signal.SIGPIPE)", DONE),  # the interpreter ignores it
     "sighup": Death("os.kill(os.getpid(), signal.SIGHUP)", KILLED, says=("SIGHUP",)),
     "sigint": Death("os.kill(os.getpid(), signal.SIGINT)", RAISED, ends=(INTERRUPTED,)),
     "sigusr1": Death("os.kill(os.getpid(), signal.SIGUSR1)", DONE, ends=(KILLED,)),
@@ -214,7 +215,9 @@ DEATHS: dict[str, Death] = {
     "rlimit_file_size": Death(
         "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))", CUT_OFF, says=("cannot be written",)
     ),
-    "rlimit_files": Death("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", DONE, ends=(RAISED,)),
+    "rlimit_files": Death(
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", CUT_OFF, says=("Too many open files",)
+    ),
     "rlimit_cpu": Death("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED),
     # -- it hangs
     "sleeps": Death("time.sleep(900)", TIMEOUT, options=HANG, says=("bad",), quick=True),

@@ -182,12 +182,22 @@ MAY_STAY = frozenset({"leaves_session"})
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "out" / "recording" / "steps.jsonl").read_text().splitlines()]
+    """Whole steps; none where the first one failed."""
+    path = folder / "out" / "recording" / "steps.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 def own_words(said: str) -> str:
-    """Without what the target itself prints: exceptions in its threads, atexit handlers and ``__del__``."""
+    """Without what the target itself prints: exceptions in its threads, atexit handlers and ``__del__``; and the interpreter's last words."""
     return "" if any(word in said for word in TARGETS_OWN) else said
 
 
-TARGETS_OWN = ("in del", "Exception in thread", "Exception ignored in atexit", "Error in atexit", "Error in sys.excepthook")
+TARGETS_OWN = (
+    "Fatal Python error",
+    "in del",
+    "Exception in thread",
+    "Exception ignored in atexit",
+    "Error in atexit",
+    "Error in sys.excepthook",
+)
