@@ -269,11 +269,11 @@ DEATHS: dict[str, Death] = {
     "leaves_process": Death("subprocess.Popen(['sleep', '987'])", DONE, quick=True),
     "leaves_session": Death("subprocess.Popen(['sleep', '986'], start_new_session=True)", DONE, says=("sleep",)),
     "leaves_pool": Death("import multiprocessing\nglobal pool\npool = multiprocessing.get_context('fork').Pool(2)", DONE),
-    # -- it never begins
+    # -- it never begins (one whose process vanishes has a report that says so: from outside, nothing tells it from a first step)
     "import_raises": Death("raise RuntimeError('no data folder')", IMPOSSIBLE, at=None, says=("no data folder",)),
     "import_exits": Death("sys.exit(4)", IMPOSSIBLE, at=None),
-    "import_os_exits": Death("os._exit(4)", IMPOSSIBLE, at=None),
-    "import_killed": Death("os.kill(os.getpid(), signal.SIGKILL)", IMPOSSIBLE, at=None),
+    "import_os_exits": Death("os._exit(4)", RAISED, at=None),
+    "import_killed": Death("os.kill(os.getpid(), signal.SIGKILL)", KILLED, at=None),
     "first_step": Death("raise ValueError('at once')", RAISED, at=0, says=("at once",)),
     "third_step": Death("raise ValueError('in the third')", RAISED, at=2, says=("in the third",)),
     "late_step": Death("raise ValueError('late')", RAISED, at=17, says=("late",)),
@@ -283,7 +283,7 @@ DEATHS: dict[str, Death] = {
     "hung_up": Death("time.sleep(900)", INTERRUPTED, outside="SIGHUP"),
     "interrupted_twice": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT SIGINT"),
     "parent_killed": Death("subprocess.Popen(['sleep', '985'])\ntime.sleep(900)", (-9, ()), outside="SIGKILL", quick=True),
-    "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging", says=("interrupted",)),
+    "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging", ends=(DONE,)),
     "stdout_closed": Death("", DONE, shell=">&-", quick=True),
     "stderr_closed": Death("", DONE, shell="2>&-"),
     "all_closed": Death("", DONE, shell="<&- >&- 2>&-"),

@@ -408,3 +408,89 @@ def test_a_working_directory_that_is_gone_cannot_be_copied(tmp_path, monkeypatch
     plan = Plan("t:s", (), 1, 0, "cpu", str(tmp_path / "out"), ())
     with pytest.raises(NoCopy, match="no copy of the working directory can be made"), sheltered(plan):
         pass
+
+
+# -- the report comes first --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    """``audit run`` whose recording is there at once; yields the folder and what the recording's manifest says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text("def step(): pass")
+    manifest = {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed", "device": "cpu", "target": "t:step", "passes": []}
+
+    def record(plan, *_):
+        writer = RecordingWriter(Path(plan.folder))
+        writer.add("steps", {"pass": "quiet", "step": 0, "us": 100.0, "host_us": 100.0, "start_us": 0.0})
+        writer.close()
+        writer.save(manifest)
+        return Recording(Path(plan.folder))
+
+    monkeypatch.setattr("auditor.further.record", record)
+    return manifest
+
+
+def audit_run(*words):
+    from auditor.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main.main(["run", "t:step", "--out", "out", "--select", "SYNC001", *words])
+    return ended.value.code
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_while_judging_leaves_a_report(recorded, monkeypatch, tmp_path, name):
+    from auditor.commands import results
+
+    judge = results.judge
+
+    def interrupted(*args):
+        os.kill(os.getpid(), getattr(signal, name))
+        return judge(*args)
+
+    monkeypatch.setattr(results, "judge", interrupted)
+    assert audit_run() == 130
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["run"]["outcome"] == "completed"
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_recording_that_was_cut_off_by_the_disk_is_judged_and_the_code_is_2(recorded, capsys, tmp_path):
+    recorded["unwritten"] = "out/recording cannot be written: No space left on device"
+    assert audit_run() == 2
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert recorded["unwritten"] in capsys.readouterr().err
+
+
+def test_the_table_is_printed_where_no_file_can_be_and_nothing_recorded_is_lost(recorded, capsys, monkeypatch, tmp_path):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("auditor.commands.results.write_whole", full)
+    assert audit_run() == 2
+    said = capsys.readouterr()
+    assert "t:step" in said.out
+    assert said.err.startswith("audit: the report cannot be written to out: No space left on device\n")
+    assert (tmp_path / "out" / "recording" / "steps.jsonl").is_file()
+
+
+def test_a_terminal_that_is_gone_costs_the_words_alone(recorded, monkeypatch, tmp_path):
+    class Gone:
+        encoding = "utf-8"
+
+        def write(self, text):
+            raise BrokenPipeError
+
+        def isatty(self):
+            return False
+
+        def flush(self):
+            raise BrokenPipeError
+
+        def fileno(self):
+            raise ValueError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    monkeypatch.setattr(sys, "stderr", Gone())
+    assert audit_run() == 0
+    assert (tmp_path / "out" / "report.html").is_file()
