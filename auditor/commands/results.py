@@ -41,16 +41,21 @@ def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Setting
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
     """Write all files; returns the path of report.html."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name, file in (("json", "report.json"), ("html", "report.html")):
-        write_whole(out / file, catalogue.renderer(name).render(report))
-    _write_patch(report, recording, out / "fixes.patch")
-    _write_proposals(report, out / "proposals.patch")
+    _write_report(report, recording, out)
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
     _show_tensorboard(report, recording, out / "tensorboard")
     return out / "report.html"
+
+
+def _write_report(report: Report, recording: Recording, out: Path) -> None:
+    """The report itself and its patches."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name, file in (("json", "report.json"), ("html", "report.html")):
+        write_whole(out / file, catalogue.renderer(name).render(report))
+    _write_patch(report, recording, out / "fixes.patch")
+    _write_proposals(report, out / "proposals.patch")
 
 
 def _write_elsewhere(path: Path, content: str | bytes) -> None:
@@ -137,9 +142,9 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
 
 
 def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
-    """Print the table of findings, then draw and write all files and print the report's path; only the path with ``quiet``.
+    """Print the table of findings, write all files, draw, write them again with the charts, and print the report's path.
 
-    The table comes first: charts and page take as long as the judging. Formats without a file are printed to stdout alone, for
+    With ``quiet`` only the path is printed. Words and files come first: charts take as long as the judging. Formats without a file are printed to stdout alone, for
     other programs to read; the table and the path then go to stderr.
     """
     formats = tuple(formats)
@@ -147,6 +152,7 @@ def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[t
     stream = sys.stderr if asked else sys.stdout
     if not quiet:
         show(report, stream)
+    _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
     whole = assemble.drawn(report, recording)
     for sentence in whole.warnings[len(report.warnings) :]:
         click.echo(f"audit: {sentence}", err=True)

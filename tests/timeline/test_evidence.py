@@ -116,6 +116,26 @@ def test_the_tree_by_levels_equals_the_tree_span_by_span(spans):
         assert tree.parent[order].tolist() == np.where(above >= 0, order[above], -1).tolist()
 
 
+@pytest.mark.parametrize("wanted_each", [1, 7, 500, 10_000])
+def test_operators_nested_thousands_deep_have_their_ancestors(wanted_each):
+    """Ten chains of 3000 operators: found as climbing one by one finds them."""
+    depth, chains = 3000, 10
+    level = np.tile(np.arange(depth, dtype=np.int64), chains)
+    thread = np.repeat(np.arange(chains, dtype=np.int32), depth)
+    rest = [np.zeros(len(level), np.int32)] * 5
+    none = np.empty(0, np.int64)
+    operators = Operators(level, 3 * depth - level, rest[0], thread, np.zeros(len(level), bool), *rest)
+    tree = call_tree(operators, Calls(none, none, none.astype(np.int32), none.astype(np.int32), none))
+    wanted = level % wanted_each == wanted_each // 2
+    nearest = np.where(level > 0, level - 1, -1)
+    nearest -= np.where(nearest >= 0, (nearest - wanted_each // 2) % wanted_each, 0)
+    base = np.arange(len(level)) - level
+    rows = np.arange(len(level))
+    assert tree.nearest(rows, wanted).tolist() == np.where(nearest >= 0, base + nearest, -1).tolist()
+    outermost = np.where(nearest >= 0, base + wanted_each // 2, -1)
+    assert tree.outermost(rows, wanted).tolist() == outermost.tolist()
+
+
 # intervals
 
 pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=12)
