@@ -9,7 +9,6 @@ import numpy as np
 from auditor.timeline.intervals import groups
 from auditor.timeline.trace import Calls, Codes, Flags, Ints, Operators
 
-
 ORDINARY_DEPTH = 64
 """Levels that are climbed one by one: operators of programs are nested less deeply."""
 
@@ -72,7 +71,7 @@ class CallTree:
                 return result
             found = np.where(found >= 0, self.nearest(np.maximum(found, 0), wanted), -1)
             result = np.where(found >= 0, found, result)
-        above = self.nearest(np.arange(len(self.parent)), wanted)
+        above = self.nearest(np.arange(len(self.parent)), wanted).astype(np.int32)
         return CallTree(self.name, above, self.operators, self.by_stack, self.sources)._top(result)
 
     def _top(self, found: Ints) -> Ints:
