@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Any
 
-from auditor.evidence.table import Table
+from auditor.evidence.table import Others, Table
 from auditor.model import Finding, Severity, Verdict, finding_key
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
-from auditor.rule import NotLooked, Rule
+from auditor.rule import SEE, NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -75,6 +75,10 @@ class Tables:
             raise built
         return built
 
+    def tell(self, others: Others) -> None:
+        """What the rules said that were asked so far."""
+        self._built[Others] = others
+
     def _build(self, table: type[Table]) -> Table | NotLooked:
         missing = [part for part in table.parts if not self._recording.has(part)]
         if missing:
@@ -123,7 +127,9 @@ def judge(
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     chosen = tuple(rules)
-    for rule in chosen:
+    for rule in sorted(chosen, key=_asks_about_others):
+        others = Others(frozenset(one.code for one in verdicts), frozenset(one.code for one in verdicts if one.status == "found"))
+        tables.tell(others)
         verdict, found = _ask(rule, tables, rehearsed, (knobs or {}).get(rule.code, {}))
         loud = [finding for finding in found if not silence.covers(finding)]
         if found and not loud:
@@ -131,7 +137,25 @@ def judge(
         verdicts.append(verdict)
         findings.extend(loud)
     unused = silence.unused({rule.code for rule in chosen})
-    return Judgement(tuple(verdicts), tuple(_distinct(sorted(findings, key=_rank))), unused)
+    place = {rule.code: number for number, rule in enumerate(chosen)}
+    verdicts.sort(key=lambda verdict: place[verdict.code])
+    return Judgement(tuple(verdicts), tuple(_distinct(sorted(_pointing(findings), key=_rank))), unused)
+
+
+def _asks_about_others(rule: type[Rule]) -> bool:
+    return Others in evidence_of(rule).values()
+
+
+def _pointing(findings: list[Finding]) -> list[Finding]:
+    """Their messages point only to findings that are there (:func:`auditor.rule.see`)."""
+    codes = {finding.code for finding in findings}
+
+    def there(match: re.Match[str]) -> str:
+        wanted = set(match[1].split(","))
+        named = sorted(code for code in codes if code in wanted or code.rstrip("0123456789") in wanted)
+        return f" ({', '.join(named)})" if named else ""
+
+    return [replace(finding, message=SEE.sub(there, finding.message)) for finding in findings]
 
 
 def rehearsal_of(recording: Recording) -> Recording | None:

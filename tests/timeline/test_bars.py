@@ -58,7 +58,10 @@ def test_a_small_lane_keeps_its_bars_beside_a_crowded_one():
     crowded = lane(np.linspace(0, window.end - 1, 50_000).astype(np.int64), 5, np.arange(50_000) % 2, window)
     small = lane(np.array([1_000_000, 500_000_000]), 2_000_000, np.array([0, 1]), window, name=2)
     found = made([crowded, small], window)
-    assert [(bar.start, bar.length, bar.label) for bar in found if bar.lane == 1] == [(1000.0, 2000.0, "c"), (500_000.0, 2000.0, "c")]
+    assert [(bar.start, bar.length, bar.label) for bar in found if bar.lane == 1] == [
+        (1000.0, 2000.0, "c"),
+        (500_000.0, 2000.0, "c"),
+    ]
     assert len(found) <= BARS
 
 

@@ -280,7 +280,7 @@ def test_the_price_is_the_devices_idle_time_after_the_wait(line_of):
             kernel("b", 130, 10, 2),
         ]
     )
-    assert price(line) == ([25_000], [25_000])
+    assert price(line) == ([20_000], [20_000]), "from the end of the launching call on the work was queued"
 
 
 def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
@@ -292,7 +292,7 @@ def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
             kernel("b", 910, 10, 2),
         ]
     )
-    assert price(line) == ([805_000], [3_000])
+    assert price(line) == ([800_000], [3_000])
 
 
 def test_a_wait_after_which_the_device_still_works_costs_nothing(line_of):
@@ -318,8 +318,8 @@ def test_waits_in_one_gap_share_it(line_of):
         ]
     )
     idle, won = price(line)
-    assert idle == [20_000, 30_000]
-    assert won == [45_000, 5_000], "in proportion to the time each held"
+    assert idle == [20_000, 25_000]
+    assert won == [40_500, 4_500], "in proportion to the time each held"
 
 
 def test_idle_time_behind_the_step_is_not_the_steps(line_of):
