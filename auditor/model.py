@@ -7,6 +7,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from auditor.device_time import DeviceTime
 from auditor.pictures import Lanes, Layers, Series
 from auditor.verification import Verification, Verified
 
@@ -264,6 +265,8 @@ class Report:
     """Manual page (Markdown) of every rule that fired, by code."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
+    device_time: DeviceTime | None = None
+    """Where the time of the device went in the trace that was judged; None without a trace, or a device in it."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()

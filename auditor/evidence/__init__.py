@@ -70,6 +70,7 @@ __all__ = [
     "Nonfinite",
     "Numerics",
     "OomHandlers",
+    "Others",
     "OutOfMemory",
     "PeakHolders",
     "Piecewise",
