@@ -45,7 +45,8 @@ def bars(lanes: Sequence[Spans], chosen: Window, names: Sequence[str]) -> list[B
     """At most :data:`BARS` bars, in order of lanes and time.
 
     Neighbours of one tone that nobody could tell apart are joined. A lane that still has more than its part of the bars is
-    cut in as many cells as it may have bars: each is one bar, as long as the time covered in it, in the tone of most of it.
+    cut in as many cells as it may have bars: each is one bar, as long as the time covered in it, and over all of them a tone
+    has the bars that are its share.
     """
     made = [_joined(spans, number, chosen, names) for number, spans in enumerate(lanes)]
     for number, share in enumerate(_shares([BARS + 1 if bars is None else len(bars) for bars in made])):
@@ -143,7 +144,7 @@ def _cells(spans: Spans, chosen: Window, most: int) -> _Cells:
         score[place] = 2 * union(spans.start[mine], spans.end[mine]).covered(low, high)
         score[place, cell[mine]] += 1  # a span without length is seen where nothing else is
     filled = np.flatnonzero(score.max(axis=0) > 0)
-    tone_of = np.array(tones, np.int64)[score.argmax(axis=0)]
+    tone_of = np.array(tones, np.int64)[_chosen(score)]
     name, longest = np.zeros(number, np.int64), np.zeros(number, np.int64)
     for tone in tones:
         rows = np.flatnonzero(spans.tone == tone)
@@ -155,6 +156,20 @@ def _cells(spans: Spans, chosen: Window, most: int) -> _Cells:
     first = np.where(all_of_them.holds(low), low, np.clip(all_of_them.start[following], low, high - 1))
     begun = np.bincount(cell, minlength=number)
     return _Cells(first[filled], covered[filled], tone_of[filled], name[filled], longest[filled], begun[filled])
+
+
+def _chosen(score: Ints) -> Ints:
+    """For each cell (column) the row to show: that with most time in it and in cells before which showed another.
+
+    So tones that share every cell have their share of the bars, as in a picture of few colours (error diffusion).
+    """
+    waiting, chosen = [0] * len(score), []
+    for column in score.T.tolist():
+        waiting = [before + more for before, more in zip(waiting, column, strict=True)]
+        best = max(range(len(column)), key=lambda row: (column[row] > 0, waiting[row]))
+        waiting[best] -= sum(column)
+        chosen.append(best)
+    return np.array(chosen, np.int64)
 
 
 def _longest(start: Ints, end: Ints, cell: Ints, number: int) -> Ints:

@@ -76,6 +76,16 @@ def test_a_cell_has_the_tone_of_most_of_it_and_says_how_many_it_holds(monkeypatc
     ]
 
 
+def test_tones_that_share_every_cell_share_the_bars(monkeypatch):
+    """A kernel and two copies as long, again and again: a third of what is drawn are kernels."""
+    monkeypatch.setattr(bars, "BARS", 300)
+    window = Window("step", 0, 9_000_000)
+    start = np.arange(90_000) * 100
+    found = made([lane(start, 80, np.array([1, 2, 2] * 30_000), window)], window)
+    drawn = {tone: sum(bar.length for bar in found if bar.tone == tone) for tone in (1, 2)}
+    assert drawn[1] / (drawn[1] + drawn[2]) == pytest.approx(1 / 3, abs=0.02)
+
+
 SPAN = st.tuples(st.integers(0, 999), st.integers(0, 1200), st.integers(0, 3))
 
 
