@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from auditor import __version__, pictures
+from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
@@ -17,8 +18,10 @@ from auditor.evidence.step_series import step_series, traced_series
 from auditor.evidence.trace_device import device_time
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
+from auditor.evidence.training import Trained
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
+from auditor.patch import diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -27,8 +30,11 @@ from auditor.rule import Rule
 TOP_OPERATORS = 15
 
 
-def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
-    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the files as they are now."""
+def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], broken: Iterable[str] = ()) -> Report:
+    """The report of a judged recording, in words: :func:`drawn` adds the charts.
+
+    Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences on rule packs left out.
+    """
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
@@ -36,20 +42,25 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     faults: list[str] = []
+    trained = _trained(recording)
+    first = tuple(caveats(trained, judgement.verdicts, broken))
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=_run(manifest, steps, recording, facts),
+        run=replace(_run(manifest, steps, recording, facts), training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
+            *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
+            *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
             *faults,
         ),
+        caveats=first,
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
@@ -60,6 +71,13 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         ranks=ranks_of(recording),
         device_time=device_time(recording),
     )
+
+
+def _trained(recording: Recording) -> Trained | None:
+    """What was trained; None where the run ended early, or a recording of another kind cannot say."""
+    if recording.manifest.get("outcome") != "completed" or not recording.has(*Trained.parts):
+        return None
+    return Trained.build(recording)
 
 
 def drawn(report: Report, recording: Recording) -> Report:
@@ -148,8 +166,17 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
         return finding
     planned = plan_patches(remedy.edits, recording.source_bytes)
     refused = "; ".join(reason for _, reason in planned.refused) or None
+    masked = recording.manifest.get("masked") or {}
+    if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
+        return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
+
+
+BESIDE_SECRET = (
+    "a diff would show a line beside it that holds a secret, masked in the recording; audit fix --apply makes the change"
+)
+"""Why a patch is not shown: `git apply` would not find the masked line."""
 
 
 # -- the rehearsal -----------------------------------------------------------------------------------------------------
@@ -159,6 +186,25 @@ def _environment(manifest: Row, rehearsed: Recording | None) -> dict[str, str]:
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
     played = (rehearsed.manifest.get("environment") or {}).get("device") if rehearsed is not None else None
     return {**facts, "rehearsed on": str(played)} if played else facts
+
+
+def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
+    """What was kept out of the recording because it looks like a secret."""
+    lines = [f"{file}:{line}" for file, found in (manifest.get("masked") or {}).items() for line in found]
+    names = [*lines, *(f"the value of {name}" for name in manifest.get("masked_arguments") or ())]
+    if names:
+        yield f"masked in the recording, because it looks like a secret: {_some(names)}"
+    withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
+    if withheld:
+        yield f"left out of the recording, because it looks as if it held a secret: {_some(withheld)}; it has no patch"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+NAMED = 5
+"""Places that a warning names one by one."""
 
 
 def _said_in(rehearsed: Recording | None) -> Iterable[str]:

@@ -16,6 +16,7 @@ SCHEMA = "audit-report/1"
 Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
+Training = Literal["trained", "forward", "evaluated", "nothing"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
 Action = Literal[
     "set_keyword",
@@ -192,7 +193,11 @@ class TargetError:
 
 @dataclass(frozen=True)
 class Run:
-    """What was audited, on what, and how it ended."""
+    """What was audited, on what, and how it ended.
+
+    ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else ``forward`` (autograd graphs were
+    built), ``evaluated`` (torch ran without them) or ``nothing`` (no operator ran); None where that was not looked at.
+    """
 
     target: str
     steps: int
@@ -206,6 +211,7 @@ class Run:
     torch: str
     python: str
     recorded_at: str
+    training: Training | None = None
 
 
 @dataclass(frozen=True)
@@ -252,6 +258,8 @@ class Report:
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """Those of ``warnings`` that stand above the findings: each says that the rest means less than it seems."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)

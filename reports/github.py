@@ -19,11 +19,13 @@ class Github:
     suffix = ".txt"
 
     def render(self, report: Report) -> str:
-        """The commands, one a line, then how the target ended if not well. Nothing of a stranger's can begin a command."""
+        """The commands, one a line, after what to know first and before how the target ended if not well. Nothing of a stranger's can begin a command."""
         return "".join(f"{line}\n" for line in _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
+    for caveat in report.caveats:
+        yield _command("error", {"title": "audit"}, caveat)
     for finding in report.findings:
         yield _command(_COMMANDS[summary.severity(finding)], _properties(finding), _message(finding))
     if report.run.outcome != "completed":

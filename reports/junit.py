@@ -43,6 +43,9 @@ def _target(report: Report) -> ET.Element:
         message = f"{error.type}: {error.message}" if error else summary.outcome(report)
         said = ET.SubElement(case, "error", message=_name(message), type=report.run.outcome)
         said.text = "\n".join(text.tail_lines(error.traceback, 60)) if error else None
+    elif report.run.training == "nothing":
+        message = report.caveats[0] if report.caveats else "the target trained nothing"
+        ET.SubElement(case, "error", message=_name(message), type="nothing trained")
     return case
 
 

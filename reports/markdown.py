@@ -70,6 +70,8 @@ def _fitted(parts: Iterator[str], limit: int) -> str:
 def _parts(report: Report) -> Iterator[str]:
     run = report.run
     yield f"### Audit of {escape(run.target, 200)}\n\n"
+    for caveat in report.caveats:
+        yield f"> **{escape(caveat)}**\n\n"
     if opening := device.opening(report):
         yield f"**{escape(opening)}**\n\n"
     for words in summary.headline(report):
@@ -140,7 +142,7 @@ def _diff(diff: str) -> Iterator[str]:
 
 def _end(report: Report) -> Iterator[str]:
     yield f"\n{escape(summary.looked(report))}."
-    for warning in report.warnings[:10]:
+    for warning in summary.limits(report)[:10]:
         yield f"- {escape(warning, 300)}"
     tool = report.tool.get("name", "torch-step-audit")
     yield f"\n<sub>{escape(tool, 80)} {escape(report.tool.get('version', ''), 80)}</sub>"

@@ -95,7 +95,7 @@ def _title(page: str) -> str:
 
 def _invocation(report: Report) -> Object:
     ended: Object = {
-        "executionSuccessful": report.run.outcome == _ENDED_WELL,
+        "executionSuccessful": _is_whole(report),
         "toolExecutionNotifications": [*_failures(report)],
         "toolConfigurationNotifications": [*_limits(report)],
     }
@@ -106,7 +106,14 @@ def _invocation(report: Report) -> Object:
     return ended
 
 
+def _is_whole(report: Report) -> bool:
+    ended = report.run.outcome == _ENDED_WELL and report.run.training != "nothing"
+    return ended and not summary.with_status(report, "failed")
+
+
 def _failures(report: Report) -> Iterator[Object]:
+    for caveat in report.caveats:
+        yield _notification("error", caveat)
     for verdict in summary.with_status(report, "failed"):
         yield _notification("error", f"the rule failed: {verdict.reason.strip().rpartition(chr(10))[2]}", verdict.code)
 
@@ -114,7 +121,7 @@ def _failures(report: Report) -> Iterator[Object]:
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
         yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
-    for warning in report.warnings:
+    for warning in summary.limits(report):
         yield _notification("warning", warning)
 
 

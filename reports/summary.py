@@ -46,6 +46,11 @@ _OUTCOMES = {
 }
 
 
+def limits(report: Report) -> tuple[str, ...]:
+    """The warnings that stand below the findings: all but the caveats, which stand above them."""
+    return tuple(each for each in report.warnings if each not in report.caveats)
+
+
 def device(report: Report) -> str:
     """What the step ran on, in words."""
     named = {

@@ -70,6 +70,9 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
+    for caveat in report.caveats:
+        said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
+        yield from _wrapped(said, width, style="bold yellow")
     yield from _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
     yield from _ranks(report, width)
     yield from _device(report, width)
@@ -86,7 +89,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(sentence, width)
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
-    for warning in report.warnings:
+    for warning in summary.limits(report):
         yield from _wrapped(f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow")
     yield from _ending(report, width)
 

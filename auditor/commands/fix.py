@@ -139,7 +139,7 @@ def _nothing(standing: Standing, *, unsafe: bool) -> str:
 
 def _recorded(path: Path) -> Read | None:
     recording = reading.recording_of(path)
-    return recording.source_bytes if recording is not None else None
+    return (lambda file: recording.original_bytes(file, Path.cwd())) if recording is not None else None
 
 
 def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:

@@ -32,15 +32,15 @@ COPIED = 8 * 1024 * 1024
 """Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
-def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
-    """The report on a recording, without its charts."""
+def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings, broken: Iterable[str] = ()) -> Report:
+    """The report on a recording, without its charts; ``broken`` are sentences on rule packs that were left out."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules)
+    return assemble.report(recording, judgement, rules, broken)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
-    """Write all files; returns the path of report.html."""
+    """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they cannot be written."""
     _write_report(report, recording, out)
     for name, file in formats:
         if file:
@@ -50,12 +50,18 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
 
 
 def _write_report(report: Report, recording: Recording, out: Path) -> None:
-    """The report itself and its patches."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name, file in (("json", "report.json"), ("html", "report.html")):
-        write_whole(out / file, catalogue.renderer(name).render(report))
-    _write_patch(report, recording, out / "fixes.patch")
-    _write_proposals(report, out / "proposals.patch")
+    """The report itself and its patches. Raises :class:`AuditProblem` where they cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, file in (("json", "report.json"), ("html", "report.html")):
+            write_whole(out / file, catalogue.renderer(name).render(report))
+        _write_patch(report, recording, out / "fixes.patch")
+        _write_proposals(report, out / "proposals.patch")
+    except OSError as error:  # a full disk, a quota; what was written before is whole
+        raise AuditProblem(
+            f"the report cannot be written to {out}: {error.strerror}",
+            f"make room, then: audit analyze {recording.folder}",
+        ) from None
 
 
 def _write_elsewhere(path: Path, content: str | bytes) -> None:
@@ -96,7 +102,8 @@ def _encoded(content: str | bytes) -> bytes:
 
 def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     path.unlink(missing_ok=True)
-    safe = (f.remedy for f in report.findings if f.remedy is not None and f.remedy.safe and not is_broken(f))
+    shown = (f for f in report.findings if f.remedy is not None and f.remedy.diff is not None)
+    safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
     diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
     if diff:
@@ -144,22 +151,25 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
 def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
     """Print the table of findings, write all files, draw, write them again with the charts, and print the report's path.
 
-    With ``quiet`` only the path is printed. Words and files come first: charts take as long as the judging. Formats without a file are printed to stdout alone, for
-    other programs to read; the table and the path then go to stderr.
+    With ``quiet`` only the path is printed. Words and files come first: charts take as long as the judging. Formats without a
+    file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
     """
     formats = tuple(formats)
     asked = [name for name, file in formats if not file and name != "terminal"]
     stream = sys.stderr if asked else sys.stdout
     if not quiet:
         show(report, stream)
-    _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
-    whole = assemble.drawn(report, recording)
-    for sentence in whole.warnings[len(report.warnings) :]:
-        click.echo(f"audit: {sentence}", err=True)
-    path = write(whole, recording, out, formats)
-    for name in asked:
-        rendered = catalogue.renderer(name).render(whole)
-        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
+    whole = report
+    try:
+        _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
+        whole = assemble.drawn(report, recording)
+        for sentence in whole.warnings[len(report.warnings) :]:
+            click.echo(f"audit: {sentence}", err=True)
+        path = write(whole, recording, out, formats)
+    finally:  # where no file can be written, at least what was asked for on stdout is there
+        for name in asked:
+            rendered = catalogue.renderer(name).render(whole)
+            click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
     click.echo(str(path), file=stream)
     stream.flush()
 

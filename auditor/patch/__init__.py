@@ -7,7 +7,7 @@ move. libcst would do the same at 24 times the time on a 3,000-line file, and is
 
 from __future__ import annotations
 
-from auditor.patch.diff import diff_bytes, unified_diff
+from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
@@ -23,6 +23,7 @@ __all__ = [
     "diff_bytes",
     "made_already",
     "plan",
+    "shows_line",
     "unified_diff",
     "write",
 ]

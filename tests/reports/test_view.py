@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import http.client
@@ -235,6 +236,23 @@ def test_a_strangers_name_for_this_machine_is_refused(folder: Path, words: tuple
             assert get(url, runs, host=host)[0] == 403, host
         assert get(url, runs)[0] == 200
         assert get(url, "/", host="attacker.example")[0] == 403
+
+
+def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
+    """A page with many parts, or several tabs: connections wait in a queue, and none is reset."""
+    with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
+        where = urlsplit(url)
+        assert where.hostname is not None
+        assert where.port is not None
+        request = f"GET /runs HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n".encode()
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for _ in range(200):
+                client = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=60))
+                client.sendall(request)
+                clients.append(client)
+            first = [client.recv(12) for client in clients]
+    assert first == [b"HTTP/1.1 200"] * 200
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])

@@ -32,6 +32,13 @@ TRAINER = """
         model(torch.ones(2, 8)).sum().backward()
         optimizer.step()
 
+    def nothing():
+        len("abc")
+
+    @torch.no_grad()
+    def evaluates():
+        model(torch.ones(2, 8))
+
     def raises():
         step()
         if n == 9:
@@ -95,6 +102,8 @@ ENDINGS = {
     "trainer.step": (0, "completed"),
     "generator": (0, "completed"),
     "iterator": (0, "completed"),
+    "nothing": (2, "completed"),
+    "evaluates": (0, "completed"),
     "raises": (3, "raised"),
     "out_of_memory": (3, "oom"),
     "exits": (3, "raised"),

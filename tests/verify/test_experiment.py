@@ -22,7 +22,7 @@ from auditor.verify.results import Results
 from auditor.verify.trials import Measured
 
 SOURCE = b"first(flag=True)\nsecond(flag=True)\nthird(flag=True)\n"
-RECORDING: Any = SimpleNamespace(source_bytes=lambda file: SOURCE)
+RECORDING: Any = SimpleNamespace(original_bytes=lambda file: SOURCE)
 STEADY = Results((1.0, 0.5), (("parameter 0", 2.0, 7),))
 OTHER = Results((1.0, 0.6), (("parameter 0", 2.1, 8),))
 
