@@ -83,3 +83,17 @@ def test_a_rule_names_another_only_by_see(path):
         f"{path.name}:{node.lineno}: {node.value}" for node in words(ast.parse(path.read_text())) if CODES.search(node.value)
     ]
     assert not found
+
+
+def test_a_rule_whose_evidence_cannot_be_named_fails_alone(tmp_path):
+    @dataclass(frozen=True)
+    class Odd(Rule):
+        """Asks for something that is nowhere."""
+
+        code, severity, since = "AAA002", Severity.NOTE, "0"
+
+        def detect(self, nothing: Nowhere) -> Iterator[Finding]:  # noqa: F821
+            yield Finding(None, "m")
+
+    judged = judge(TraceRecording(write(tmp_path, text(training(1)))), [Odd])
+    assert [verdict.status for verdict in judged.verdicts] == ["failed"]
