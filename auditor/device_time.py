@@ -71,6 +71,12 @@ class DeviceTime:
     copies: tuple[CopyUse, ...]
     queue: QueueUse | None
     kernels: tuple[KernelUse, ...]
+    loader_us: float | None = None
+    """Time in which the loop waited for its loader; None where the trace shows none."""
+    held_us: float = 0.0
+    """Time in which the host was held until the device had got there."""
+    peak_bytes: int | None = None
+    """Peak of torch's allocator; None where memory was not recorded."""
     rank: int | None = None
 
     def share_of(self, name: str) -> float:

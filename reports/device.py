@@ -113,6 +113,20 @@ def queue(found: QueueUse | None) -> str:
     return f"{usual}; {amounts.percent(found.empty)} of the kernels found it empty"
 
 
+def host(found: DeviceTime, micro: str = "us") -> str:
+    """What the host waited for, and the peak of the device's memory, in a sentence; empty where there is nothing to say."""
+    told = [
+        f"{what} {amounts.duration(us, micro)}"
+        for what, us in (
+            ("waits for its loader", found.loader_us or 0.0),
+            ("is held until the device has got there", found.held_us),
+        )
+        if us > 0
+    ]
+    peak = f"peak memory {amounts.size(found.peak_bytes)}" if found.peak_bytes else ""
+    return "; ".join(part for part in (f"the host {', '.join(told)}" if told else "", peak) if part)
+
+
 def kernels(found: DeviceTime, width: int, micro: str = "us") -> list[Row]:
     """The dearest kernels, their names no longer than about ``width``."""
     return [
@@ -154,5 +168,5 @@ def lines(report: Report, width: int) -> Iterator[str]:
     calls = max((len(row.said) for row in dearest), default=0)
     for row in dearest:
         yield f"    {row.time:>8}  {row.percent:>5}  {row.said:>{calls}}  {row.name}"
-    if said := queue(found.queue):
-        yield from textwrap.wrap(f"launch queue: {said}", width, initial_indent="  ", subsequent_indent="    ")
+    for said in (f"launch queue: {queue(found.queue)}" if found.queue else "", host(found)):
+        yield from textwrap.wrap(said, width, initial_indent="  ", subsequent_indent="    ")

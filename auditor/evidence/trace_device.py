@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from auditor.device_time import COMPUTING, COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, KernelUse, Part, QueueUse
-from auditor.evidence.trace import timeline_of
+from auditor.evidence.trace import HOST, timeline_of
 from auditor.evidence.trace_idle import EMPTY_NS
 from auditor.recording import Recording
 from auditor.rule import NotLooked
@@ -36,6 +36,7 @@ def _of(line: Timeline) -> DeviceTime:
     talking = communicating.overlap(windows)
     idle, compute = line.idle.total, computing.overlap(windows)
     exposed = talking - communicating.within(computing).overlap(windows)
+    peaks = [one.peak_allocated for one in line.memory if one.device_type != HOST]
     parts = ((COMPUTING, compute), (EXPOSED, exposed), (COPYING, total - idle - compute - exposed), (IDLE, idle))
     return DeviceTime(
         device=use.name,
@@ -47,6 +48,9 @@ def _of(line: Timeline) -> DeviceTime:
         copies=_copies(line, steps),
         queue=_queue(line),
         kernels=_kernels(line, steps),
+        loader_us=line.loader.in_steps_ns / each if line.loader is not None else None,
+        held_us=float(line.waits.held[(line.waits.step >= 0) & ~line.waits.profiler].sum()) / each,
+        peak_bytes=peak if (peak := max(peaks, default=-1)) >= 0 else None,
         rank=line.trace.info.rank,
     )
 

@@ -18,7 +18,7 @@ from auditor.timeline import fleet, trace_files
 from tests.recorded_traces import FOLDER, TRACES, TRUTH
 from tests.reports import golden_report as golden
 from tests.timeline.jobs import COMPUTE, STEP, job
-from tests.timeline.kineto import call, kernel, loop, memcpy, op, product, text, write
+from tests.timeline.kineto import call, kernel, loop, memcpy, memory, op, product, text, training, write
 
 KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::Lamb<4>, float>(Meta<2>, float (*)(int))"
 
@@ -36,6 +36,9 @@ def told(busy=0.84, **shares):
         copies=(CopyUse("HtoD (Pageable -> Device)", 2.0, 400.0, 4e6), CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None)),
         queue=QueueUse(15, 277, 0.31),
         kernels=(KernelUse(KERNEL, 7.0, 2180.0, 0.218),),
+        loader_us=700.0,
+        held_us=1200.0,
+        peak_bytes=2 << 30,
     )
 
 
@@ -52,6 +55,8 @@ def test_the_terminal_has_the_whole_table():
         "    DtoD (Device -> Device)             5 us  <0.1%  1 time",
         "     2.18 ms    22%  7 calls  multi_tensor_apply_kernel<Lamb<4>, float>",
         "  launch queue: usually 15 kernels waiting, 277 at most; 31% of the kernels",
+        "  the host waits for its loader 700 us, is held until the device has got there",
+        "    1.2 ms; peak memory 2 GiB",
     ):
         assert line in shown.splitlines()
     assert max(map(len, shown.splitlines())) <= 80
@@ -135,6 +140,16 @@ def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
         ("tiny", 1.0, 20.0, 0.02),
     ]
     assert (found.queue.most, found.queue.empty) == (0, 1.0)
+    assert (found.loader_us, found.held_us, found.peak_bytes, device.host(found)) == (None, 0.0, None, "")
+
+
+def test_what_the_host_waits_for_stands_beside_it(tmp_path):
+    found = device_time(TraceRecording(write(tmp_path, text([*training(3), memory(1500, 10, 600, 800)]))))
+    assert (found.loader_us, found.held_us, found.peak_bytes) == (40.0, 290.0, 600)
+    assert (
+        device.host(found)
+        == "the host waits for its loader 40 us, is held until the device has got there 290 us; peak memory 600 B"
+    )
 
 
 def test_without_a_device_there_is_no_table(tmp_path):
