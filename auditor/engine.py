@@ -233,6 +233,8 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         severity=finding.severity or rule.severity,
         key=finding_key(rule.code, finding.site),
     )
+    if named.basis == "measured" and named.lost_us_per_step is not None and named.lost_us_per_step_low is None:
+        named = replace(named, basis="estimated")  # too few steps for an interval: nothing is measured without one
     return replace(named, remedy=rule.remedy(named))
 
 
@@ -268,7 +270,7 @@ def _rank(finding: Finding) -> tuple[Any, ...]:
     return (
         finding.code not in OPENS,
         ended,
-        -(finding.lost_us_per_step or 0.0),
+        -(finding.proven_us or 0.0),
         severity,
         -(finding.lost_bytes or 0),
         finding.code,

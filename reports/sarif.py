@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from auditor.model import Finding, Report, Severity, Site, Verdict
 
-from . import summary, text
+from . import costs, summary, text
 from .replacements import Replacement, replacements
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -121,7 +121,7 @@ def _failures(report: Report) -> Iterator[Object]:
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
         yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
-    for warning in summary.limits(report):
+    for warning in (*report.cautions, *summary.limits(report)):
         yield _notification("warning", warning)
 
 
@@ -157,10 +157,13 @@ def _message(finding: Finding) -> str:
 def _properties(finding: Finding) -> Object:
     facts = {text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT) for label, value in finding.facts}
     return {
-        "cost": summary.cost(finding),
+        "cost": costs.short(finding),
         "basis": finding.basis,
         "seenOn": finding.seen_on,
         "lostMicrosecondsPerStep": summary.priced(finding),
+        "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
+        "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,
+        "proven": finding.proven_us is not None,
         "lostBytes": finding.lost_bytes,
         "facts": facts,
     }
