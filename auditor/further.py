@@ -22,20 +22,21 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU path, where called for.
 
     A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. Several processes are
-    neither replayed nor rehearsed: a rehearsal plays one GPU, and knows no NCCL. ``timeout`` in s is for
-    all of it. Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
+    neither replayed nor rehearsed: a rehearsal plays one rank on one GPU. ``timeout`` in s is for all of it.
+    Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if plan.world_size > 1:
         return processes.record(plan, deadline, progress, echo)
+    if plan.device == "rehearse":
+        return _checked(_on_shadow(plan, deadline, progress, echo))
     try:
         recording = runner.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
         if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
             raise
+        shutil.rmtree(plan.folder, ignore_errors=True)  # what it wrote before it failed says nothing of the rehearsal
         return _rehearse_only(plan, deadline, progress, echo)
-    if plan.device == "rehearse":
-        return _checked(recording)
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
@@ -44,8 +45,19 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     return recording
 
 
+def _on_shadow(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    try:
+        return runner.record(plan, deadline, progress, echo)
+    except TargetProblem as problem:
+        ours = _our_limit(problem.message)
+        if not ours:
+            raise
+        raise TargetProblem(f"the GPU path cannot be rehearsed: {ours}", "--device cpu audits the rest", problem.detail) from None
+
+
 def _checked(recording: Recording) -> Recording:
-    why = limit_of(recording) or _unused(recording)
+    ours = _our_limit(*_said(recording)) if recording.manifest["outcome"] == "raised" else ""
+    why = limit_of(recording) or ours or _unused(recording)
     if why:
         raise TargetProblem(f"the GPU path cannot be rehearsed: {why}", "--device cpu audits the rest")
     return recording
@@ -53,11 +65,30 @@ def _checked(recording: Recording) -> Recording:
 
 NO_CUDA = re.compile(
     r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
+    r"|doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs"
     r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
     r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
     re.IGNORECASE,
 )
 """How torch, and programs, say that they cannot go on without CUDA."""
+
+
+OUR_LIMIT = re.compile(
+    r"'CUDA' backend|Cannot access accelerator device when none is available|not compiled with CUDA|compiled without CUDA"
+    r"|not linked with support for cuda|no NVIDIA driver|NCCL built in|module 'torch\._C' has no attribute '_cuda_"
+    r"|libcuda(rt)?\b|CUDA driver|\bactive drivers\b|No CUDA GPUs are available|cudaGetDeviceCount",
+    re.IGNORECASE,
+)
+"""How code in C, of torch and others, says that it looked for a real device: in a rehearsal one was promised."""
+
+
+def _our_limit(said: str, where: str = "") -> str:
+    """An error that a rehearsal ended with, as the rehearsal's own limit; empty if it is none."""
+    if not OUR_LIMIT.search(said):
+        return ""
+    sentence = said.partition(". ")[0][:200]
+    limit = "this is the rehearsal's limit, no fault of the target: a call went past the played GPU to look for a real one"
+    return f"{limit} ({sentence}{where})"
 
 
 def _needs_cuda(text: str) -> bool:
@@ -71,7 +102,7 @@ def _failed_without_cuda(recording: Recording) -> bool:
 
 
 def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    recording = _checked(runner.record(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo))
+    recording = _checked(_on_shadow(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo))
     add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
     return recording
 
@@ -149,8 +180,9 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
     except AuditProblem as problem:
-        why = problem.message
+        why = _our_limit(problem.message) or problem.message
     if why:
+        recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
         _keep_only_snapshot(rehearsed)
@@ -181,11 +213,19 @@ def unfit(rehearsed: Recording) -> str:
     if manifest["outcome"] == "oom":
         return f"it runs out of memory after {steps} steps: {(manifest.get('error') or {}).get('message', '')}"
     if steps < LEAST_REHEARSED:
-        error = manifest.get("error") or {}
-        said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
-        where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
-        return f"it ended after {steps} step{'s' * (steps != 1)} ({said}{where})"
+        said, where = _said(rehearsed)
+        ours = _our_limit(said, where)
+        ended = f"it ended after {steps} step{'s' * (steps != 1)}"
+        return f"{ended}; {ours}" if ours else f"{ended} ({said}{where})"
     return _unused(rehearsed)
+
+
+def _said(rehearsed: Recording) -> tuple[str, str]:
+    """What the target raised, in one line, and where; its outcome if it raised nothing."""
+    error = rehearsed.manifest.get("error") or {}
+    said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else rehearsed.manifest["outcome"]
+    where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
+    return said, where
 
 
 def _unused(rehearsed: Recording) -> str:

@@ -179,6 +179,11 @@ class Recording:
                     continue
                 yield row
 
+    def run_step(self, pass_name: str, step: int) -> int:
+        """Number in the run of a pass's step: from 0, warm-up and earlier passes included, as the program's own loop counts."""
+        rows = self.rows("steps")
+        return step + next((number for number, row in enumerate(rows) if row["pass"] == pass_name), len(rows))
+
     @property
     def cwd(self) -> str:
         """Working directory of the run."""

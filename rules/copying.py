@@ -18,6 +18,7 @@ class CopyRule(Rule):
     """Base of the rules about copies; no rule itself."""
 
     rehearsed = True
+    cause = "copy to the device"
 
     share: float = knob(0.5, "Share of the loud steps from which a copy is reported.")
 

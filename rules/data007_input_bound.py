@@ -101,7 +101,7 @@ class StepWaitsForInput(Rule):
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
         found = Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, {waiting.share:.0%} of its time"
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time"
             f"{_bursts(slow, len(waiting.steps_us))} (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
@@ -130,7 +130,7 @@ class StepWaitsForInput(Rule):
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
             steps.loader_site,
-            f"for {share:.0%} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -138,8 +138,11 @@ class StepWaitsForInput(Rule):
             seen_on="trace",
             severity=self._severity_in_trace(steps, share, mean),
             facts=(
-                ("waiting", f"{steps.share('loader_us'):.1%} of the time, {amounts.duration(steps.mean('loader_us'))} per step"),
-                ("not hidden by device work", f"{share:.1%}, {amounts.duration(mean)} per step"),
+                (
+                    "waiting",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time, {amounts.duration(steps.mean('loader_us'))} per step",
+                ),
+                ("not hidden by device work", f"{amounts.percent(share)}, {amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),
         )

@@ -99,10 +99,10 @@ class DeviceIdleInStep(Rule):
         loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
         cause = max((*OWNERS, DEVICE), key=idle.share_of)
         mostly = 2 * idle.share_of(cause) >= idle.share
-        why = f"mostly ({idle.share_of(cause):.0%}) because {_because(idle, cause)}" if mostly else UNEXPLAINED
+        why = f"mostly ({amounts.percent(idle.share_of(cause))}) because {_because(idle, cause)}" if mostly else UNEXPLAINED
         yield Finding(
             None,
-            f"the device has nothing to do for {idle.share:.0%} of {idle.of_what}: {why}",
+            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: {why}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
             basis="estimated" if loud else "none",

@@ -74,8 +74,8 @@ class HostMemoryNearlyFull(Rule):
         peak = host.trend.peak
         yield Finding(
             None,
-            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({peak / host.usable:.0%}), on {above} of "
-            f"{len(host.trend.values)} steps more than {self.full:.0%}",
+            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({amounts.percent(peak / host.usable)}), on {above} of "
+            f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
             steps=above,
             seen_on=machine.device,
             facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),

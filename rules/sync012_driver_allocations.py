@@ -116,7 +116,7 @@ class DriverAllocationsInSteadyState(Rule):
             return
         names = " and ".join(one.api for one in calls)
         why = _why(uncached) or "warm-up may be among them"
-        message = f"{n} calls of {names} take {us / span_us:.0%} of the trace, which marks no steps: {why}"
+        message = f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks no steps: {why}"
         facts = tuple((one.api, f"{one.n} calls, {amounts.duration(one.us)}") for one in calls)
         hints = {"uncached": bool(uncached)}
         yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints)

@@ -34,7 +34,7 @@ class TransferRule(Rule):
         certain = steps.certain and steps.recurs(part, self.share)
         yield Finding(
             None,
-            f"for {share:.0%} of {steps.where} the device does nothing but copy {words}",
+            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy {words}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean - slow if marked else None,
@@ -42,7 +42,7 @@ class TransferRule(Rule):
             seen_on="trace",
             severity=self._severity(share) if certain else Severity.NOTE,
             facts=(
-                (f"copies {words}", f"{steps.share(f'{way}_us'):.1%} of the time"),
+                (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
                 ("with nothing beside them", f"{amounts.duration(mean)} per step"),
                 *((("of that because the memory is pageable", f"{amounts.duration(slow)} per step"),) if slow else ()),
                 ("steps from", steps.source),

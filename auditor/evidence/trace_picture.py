@@ -41,6 +41,9 @@ def trace_charts(recording: Recording, findings: Iterable[Finding]) -> tuple[Lan
     from auditor.timeline.picture import step_parts, step_timeline, window
 
     drawn, chosen = step_timeline(line), window(line)
+    if drawn is not None and chosen is not None and recording.has("steps"):  # a run of ours, whose steps have numbers
+        number = recording.run_step("trace", line.steps.start.tolist().index(chosen.start))
+        drawn = replace(drawn, note=f"Step {number} of the run: {drawn.note}")
     if drawn is not None and chosen is not None:
         drawn = replace(drawn, pointers=tuple(_pointers(recording, line, chosen, tuple(findings))))
     return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
@@ -57,7 +60,7 @@ def _pointers(recording: Recording, line: Timeline, chosen: Window, findings: tu
         facts = place.facts
         known[facts[0]].append((frozenset(facts), [row for row in place.rows if shown[row]][:POINTERS]))
     for finding in findings:
-        said = set(finding.facts)
+        said = {*finding.facts, *finding.hints.get("facts", ())}  # where it joins several, those of each as they were
         rows = [row for fact in said for facts, found in known.get(fact, ()) if facts <= said for row in found]
         spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows] or _named(line, finding, chosen)
         for start, end in spans[:POINTERS]:

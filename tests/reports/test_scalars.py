@@ -43,6 +43,11 @@ def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
     assert read["host syncs/reads of tensors each step, loud pass"] == [(0, 3.0), (1, 0.0), (2, 4.0)]
 
 
+def test_syncs_stand_at_the_steps_of_the_run(tmp_path: Path) -> None:
+    scalars.write(golden.silent_report(), [_row(0, 2), _row(1, 1)], tmp_path, loud_from=30)
+    assert _read(tmp_path)["host syncs/reads of tensors each step, loud pass"] == [(30, 2.0), (31, 1.0)]
+
+
 def test_written_again_it_is_the_same_file(tmp_path: Path) -> None:
     once = scalars.write(golden.rich_report(), [], tmp_path)
     assert once is not None

@@ -93,6 +93,7 @@ def test_the_slowest_rank_is_judged_where_nothing_ties_them(audit, folder):
     assert report["ranks"][1]["step_us"] > 15_000 > report["ranks"][0]["step_us"]
 
 
+@pytest.mark.slow
 def test_a_target_that_ends_early_is_run_again_with_shorter_passes_on_every_rank(audit, folder):
     done, report = run(audit, folder, "ddp.py:short", "--steps", "50")
     assert done.returncode == 0, done.stderr
