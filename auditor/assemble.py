@@ -268,15 +268,15 @@ def _rehearsed(rehearsed: Recording | None) -> Iterable[str]:
 
 PASSES = {
     "warmup": "warm-up: left out of every number",
-    "quiet": "quiet pass: a clock and nothing that changes the step; every time that is called measured comes from here",
-    "anomaly_off": "quiet pass with anomaly mode held off: the difference is anomaly mode's price",
-    "trace": "trace pass: torch.profiler alone, for the operators' shares and the timeline",
-    "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
-    "leaner": "leaner pass: one thing changed at a time, to see what the peak of memory would be",
+    "quiet": "timing pass: a clock and nothing that changes the step; every time that is called measured comes from here",
+    "anomaly_off": "timing pass with anomaly mode held off: the difference is anomaly mode's price",
+    "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
+    "loud": "diagnostic pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
+    "leaner": "what-if pass: one thing changed at a time, to see what the peak of memory would be",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "replay": "replay: the run repeated up to the step that went non-finite, its operators watched one by one",
-    "numbers": "numbers pass: in which dtype and range delicate operators ran",
-    "origin": "origin pass: follows values from the model and the training device, to tell them from host tensors",
+    "numbers": "precision pass: in which dtype and range delicate operators ran",
+    "origin": "data-flow pass: follows values from the model and the training device, to tell them from host tensors",
 }
 
 
@@ -288,10 +288,10 @@ def _method(manifest: Row, steps: list[Row], queued: float) -> Iterable[str]:
     collected = sum(row.get("gc_us", 0.0) for row in quiet)
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
-        yield f"garbage collection took {amounts.percent(share)} of the quiet pass"
+        yield f"garbage collection took {amounts.percent(share)} of the timing pass"
     if queued >= TOLD:
         yield (
-            f"waiting for a processor took {amounts.percent(queued)} of the quiet pass: it is taken off every measured time, and "
+            f"waiting for a processor took {amounts.percent(queued)} of the timing pass: it is taken off every measured time, and "
             "stays in the chart of step times"
         )
     if "judged" in manifest:

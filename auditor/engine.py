@@ -19,6 +19,7 @@ from auditor.evidence.table import Others, Table
 from auditor.model import Finding, Severity, Site, Verdict, finding_key
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
+from auditor.recording_joined import RERUN
 from auditor.rule import SEE, NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
@@ -127,7 +128,7 @@ class Tables:
         if self.bare:
             return f"a {self.bare} does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
-        if outcome != "completed":
+        if outcome != "completed" and not self._recording.manifest.get(RERUN):
             which = "rehearsal" if self._recording.manifest.get("device") == "rehearse" else "run"
             return f"the {which} ended early ({outcome}), before this could be recorded"
         if self._recording.manifest.get("device") == "rehearse" and not OF_REHEARSALS.intersection(parts):

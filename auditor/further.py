@@ -13,9 +13,11 @@ from collections.abc import Callable
 
 from auditor import processes, runner
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
-from auditor.recording import SITES, Recording, masked_lines, store_sources, write_manifest
-from auditor.runner import Progress, add_warning, files_of
+from auditor.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
+from auditor.progress import Progress, stage
+from auditor.recording import SITES, Recording
+from auditor.rerun import FAILED, alone, keep_sources, rerun
+from auditor.runner import add_warning, counted
 
 
 def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
@@ -29,7 +31,9 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     if plan.world_size > 1:
         return processes.record(plan, deadline, progress, echo)
     if plan.device == "rehearse":
-        return _checked(_on_shadow(plan, deadline, progress, echo))
+        recording = _checked(_on_shadow(plan, deadline, progress, echo))
+        rerun(plan, [recording], deadline, progress, alone)
+        return recording
     try:
         recording = runner.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
@@ -40,6 +44,7 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
+    rerun(plan, [recording], deadline, progress, alone)
     replay_nonfinite(plan, recording, deadline, progress)
     rehearse(plan, recording, deadline, progress)
     return recording
@@ -102,9 +107,20 @@ def _failed_without_cuda(recording: Recording) -> bool:
 
 
 def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    recording = _checked(_on_shadow(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo))
+    stage(progress, "rehearsal")
+    played = plan.on_shadow(REHEARSED_STEPS)
+    recording = _checked(_on_shadow(played, deadline, progress, echo))
+    rerun(played, [recording], deadline, progress, alone)
     add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
     return recording
+
+
+def _interrupted(recording: Recording, further: Recording, name: str) -> None:
+    """Ctrl-C in a run after the first ends the audit; what was recorded by then is judged."""
+    manifest = recording.manifest
+    manifest["error"] = manifest.get("error") or further.manifest.get("error")
+    manifest["outcome"] = "interrupted"
+    add_warning(recording, f"the {name} was interrupted")
 
 
 # -- the replay --------------------------------------------------------------------------------------------------------
@@ -125,8 +141,12 @@ def replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, p
             add_warning(recording, f"step {step} was not replayed: the time given is used up")
             return
         wanted = plan.replay(step, bad["last_good"])
+        stage(progress, "replay")
         again = _replay_once(wanted, recording, deadline, progress)
         bad = next(iter(again.rows("nonfinite")), None) if again is not None else None
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            _interrupted(recording, again, "replay")
+            return
         if bad is None:
             add_warning(recording, f"the replay of step {step} {_why_in_vain(again)}")
             return
@@ -140,7 +160,7 @@ def _replay_once(plan: Plan, recording: Recording, deadline: float | None, progr
         again = runner.record_once(plan, deadline, progress, lambda text: None)
     except AuditProblem:
         return None
-    _keep_sources(recording, again)
+    keep_sources(recording, again)
     return again
 
 
@@ -168,20 +188,26 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     out of memory the snapshot stays, which says why.
     """
     manifest = recording.manifest
-    if plan.device != "auto" or manifest["device"] != "cpu" or manifest["outcome"] != "completed" or not plan.rehearsed:
+    if plan.device != "auto" or manifest["device"] != "cpu" or not plan.rehearsed:
         return
-    wanted = plan.rehearsal()
+    wanted = _planned(plan, recording)
+    if wanted is None:
+        return
     last = (recording.rows("steps") or [{}])[-1]
     if deadline is not None and deadline - time.monotonic() < 2 * float(last.get("start_us", 0.0)) / 1e6:
         add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
         return
     rehearsed = None
+    stage(progress, "rehearsal")
     try:
         rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
     except AuditProblem as problem:
         why = _our_limit(problem.message) or problem.message
-    if why:
+    interrupted = rehearsed is not None and rehearsed.manifest["outcome"] == "interrupted"
+    if rehearsed is not None and interrupted:
+        _interrupted(recording, rehearsed, "rehearsal of the GPU path")
+    elif why:
         recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
@@ -189,7 +215,19 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     elif rehearsed is None or why:
         shutil.rmtree(wanted.folder, ignore_errors=True)
         return
-    _keep_sources(recording, rehearsed)
+    else:
+        rerun(wanted, [rehearsed], deadline, progress, alone)
+    keep_sources(recording, rehearsed)
+
+
+def _planned(plan: Plan, recording: Recording) -> Plan | None:
+    """The rehearsal of a target that completed, or of the steps before it failed; None where there are none."""
+    outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    if outcome == "completed":
+        return plan.rehearsal()
+    again = recording.manifest.get("rerun") or {}
+    steps = min(failed, again.get("steps", failed))
+    return plan.rehearsal().fitted(steps) if outcome in FAILED and steps >= LEAST_RERUN else None
 
 
 def _explained(rehearsed: Recording) -> bool:
@@ -207,16 +245,17 @@ def unfit(rehearsed: Recording) -> str:
     """Why a rehearsal cannot be judged; empty if it can."""
     manifest = rehearsed.manifest
     steps = sum(row["pass"] == "loud" for row in rehearsed.rows("steps"))
+    planned = {row["name"]: row["steps"] for row in manifest.get("planned", ())}
     limit = limit_of(rehearsed)
     if limit:
         return limit
     if manifest["outcome"] == "oom":
         return f"it runs out of memory after {steps} steps: {(manifest.get('error') or {}).get('message', '')}"
-    if steps < LEAST_REHEARSED:
+    if steps < min(LEAST_REHEARSED, planned.get("loud", LEAST_REHEARSED)):
         said, where = _said(rehearsed)
         ours = _our_limit(said, where)
         ended = f"it ended after {steps} step{'s' * (steps != 1)}"
-        return f"{ended}; {ours}" if ours else f"{ended} ({said}{where})"
+        return f"{ended}; {ours}" if ours else f"{ended} ({said.removesuffix(': ')}{where})"
     return _unused(rehearsed)
 
 
@@ -243,13 +282,3 @@ def limit_of(rehearsed: Recording) -> str:
         return ""
     where = f" at {rehearsed.site(ended['at'])}" if ended.get("at") is not None else ""
     return f"{ended['reason']}{where}"
-
-
-def _keep_sources(recording: Recording, further: Recording) -> None:
-    """A line found by a further run may lie in a file that no site of the main recording names."""
-    manifest = recording.manifest
-    files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
-    sources = store_sources(recording.folder, manifest["cwd"], iter(files))
-    manifest["sources"] = {**sources, **manifest["sources"]}
-    manifest["masked"] = {**masked_lines(manifest["cwd"], files), **manifest.get("masked", {})}
-    write_manifest(recording.folder, manifest)

@@ -168,6 +168,7 @@ def _environment() -> jinja2.Environment:
         "digits": amounts.digits,
         "percent": amounts.percent,
         "moment": amounts.moment,
+        "pass_named": amounts.pass_named,
         "path": text.path,
         "line": text.one_line,
         "breakable": page.breakable,

@@ -13,6 +13,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
 from . import costs, device, families, ranks, summary, text, verified
@@ -203,7 +204,7 @@ def _where(error: TargetError | None) -> str:
     if error is None:
         return ""
     words = f" in step {error.step}" if error.step is not None else ""
-    words += f" ({text.one_line(error.pass_name, 40)} pass)" if error.pass_name else ""
+    words += f" ({text.one_line(amounts.pass_named(error.pass_name), 40)})" if error.pass_name else ""
     return words + (f", at {text.path(str(error.site))}" if error.site else "")
 
 

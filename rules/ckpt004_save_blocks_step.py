@@ -20,7 +20,7 @@ class SaveBlocksStep(Rule):
     The step waits while a checkpoint is written.
 
     ## What it finds
-    ``torch.save`` on the step's own thread, at least twice in the quiet pass, whose calls took a noticeable share of all
+    ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a noticeable share of all
     steps' time. A single save is silent: how often it comes cannot be told from one.
 
     ## Why it costs
@@ -67,7 +67,7 @@ class SaveBlocksStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.05, "Share of the quiet steps' time in saves of one line from which it is reported.")
+    share: float = knob(0.05, "Share of the timed steps' time in saves of one line from which it is reported.")
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         for line in saves.lines():

@@ -24,9 +24,9 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the quiet steps waited for a large share of their whole time, in every step or in bursts
-    (one long stall alone is silent). In a trace: the share in which the loop waited for its loader and no device worked; waits that device work hides
-    cost nothing and are not counted, nor is a first step alone (it starts the workers).
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their whole time, in every step or in bursts
+    (one long stall alone is silent). In a trace: the share in which the loop waited for its loader and no device worked; waits
+    that device work hides cost nothing and are not counted, nor is a first step alone (it starts the workers).
 
     ## Why it costs
     While the step waits for a batch the host queues nothing for the model. With ``num_workers=0`` all loading happens in
@@ -83,8 +83,8 @@ class StepWaitsForInput(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.2, "Share of the quiet pass's time spent waiting from which it is a warning.")
-    severe: float = knob(0.4, "Share of the quiet pass's time spent waiting from which it is an error.")
+    share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
+    severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(
         0.1, "Share of the steps' time from which a trace has a note, and share of a step from which it counts as waiting."

@@ -26,7 +26,7 @@ class UpdatesRoundedAway(Rule):
     ## What it finds
     Weights stored in bfloat16 or float16 that one of torch's optimizers steps, most of which are bit for bit what they were
     although their gradient asks for a change that float32 would keep. Measured on the first weights of each parameter, in
-    steps of the loud pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
+    steps of the diagnostic pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
     may round at random or keep what was lost.
 
     ## Why it costs

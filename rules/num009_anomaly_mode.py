@@ -22,7 +22,7 @@ class AnomalyModeLeftOn(Rule):
 
     ## What it finds
     Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on most steps. A single
-    diagnostic step is silent. The price is the difference between quiet passes with it and without it.
+    diagnostic step is silent. The price is the difference between timing passes with it and without it.
 
     ## Why it costs
     Every forward operation stores a Python traceback, and every backward function's outputs are checked for NaN: a

@@ -25,10 +25,10 @@ class ReadingRule(Rule):
 
     cause = "read"
 
-    share: float = knob(0.5, "Share of the loud steps from which a line that does it is a warning.")
-    rare: float = knob(0.1, "Share of the loud steps below which it is not reported.")
+    share: float = knob(0.5, "Share of the diagnosed steps from which a line that does it is a warning.")
+    rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
     interval: int = knob(10, "At a constant distance of this many steps or more it is rate-limited and not reported.")
-    enough: int = knob(10, "With fewer loud steps only a line that does it on every step is reported.")
+    enough: int = knob(10, "With fewer diagnosed steps only a line that does it on every step is reported.")
 
     def report(self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]) -> Iterator[Finding]:
         """A finding for each place that does it often enough; a note where it is not usual, or a library's doing."""

@@ -40,7 +40,7 @@ class StepOutliers(Rule):
     Some steps take far longer than the others.
 
     ## What it finds
-    Steps of the quiet pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
+    Steps of the timing pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
     least three, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
     warning that says so, else a note. What a step waited for the processor while other programs had it is not counted.
 
@@ -104,7 +104,7 @@ class StepOutliers(Rule):
             TimedStep(steps.quiet_from + s.number, s.own_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)})
             for s in steps.quiet
         ]
-        return self._report(timed, "quiet steps", machine.device)
+        return self._report(timed, "timed steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps(self.enough + WARMING)

@@ -90,7 +90,7 @@ class Waiting:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        return ("waiting", f"{amounts.percent(self.share)} of the quiet pass"), ("num_workers", str(self.loader.workers))
+        return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), ("num_workers", str(self.loader.workers))
 
     def steps_above(self, share: float) -> int:
         """Steps that waited for at least this share of their time."""

@@ -133,11 +133,11 @@ class Place:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         kinds = ", ".join(sorted({read.kind for read in self.reads}))
-        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the loud pass")]
+        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the diagnostic pass")]
         if self.library:
             facts.append(("reads inside", self.library))
         if self.held_us is not None:
-            facts.append(("host held", f"{amounts.duration(self.held_us)} per step (loud pass)"))
+            facts.append(("host held", f"{amounts.duration(self.held_us)} per step (diagnostic pass)"))
         return tuple(facts)
 
     @property

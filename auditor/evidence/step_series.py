@@ -19,7 +19,7 @@ EXPLAINED = 0.25
 
 MARKS = 200
 
-TIMED = {"quiet": "quiet pass", "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
+TIMED = {"quiet": amounts.pass_named("quiet"), "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
 """Passes without instruments, and what their line is called: steps of the others take longer than the program's own."""
 
 

@@ -49,7 +49,7 @@ def _lines(report: Report, reads: Iterable[dict[str, Any]], loud_from: int) -> I
             yield f"{_kind(series)}/{_label(series)}", points
     syncs = [(loud_from + step, reads) for step, reads in _syncs(reads)]
     if syncs:
-        yield "host syncs/reads of tensors each step, loud pass", syncs
+        yield "host syncs/reads of tensors each step, diagnostic pass", syncs
 
 
 def _kind(series: Series) -> str:

@@ -135,7 +135,7 @@ def test_on_cuda_only_reads_of_cuda_tensors_count_and_are_priced():
     rule = ScalarReadEveryStep()
     (finding,) = ask(rule, reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
     assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (800.0, "estimated", "cuda")
-    assert ("host held", "800 us per step (loud pass)") in finding.facts
+    assert ("host held", "800 us per step (diagnostic pass)") in finding.facts
     assert list(ask(rule, reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
 
 

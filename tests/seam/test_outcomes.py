@@ -15,6 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from auditor import runner
+from auditor.plan import Plan
+from auditor.progress import silent
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 TRAINER = """
@@ -271,9 +275,30 @@ def test_interrupt_reports_what_there_is(folder):
     out = folder / "out-interrupted"
     process = started(folder, out)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "interrupted"
+    run = json.loads((out / "report.json").read_text())["run"]
+    assert run["outcome"] == "interrupted"
+    frames = run["error"]["traceback"].splitlines()
+    assert "in hangs" in frames[0] and "time.sleep(600)" in frames[1] and len(frames) <= 3
+    assert "in hangs" in said and "auditor" not in said and "Traceback" not in said
+
+
+def test_a_target_that_drops_ctrl_c_is_asked_again(folder):
+    """An import or the program itself may swallow the first one; it must not have to be killed for that."""
+    (folder / "drops.py").write_text(
+        "import time\nfrom mytrainer import step as once\n\ndef step():\n    try:\n        once()\n"
+        "        time.sleep(0.2)\n    except KeyboardInterrupt:\n        if not dropped:\n"
+        "            dropped.append(1)\n        else:\n            raise\n\ndropped = []\n"
+    )
+    plan = Plan(f"{folder / 'drops.py'}:step", (), 1000, 2, "cpu", str(folder / "dropping"), ("steps",))
+    child = runner.Child(plan, silent, lambda text: None)
+    rows = folder / "dropping" / "steps.jsonl"
+    while not rows.is_file() or rows.read_text().count("\n") < 4:
+        time.sleep(0.1)
+    child.end(signal.SIGINT)
+    child.leave()
+    assert runner.seal(plan, "interrupted", child).manifest["finished"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends the child")
