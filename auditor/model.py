@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from auditor import prices
+from auditor.device_time import DeviceTime
 from auditor.pictures import Lanes, Layers, Series
 from auditor.places import FoundAt as FoundAt  # noqa: PLC0414 - the nouns are imported from here
 from auditor.places import Site as Site  # noqa: PLC0414
@@ -292,6 +293,8 @@ class Report:
     """Manual page (Markdown) of every rule that fired, by code."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
+    device_time: DeviceTime | None = None
+    """Where the time of the device went in the trace that was judged; None without a trace, or a device in it."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()
