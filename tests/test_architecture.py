@@ -28,6 +28,7 @@ MAY = {
     "auditor/timeline": {"numpy", "auditor.errors", "auditor.heap", "auditor.model", "auditor.pictures", "auditor.timeline"},
     "auditor/config_files.py": set(),
     "auditor/heap.py": set(),
+    "auditor/isolation.py": set(),
     "auditor/factories.py": set(),
     "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.model", "auditor.patch"},
     "auditor/evidence": {
@@ -41,6 +42,7 @@ MAY = {
         "auditor.recording",
         "auditor.rule",
         "auditor.evidence",
+        "auditor.isolation",
     },
     "rules": {"auditor.amounts", "auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
     "reports": {"auditor.amounts", "auditor.model", "auditor.pictures", "auditor.reports", "auditor.verification"},
@@ -57,6 +59,7 @@ MAY = {
         "auditor.checkpoints",
         "auditor.errors",
         "auditor.evidence.unpickle",
+        "auditor.isolation",
         "auditor.recording",
     },
     "auditor/bare_snapshot.py": {"auditor.bare"},

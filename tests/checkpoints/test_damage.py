@@ -108,6 +108,7 @@ def archive(pickled, **records):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
         file.writestr("a/data.pkl", pickled)
+        file.writestr("a/version", b"3\n")
         for name, content in records.items():
             file.writestr(f"a/data/{name[1:]}", content)
     return made.getvalue()
