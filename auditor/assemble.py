@@ -7,17 +7,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, pictures
+from auditor import __version__, amounts, pictures
+from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
 from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.step_series import step_series, traced_series
+from auditor.evidence.steps import Step, Steps, own_times, queued_share
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
+from auditor.evidence.training import Trained
+from auditor.evidence.unrest import Unrest
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
+from auditor.patch import diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -25,9 +30,15 @@ from auditor.rule import Rule
 
 TOP_OPERATORS = 15
 
+TOLD = 0.02
+"""Share of the quiet pass from which it is said that waiting for a processor was taken off."""
 
-def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]]) -> Report:
-    """The report of a judged recording, in words: :func:`drawn` adds the charts. Reads sources as they were recorded, never the files as they are now."""
+
+def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], broken: Iterable[str] = ()) -> Report:
+    """The report of a judged recording, in words: :func:`drawn` adds the charts.
+
+    Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences on rule packs left out.
+    """
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
@@ -35,29 +46,42 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     faults: list[str] = []
+    trained = _trained(recording)
+    first = tuple(caveats(trained, judgement.verdicts, broken))
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=_run(manifest, steps, recording, facts),
+        run=replace(_run(manifest, steps, recording, facts), training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
+            *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
+            *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
             *faults,
         ),
+        caveats=first,
+        cautions=(said,) if (said := Unrest.of(_quiet(recording)).caution) else (),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
-        method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
+        method=(*_method(manifest, steps, queued_share(_quiet(recording))), *_rehearsed(rehearsed)),
         series=series,
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
     )
+
+
+def _trained(recording: Recording) -> Trained | None:
+    """What was trained; None where the run ended early, or a recording of another kind cannot say."""
+    if recording.manifest.get("outcome") != "completed" or not recording.has(*Trained.parts):
+        return None
+    return Trained.build(recording)
 
 
 def drawn(report: Report, recording: Recording) -> Report:
@@ -91,9 +115,7 @@ def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.Tr
         device=", ".join(facts.devices) or "cpu" if facts is not None and bare else manifest.get("device", "cpu"),
         outcome=cast("Outcome", manifest.get("outcome", "killed")),
         error=_error(manifest.get("error"), recording),
-        step_us=_times(
-            list(facts.step_us) if facts is not None and bare else [row["us"] for row in steps if row["pass"] == "quiet"]
-        ),
+        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(recording),
         peak_bytes=PeakBytes(
             device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=peak_allocated(recording)),
             host=max((row["rss"] for row in steps if "rss" in row), default=None),
@@ -116,6 +138,19 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
         error.get("pass_name") or "",
         site,
     )
+
+
+def _quiet(recording: Recording) -> tuple[Step, ...]:
+    """Steps of the pass without instruments; none where no step was recorded."""
+    return Steps.build(recording).quiet if recording.has("steps") else ()
+
+
+def _quiet_times(recording: Recording) -> StepTimes | None:
+    """What they took, waiting for a processor taken off."""
+    quiet = _quiet(recording)
+    times, within = _times(list(own_times(quiet))), Steps(quiet).typical
+    low, high = (None, None) if within is None else (max(0.0, within.low), within.high)
+    return None if times is None else replace(times, low=low, high=high, queued=queued_share(quiet))
 
 
 def _times(us: list[float]) -> StepTimes | None:
@@ -144,10 +179,19 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
-    planned = plan_patches(remedy.edits, recording.source_bytes)
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(reason for _, reason in planned.refused) or None
+    masked = recording.manifest.get("masked") or {}
+    if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
+        return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
     diff = planned.diff.decode("utf-8", "replace") or None
     return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
+
+
+BESIDE_SECRET = (
+    "a diff would show a line beside it that holds a secret, masked in the recording; audit fix --apply makes the change"
+)
+"""Why a patch is not shown: `git apply` would not find the masked line."""
 
 
 # -- the rehearsal -----------------------------------------------------------------------------------------------------
@@ -157,6 +201,25 @@ def _environment(manifest: Row, rehearsed: Recording | None) -> dict[str, str]:
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
     played = (rehearsed.manifest.get("environment") or {}).get("device") if rehearsed is not None else None
     return {**facts, "rehearsed on": str(played)} if played else facts
+
+
+def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
+    """What was kept out of the recording because it looks like a secret."""
+    lines = [f"{file}:{line}" for file, found in (manifest.get("masked") or {}).items() for line in found]
+    names = [*lines, *(f"the value of {name}" for name in manifest.get("masked_arguments") or ())]
+    if names:
+        yield f"masked in the recording, because it looks like a secret: {_some(names)}"
+    withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
+    if withheld:
+        yield f"left out of the recording, because it looks as if it held a secret: {_some(withheld)}; it has no patch"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+NAMED = 5
+"""Places that a warning names one by one."""
 
 
 def _said_in(rehearsed: Recording | None) -> Iterable[str]:
@@ -186,7 +249,7 @@ PASSES = {
 }
 
 
-def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
+def _method(manifest: Row, steps: list[Row], queued: float) -> Iterable[str]:
     for each in manifest.get("passes", ()):
         count = each["steps"]
         yield f"{PASSES.get(each['name'], each['name'])} ({count} step{'s' * (count != 1)})"
@@ -195,6 +258,11 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
         yield f"garbage collection took {share:.1%} of the quiet pass"
+    if queued >= TOLD:
+        yield (
+            f"waiting for a processor took {amounts.percent(queued)} of the quiet pass: it is taken off every measured time, and "
+            "stays in the chart of step times"
+        )
     if "judged" in manifest:
         yield str(manifest["judged"])
     if manifest.get("device") == "trace":

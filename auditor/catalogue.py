@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable
-from importlib.metadata import entry_points
+import re
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from auditor.errors import AuditProblem
+from auditor.model import Severity
 from auditor.rule import Rule
+
+GROUP = "auditor.rules"
+"""Entry points of rule packs: each loads as an iterable of rule classes."""
+
+CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
+"""A family and three digits."""
 
 FAMILIES = ("SYNC", "DATA", "GRAPH", "MEM", "NUM", "AMP", "CFG", "OPT", "KERN", "DIST", "CKPT", "TIME")
 """Families of rule codes, in the order of the manual."""
@@ -25,58 +34,115 @@ def own_rules() -> tuple[type[Rule], ...]:
     return own
 
 
-def rules() -> tuple[type[Rule], ...]:
+def rules(broken: list[str] | None = None) -> tuple[type[Rule], ...]:
     """Every rule class, ours first, in the order of the catalogue.
 
-    Raises :class:`AuditProblem` when a pack brings a code that is already taken.
+    A pack that cannot be imported, brings something else than rules, or a code that is already taken raises
+    :class:`AuditProblem`; with a list ``broken`` it is left out instead, and a sentence on it is added there.
     """
-    found = [*own_rules()]
-    for entry in entry_points(group="auditor.rules"):
-        found.extend(entry.load())
-    taken: dict[str, type[Rule]] = {}
-    for rule in found:
-        if rule.code in taken:
-            raise AuditProblem(f"two rules have the code {rule.code}: {taken[rule.code].__module__} and {rule.__module__}")
-        taken[rule.code] = rule
-    return tuple(found)
+    found = {each.code: each for each in own_rules()}
+    for entry in entry_points(group=GROUP):
+        try:
+            brought = _brought(entry, found)
+        except AuditProblem as problem:
+            if broken is None:
+                raise
+            broken.append(problem.message)
+            continue
+        found |= {each.code: each for each in brought}
+    return tuple(found.values())
+
+
+def _brought(entry: EntryPoint, taken: Mapping[str, type[Rule]]) -> tuple[type[Rule], ...]:
+    """The rules of a pack. Raises :class:`AuditProblem` that names it and its distribution."""
+    dist = entry.dist
+    of = f" of the distribution {dist.name} {dist.version}" if dist is not None else ""
+    pack = f"the rule pack {entry.name!r} ({entry.value}){of}"
+    way_out = "mend it" + (f" or uninstall it (pip uninstall {dist.name})" if dist is not None else "")
+    hint = f"{way_out}, or go on without it: --allow-broken-rules"
+    try:
+        brought = tuple(entry.load())
+    except (Exception, SystemExit) as error:  # importing it runs whatever a stranger wrote
+        said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+        raise AuditProblem(f"{pack} cannot be imported: {said}", hint, traceback.format_exc()) from None
+    for each in brought:
+        if fault := _fault_of(each):
+            raise AuditProblem(f"{pack} is broken: {fault}", hint)
+        if each.code in taken:
+            other = taken[each.code].__module__
+            raise AuditProblem(f"{pack} brings a second rule {each.code}, the code of one in {other}", hint)
+    return brought
+
+
+def _fault_of(rule: Any) -> str:
+    """Why this cannot be asked as a rule; empty if it can."""
+    if not (isinstance(rule, type) and issubclass(rule, Rule)):
+        return f"{rule!r} is not a class of rules"
+    missing = [name for name in ("code", "severity", "since", "detect") if not hasattr(rule, name)]
+    if missing:
+        return f"the rule {rule.__name__} has no {' and no '.join(missing)}"
+    if not isinstance(rule.code, str) or not CODE.fullmatch(rule.code):
+        return f"the rule {rule.__name__} has the code {rule.code!r}; a family and three digits are wanted, as in ACME001"
+    return "" if isinstance(rule.severity, Severity) else f"{rule.code} has the severity {rule.severity!r}"
 
 
 def rule(code: str) -> type[Rule]:
     """The rule with this code, whatever its case. Raises :class:`AuditProblem` with a suggestion."""
     known = {each.code: each for each in rules()}
-    found = known.get(code.upper())
+    found = known.get(code.strip().upper())
     if found is None:
-        close = difflib.get_close_matches(code.upper(), known, n=1, cutoff=0.5)
-        raise AuditProblem(
-            f"there is no rule {code!r}",
-            f"did you mean {close[0]}? audit rules lists them all" if close else "audit rules lists them all",
-        )
+        raise AuditProblem(f"there is no rule {code!r}", suggestion(code, known))
     return found
 
 
-def choose(select: Iterable[str], ignore: Iterable[str]) -> tuple[type[Rule], ...]:
-    """Rules whose code or family is selected (all if none is) and not ignored.
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The way out of a code or family that is not known: ``SYNC01`` is meant for SYNC001, ``SYNK`` for SYNC."""
+    word, known = word.strip().upper(), tuple(known)
+    family, number = word.rstrip("0123456789"), word[len(word.rstrip("0123456789")) :]
+    padded = f"{family}{int(number):03d}" if number else ""
+    families = sorted({each.rstrip("0123456789") for each in known})
+    close = difflib.get_close_matches(family, families, n=1, cutoff=0.5)
+    sibling = f"{close[0]}{padded[len(family) :]}" if close and padded else ""
+    same = [each for each in known if family and each.startswith(family)]
+    guesses = (
+        *(each for each in (padded, sibling) if each in known),
+        *difflib.get_close_matches(word, same if number and family in families else known, n=1, cutoff=0.5),
+        *(close if not number or not same else ()),
+    )
+    lists = "audit rules lists them all"
+    if guesses:
+        return f"did you mean {guesses[0]}? {lists}"
+    return f"the rules of {family} are {', '.join(same)}" if same else lists
 
-    Raises :class:`AuditProblem` for a word that is neither a code nor a family.
+
+def choose(select: Iterable[str], ignore: Iterable[str], broken: list[str] | None = None) -> tuple[type[Rule], ...]:
+    """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for :func:`rules`.
+
+    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule is left.
     """
-    everything = rules()
-    wanted, unwanted = [_checked(word, everything) for word in select], [_checked(word, everything) for word in ignore]
+    everything = rules(broken)
+    known = {each.code for each in everything} | {each.family() for each in everything} | set(FAMILIES)
+    wanted, unwanted = [_checked(word, known) for word in select], [_checked(word, known) for word in ignore]
 
     def among(rule: type[Rule], words: list[str]) -> bool:
         return rule.code in words or rule.family() in words
 
-    return tuple(each for each in everything if (not wanted or among(each, wanted)) and not among(each, unwanted))
-
-
-def _checked(word: str, everything: tuple[type[Rule], ...]) -> str:
-    word = word.strip().upper()
-    known = {each.code for each in everything} | set(FAMILIES)
-    if word not in known:
-        close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    chosen = tuple(each for each in everything if (not wanted or among(each, wanted)) and not among(each, unwanted))
+    if not chosen:
+        what = f"--select {','.join(wanted)}" if wanted else "all rules"
         raise AuditProblem(
-            f"{word!r} is neither a rule code nor a family",
-            f"did you mean {close[0]}? audit rules lists them all" if close else "audit rules lists them all",
+            f"no rule is left to ask: {what} without {','.join(unwanted)}"
+            if unwanted
+            else f"no rule is left to ask: {what} names a family without rules",
+            "audit rules lists the rules; the settings of pyproject.toml count as well",
         )
+    return chosen
+
+
+def _checked(word: str, known: Collection[str]) -> str:
+    word = word.strip().upper()
+    if word not in known:
+        raise AuditProblem(f"{word!r} is neither a rule code nor a family", suggestion(word, known))
     return word
 
 

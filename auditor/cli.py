@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from auditor import doors, quantities
-from auditor.errors import AuditProblem
+from auditor.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TARGET, AuditGroup, PlainCommand, TargetCommand
 
 if TYPE_CHECKING:
     from auditor.model import Report
 
-EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
+UNTRAINED = ("nothing", "forward", "evaluated")
+"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was asked."""
 
-
-@contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM (a job that is cancelled, ``timeout``) leaves a report on what was recorded, as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
-
-
-class AuditGroup(click.Group):
-    """Turns :class:`AuditProblem` into one sentence and exit code 2; ``--debug`` shows where it came from."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            with _ended_as_by_ctrl_c():
-                return super().invoke(ctx)
-        except AuditProblem as problem:
-            if "--debug" in sys.argv:
-                import traceback
-
-                traceback.print_exc()
-                if problem.detail:
-                    click.echo(problem.detail, err=True)
-            click.echo(f"audit: {problem.message}", err=True)
-            if problem.hint:
-                click.echo(f"       {problem.hint}", err=True)
-            ctx.exit(EXIT_IMPOSSIBLE)
-        except KeyboardInterrupt:
-            ctx.exit(EXIT_INTERRUPTED)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which they are used."""
-        return list(self.commands)
+__all__ = ["EXIT_FOUND", "EXIT_IMPOSSIBLE", "EXIT_INTERRUPTED", "EXIT_TARGET", "AuditGroup", "exit_code", "main"]
 
 
 @click.group(cls=AuditGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -76,16 +35,6 @@ def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
 
 
-def _formats(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = tuple((name, file) for name, _, file in (word.partition("=") for word in value))
-    from auditor.catalogue import FORMATS
-
-    for name, _file in pairs:
-        if name not in FORMATS:
-            raise click.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}")
-    return pairs
-
-
 def judging_options(command: Any) -> Any:
     """Options of every command that judges a recording."""
     options = (
@@ -102,10 +51,11 @@ def judging_options(command: Any) -> Any:
             "--format",
             "formats",
             multiple=True,
-            callback=_formats,
+            callback=quantities.formats,
             metavar="NAME[=FILE]",
             help="Also write the report as terminal, json, sarif, junit, github or markdown (repeatable); to stdout without FILE.",
         ),
+        doors.ALLOW_BROKEN_RULES,
         click.option("--quiet", is_flag=True, help="Print only the path of the report."),
         click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself."),
     )
@@ -114,16 +64,19 @@ def judging_options(command: Any) -> Any:
     return command
 
 
-@main.command()
+@main.command(cls=TargetCommand)
 @click.argument("target")
-@click.option("--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Steps of each pass (a rehearsal: 12).")
+@click.option("-m", "module", is_flag=True, help="TARGET is a module that runs as a program, as with python -m.")
+@click.option("--steps", type=quantities.Whole(1), default=50, show_default=True, help="Steps of each pass (a rehearsal: 12).")
 @click.option(
-    "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Steps before the first pass; never judged."
+    "--warmup", type=quantities.Whole(0), default=5, show_default=True, help="Steps before the first pass; never judged."
 )
-@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/<target>-<time>/]")
+@click.option(
+    "--out", type=click.Path(), callback=quantities.folder, help="Folder for the results. [default: audits/<target>-<time>/]"
+)
 @click.option(
     "--device",
-    type=click.Choice(["auto", "cuda", "cpu", "rehearse"]),
+    type=quantities.Device(["auto", "cuda", "cpu", "rehearse"]),
     default="auto",
     show_default=True,
     help="What the step may use. Without a GPU auto runs it on the CPU, then rehearses its GPU path on a simulated device "
@@ -137,22 +90,20 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
+    type=quantities.Seconds(),
     help="End the target after S seconds and report on what was recorded.",
 )
 @click.option("--verify", is_flag=True, help="Then run the target again with each patch, and measure it.")
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0),
+    type=quantities.Seconds(zero=True),
     default=120.0,
     show_default=True,
-    metavar="S",
     help="Seconds that --verify may spend, as for audit verify.",
 )
 @click.option(
     "--nproc",
-    type=click.IntRange(1, 64),
+    type=quantities.Whole(1, 64),
     default=1,
     show_default=True,
     help="Processes on this machine that run the target together, with the environment that torchrun gives them; the rank "
@@ -165,16 +116,18 @@ def run(**options: Any) -> None:
 
     TARGET is package.module:callable, path/to/file.py:callable (a function without arguments that takes one training
     step, or a generator or iterator that yields once for each step), or path/to/script.py (an unmodified training
-    script: steps are found from its optimizer). ARGS after -- are the target's own arguments.
+    script: steps are found from its optimizer), or after -m package.module (as python -m runs it). ARGS after -- are the
+    target's own arguments.
 
     \b
       audit run trainer:step --steps 50
       audit run src/train.py:trainer.step
       audit run train.py -- --batch_size=8 --max_iters=200
+      audit run -m package.train -- --config small.yaml
       audit run ddp.py:step --nproc 2
 
-    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, 3 the target failed (there is a
-    report all the same), 130 interrupted.
+    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke, or nothing of torch ran,
+    3 the target failed (there is a report all the same), 130 interrupted.
     """
     from auditor.commands import run as command
     from auditor.plan import REHEARSED_STEPS
@@ -182,12 +135,18 @@ def run(**options: Any) -> None:
     given = click.get_current_context().get_parameter_source("steps")
     if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
         options["steps"] = REHEARSED_STEPS
+    options["target"] = quantities.target(options["target"], as_module=options.pop("module"))
     sys.exit(command.run(**options))
 
 
-@main.command()
+@main.command(cls=PlainCommand)
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--out", type=click.Path(), help="Folder for the results. [default: the recording's own, or audits/<trace>]")
+@click.option(
+    "--out",
+    type=click.Path(),
+    callback=quantities.folder,
+    help="Folder for the results. [default: the recording's own, or audits/<trace>]",
+)
 @click.option("--dask", metavar="ADDRESS", help="Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.")
 @judging_options
 def analyze(**options: Any) -> None:
@@ -208,7 +167,7 @@ def analyze(**options: Any) -> None:
     sys.exit(command.analyze(**options))
 
 
-@main.command()
+@main.command(cls=PlainCommand)
 @click.argument("report", type=click.Path())
 @click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
@@ -224,16 +183,15 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
-@main.command()
+@main.command(cls=PlainCommand)
 @click.argument("report", type=click.Path())
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0),
+    type=quantities.Seconds(zero=True),
     default=120.0,
     show_default=True,
-    metavar="S",
     help="Seconds to spend: no run begins that is not expected to end in time; one in progress is not cut off. 0: run each patch "
     "once, to check its result, however long that takes.",
 )
@@ -251,7 +209,7 @@ def verify(**options: Any) -> None:
     sys.exit(command.run(**options))
 
 
-@main.command()
+@main.command(cls=PlainCommand)
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @click.option(
@@ -282,14 +240,21 @@ for _door in (doors.checkpoint, doors.drill, doors.view, doors.rules, doors.expl
     main.add_command(_door)
 
 
-def exit_code(report: Report, fail_on: str) -> int:
-    """The exit code of CONTRACT.md for a report."""
+def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False) -> int:
+    """The exit code of CONTRACT.md for a report.
+
+    What keeps a report from being an answer comes before what it found: a broken rule, or a target that trained nothing.
+    """
     from auditor.model import Severity
 
     if report.run.outcome == "interrupted":
         return EXIT_INTERRUPTED
     if report.run.outcome != "completed":
         return EXIT_TARGET
+    broken = not allow_broken_rules and any(verdict.status == "failed" for verdict in report.verdicts)
+    untrained = report.run.training in UNTRAINED
+    if broken or untrained:
+        return EXIT_IMPOSSIBLE
     worst = report.worst()
     if fail_on != "never" and worst is not None and worst.rank <= Severity(fail_on).rank:
         return EXIT_FOUND

@@ -32,37 +32,50 @@ class Settings:
     knobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def load(start: Path, rules: tuple[type[Rule], ...]) -> Settings:
+def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -> Settings:
     """Settings of the nearest ``pyproject.toml`` at or above ``start``; defaults if there is none.
 
-    Raises :class:`AuditProblem` naming the file, the key and what is allowed.
+    ``lenient`` passes over the knobs of unknown rules: a pack that cannot be imported may bring them. Raises :class:`AuditProblem` naming the file, the key and what is allowed.
     """
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
         if path.is_file():
-            return _read(path, rules)
+            return _read(path, rules, lenient=lenient)
     return Settings()
 
 
-def _read(path: Path, rules: tuple[type[Rule], ...]) -> Settings:
+def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settings:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("audit", {})
+        tools = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise AuditProblem(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise AuditProblem(f"{path} cannot be read: {error.strerror}") from None
+    table = _table(path, "[tool.audit]", tools.get("audit", {}) if isinstance(tools, dict) else {})
     for key in table:
         if key not in KNOWN:
             raise AuditProblem(f"{path}: [tool.audit] has no setting {key!r}", _suggest(key, KNOWN))
     fail_on = table.get("fail-on", "never")
     if fail_on not in FAIL_ON:
         raise AuditProblem(f"{path}: fail-on = {fail_on!r}; it is one of {', '.join(FAIL_ON)}")
-    ignores = table.get("per-file-ignores", {})
+    ignores = _table(path, "[tool.audit.per-file-ignores]", table.get("per-file-ignores", {}))
     return Settings(
         _codes(path, "select", table),
         _codes(path, "ignore", table),
         fail_on,
         {pattern: _codes(path, pattern, ignores) for pattern in ignores},
-        {code: _knobs(path, code, values, rules) for code, values in table.get("rules", {}).items()},
+        {
+            code: _knobs(path, code, values, rules)
+            for code, values in _table(path, "[tool.audit.rules]", table.get("rules", {})).items()
+            if not lenient or any(rule.code == code for rule in rules)
+        },
     )
+
+
+def _table(path: Path, name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise AuditProblem(f"{path}: {name} must be a table, and is {value!r}")
+    return value
 
 
 def _codes(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
@@ -77,6 +90,7 @@ def _knobs(path: Path, code: str, values: Mapping[str, Any], rules: tuple[type[R
     if code not in known:
         raise AuditProblem(f"{path}: [tool.audit.rules.{code}]: there is no such rule", _suggest(code, tuple(known)))
     knobs = known[code].knobs()
+    values = _table(path, f"[tool.audit.rules.{code}]", values)
     for name, value in values.items():
         if name not in knobs:
             raise AuditProblem(f"{path}: {code} has no knob {name!r}", _suggest(name, tuple(knobs)))

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from auditor import redaction
+
 if TYPE_CHECKING:
     import configparser
 
@@ -80,22 +82,40 @@ def values_in(data: Any, path: Where = ()) -> Iterator[tuple[Where, Any]]:
         yield path, data
 
 
-def worth_keeping(files: Iterable[str], cwd: str) -> list[str]:
-    """Of the files that a target opened, those that may be copied into a recording; with them the shell scripts beside it.
+def worth_keeping(files: Iterable[str], cwd: str) -> tuple[list[str], list[str]]:
+    """Of the files that a target opened, those that may be copied into a recording, and those that look as if they held a secret.
 
-    They lie below ``cwd``, are small, and show no sign of a secret: recordings and patches are passed on.
+    Shell scripts beside the target count, too. What is kept lies below ``cwd`` and is small: recordings and patches are passed on.
     """
     beside = sorted(str(path) for path in Path(cwd).glob("*.sh")) if cwd else []
-    chosen = [file for file in dict.fromkeys([*files, *beside]) if suffix_of(file) and _is_shareable(Path(file), Path(cwd))]
-    return chosen[:MOST_FILES]
+    chosen: list[str] = []
+    withheld: list[str] = []
+    for file in dict.fromkeys([*files, *beside]):
+        if len(chosen) == MOST_FILES:
+            break
+        if not suffix_of(file) or not _is_small_and_inside(Path(file), Path(cwd)):
+            continue
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, ValueError):  # gone, or not text
+            continue
+        (withheld if _shows_secret(text, suffix_of(file)) else chosen).append(file)
+    return chosen, withheld
 
 
-def _is_shareable(file: Path, cwd: Path) -> bool:
+def _is_small_and_inside(file: Path, cwd: Path) -> bool:
     try:
-        inside = file.resolve().is_relative_to(cwd.resolve()) and file.is_file() and file.stat().st_size <= MOST_BYTES
-        return inside and not _SECRETS.search(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # gone, or not text
+        return file.resolve().is_relative_to(cwd.resolve()) and file.is_file() and file.stat().st_size <= MOST_BYTES
+    except (OSError, ValueError):  # gone
         return False
+
+
+def _shows_secret(text: str, suffix: str) -> bool:
+    try:
+        values = tuple(values_in(read_document(text, suffix))) if suffix in DOCUMENTS else ()
+    except UnreadableConfig:
+        values = ()
+    return bool(_SECRETS.search(text)) or redaction.holds_secret(text.encode(), suffix, values)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

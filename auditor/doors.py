@@ -8,9 +8,16 @@ from typing import Any
 import click
 
 from auditor import quantities
+from auditor.usage import PlainCommand, TargetCommand
+
+ALLOW_BROKEN_RULES = click.option(
+    "--allow-broken-rules",
+    is_flag=True,
+    help="Go on without rules that break and rule packs that cannot be imported; else they are exit code 2.",
+)
 
 
-@click.command()
+@click.command(cls=PlainCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--config",
@@ -19,7 +26,10 @@ from auditor import quantities
     help="Settings to compare the learning rates with: .yaml, .toml, .json, or a .py file, which is read and not run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--out", type=click.Path(), help="Also write report.json and report.html to this folder.")
+@click.option(
+    "--out", type=click.Path(), callback=quantities.folder, help="Also write report.json and report.html to this folder."
+)
+@ALLOW_BROKEN_RULES
 @click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
 def checkpoint(**options: Any) -> None:
     """Scan saved checkpoints without running their code: damage, NaN, stale rates, what resuming would miss.
@@ -33,8 +43,9 @@ def checkpoint(**options: Any) -> None:
     sys.exit(command.checkpoint(**options))
 
 
-@click.command()
+@click.command(cls=TargetCommand)
 @click.argument("target")
+@click.option("-m", "module", is_flag=True, help="TARGET is a module that runs as a program, as with python -m.")
 @click.option(
     "--inject",
     "fault",
@@ -48,13 +59,16 @@ def checkpoint(**options: Any) -> None:
     type=click.Choice(["batch", "activation", "gradient"]),
     help="Where in the step. [default: batch for nan and inf, gradient (the backward pass) for oom and kill]",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Steps of each run. [default: 10 after the fault]")
+@click.option("--steps", type=quantities.Whole(1), help="Steps of each run. [default: 10 after the fault]")
+@click.option("--timeout", type=quantities.Seconds(), help="End after S seconds, all runs together.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="End after S seconds, all runs together."
+    "--out",
+    type=click.Path(),
+    callback=quantities.folder,
+    help="Folder for the results. [default: audits/drill-<target>-<time>/]",
 )
-@click.option("--out", type=click.Path(), help="Folder for the results. [default: audits/drill-<target>-<time>/]")
 @click.option(
-    "--device", type=click.Choice(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
+    "--device", type=quantities.Device(["auto", "cuda", "cpu"]), default="auto", show_default=True, help="What the step may use."
 )
 @click.option("--quiet", is_flag=True, help="Print only the verdict.")
 @click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
@@ -73,12 +87,13 @@ def drill(**options: Any) -> None:
     """
     from auditor.commands import drill as command
 
+    options["target"] = quantities.target(options["target"], as_module=options.pop("module"))
     sys.exit(command.drill(**options))
 
 
-@click.command()
+@click.command(cls=PlainCommand)
 @click.argument("path", type=click.Path())
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Port on 127.0.0.1. [default: a free one from 6006]")
+@click.option("--port", type=quantities.Whole(0, 65535), help="Port on 127.0.0.1. [default: a free one from 6006]")
 @click.option("--browser/--no-browser", default=True, help="Open a browser, or only print the address. [default: open]")
 @click.option("--trace", is_flag=True, help="The same pages from a small server, without TensorBoard.")
 @click.option("--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log.")
@@ -92,7 +107,8 @@ def view(**options: Any) -> None:
     sys.exit(command.view(**options))
 
 
-@click.command()
+@click.command(cls=PlainCommand)
+@click.argument("codes", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
 @click.option(
     "--format",
@@ -101,11 +117,11 @@ def view(**options: Any) -> None:
     default="terminal",
     help="markdown is the whole manual.",
 )
-def rules(as_json: bool, form: str) -> None:
-    """List all rules."""
+def rules(codes: str | None, as_json: bool, form: str) -> None:
+    """List all rules, or those of CODES: codes or families, as in SYNC,MEM005."""
     from auditor import catalogue
 
-    known = catalogue.rules()
+    known = catalogue.choose(codes.split(","), ()) if codes else catalogue.rules()
     if form == "markdown":
         from auditor.explain import manual
 
@@ -129,18 +145,24 @@ def rules(as_json: bool, form: str) -> None:
     click.echo("\naudit explain CODE shows the manual page of one.")
 
 
-@click.command()
+@click.command(cls=PlainCommand)
 @click.argument("code")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--debug", is_flag=True, hidden=True)
 def explain(code: str, as_json: bool, debug: bool) -> None:
-    """Show the manual page of the rule CODE."""
+    """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
     from auditor import manual
 
-    facts = manual.facts(code)
+    family = manual.family(code)
+    facts: Any = family or manual.facts(code)
     if as_json:
         import json
 
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(facts["page"], nl=False)
+    if not family:
+        click.echo(facts["page"], nl=False)
+        return
+    for each in family:
+        click.echo(f"{each['code']:9} {each['severity']:8} {each['title']}")
+    click.echo(f"\naudit explain {family[0]['code']} shows the manual page of one.")

@@ -6,12 +6,15 @@ import re
 import traceback
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from functools import cached_property
+from types import NoneType
 from typing import Any
 
 from auditor.evidence.table import Table
-from auditor.model import Finding, Severity, Verdict, finding_key
+from auditor.model import Finding, Severity, Site, Verdict, finding_key
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
 from auditor.rule import NotLooked, Rule
@@ -27,6 +30,12 @@ ABSENT = {
     "leaner": "steps with one thing changed are only taken in a rehearsal, and this recording has none",
 }
 """What it means that a part is missing from a run that was completed."""
+
+BROKEN_PROBE = "the probe "
+"""How the reason begins of a rule that was skipped because a probe broke."""
+
+LAPSES = "lapses"
+"""Part with a row for each probe that failed, as it failed."""
 
 OF_REHEARSALS = frozenset({"copies", "leaner"})
 """Parts that nothing but a rehearsal records."""
@@ -48,8 +57,14 @@ def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Ta
 
 
 def parts_of(rules: Iterable[type[Rule]]) -> tuple[str, ...]:
-    """The parts of a recording that these rules need: what the recorder must switch on."""
-    needed = {part for rule in rules for table in evidence_of(rule).values() for part in table.parts}
+    """The parts of a recording that these rules need: what the recorder must switch on.
+
+    A rule whose signature cannot be read needs none: it is *failed* when it is asked.
+    """
+    needed: set[str] = set()
+    for rule in rules:
+        with suppress(Exception):
+            needed.update(part for table in evidence_of(rule).values() for part in table.parts)
     return tuple(sorted(needed))
 
 
@@ -78,7 +93,7 @@ class Tables:
     def _build(self, table: type[Table]) -> Table | NotLooked:
         missing = [part for part in table.parts if not self._recording.has(part)]
         if missing:
-            return NotLooked(self._why_missing(missing))
+            return NotLooked(self.why_broken((table,)) or self._why_missing(missing))
         try:
             return table.build(self._recording)
         except NotLooked as reason:
@@ -87,10 +102,18 @@ class Tables:
     def why_broken(self, tables: Iterable[type[Table]]) -> str:
         """Why *nothing found* in these tables says nothing: a probe that writes for one of them failed. Empty if none did."""
         needed = {part for table in tables for part in table.parts}
-        for name, told in self._recording.manifest.get("probes", {}).items():
-            if needed.intersection(told.get("parts", ())):
-                return f"the probe {name!r} failed and did not see all of it ({told.get('error', '')})"
+        for name, error, parts in self._lapses:
+            if needed.intersection(parts):
+                return f"{BROKEN_PROBE}{name!r} failed and did not see all of it ({error})"
         return ""
+
+    @cached_property
+    def _lapses(self) -> list[tuple[str, str, list[str]]]:
+        """Probes that failed: name, error and their parts. The manifest of a process that was killed does not know of them."""
+        told = self._recording.manifest.get("probes", {}).items()
+        rows = self._recording.rows(LAPSES) if self._recording.has(LAPSES) else []
+        known = [(name, each.get("error", ""), each.get("parts", [])) for name, each in told]
+        return known + [(row["probe"], row["error"], row["parts"]) for row in rows]
 
     def _why_missing(self, parts: list[str]) -> str:
         if self.bare:
@@ -144,11 +167,16 @@ def _ask(rule: type[Rule], tables: Tables, rehearsed: Tables | None, knobs: Mapp
     if rehearsed is None or not rule.rehearsed:
         return on_cpu, found_on_cpu
     verdict, found = _ask_one(rule, rehearsed, knobs)
+    if on_cpu.status == "failed":
+        return on_cpu, found
     if verdict.status == "skipped" and on_cpu.status != "skipped":
-        return on_cpu, found_on_cpu
+        blind = on_cpu.status == "clean" and verdict.reason.startswith(BROKEN_PROBE)
+        return (verdict if blind else on_cpu), found_on_cpu
     sites = {finding.site for finding in found}  # what the CPU measured is true there, whatever a GPU would do
     measured = (each for each in found_on_cpu if each.lost_us_per_step is not None or each.lost_bytes is not None)
     found += [each for each in measured if each.site is None or each.site not in sites]
+    if verdict.status == "failed":
+        return verdict, found
     return (replace(verdict, status="found", reason="") if found else verdict), found
 
 
@@ -162,7 +190,7 @@ def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tupl
         found = [_complete(asked, finding) for finding in getattr(asked, question)(**evidence)]
     except NotLooked as reason:
         return Verdict(rule.code, name, "skipped", str(reason)), []
-    except Exception:
+    except (Exception, SystemExit):
         return Verdict(rule.code, name, "failed", traceback.format_exc(limit=-6)), []
     if not found and (why := tables.why_broken(needed.values())):
         return Verdict(rule.code, name, "skipped", why), []
@@ -170,7 +198,8 @@ def _ask_one(rule: type[Rule], tables: Tables, knobs: Mapping[str, Any]) -> tupl
 
 
 def _complete(rule: Rule, finding: Finding) -> Finding:
-    """What the engine adds to what a rule said."""
+    """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that a report can hold."""
+    _require_sound(finding)
     named = replace(
         finding,
         code=rule.code,
@@ -178,7 +207,30 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         severity=finding.severity or rule.severity,
         key=finding_key(rule.code, finding.site),
     )
+    if named.basis == "measured" and named.lost_us_per_step is not None and named.lost_us_per_step_low is None:
+        named = replace(named, basis="estimated")  # too few steps for an interval: nothing is measured without one
     return replace(named, remedy=rule.remedy(named))
+
+
+FIELDS: Mapping[str, tuple[type, ...]] = {
+    "message": (str,),
+    "site": (Site, NoneType),
+    "severity": (Severity, NoneType),
+    "steps": (int, float),
+    "per_step": (int, float),
+    "lost_us_per_step": (int, float, NoneType),
+    "lost_bytes": (int, float, NoneType),
+}
+"""What a finding must hold for a report to be made of it: rules may be a stranger's."""
+
+
+def _require_sound(finding: Finding) -> None:
+    if not isinstance(finding, Finding):
+        raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
+    for name, kinds in FIELDS.items():
+        value = getattr(finding, name)
+        if not isinstance(value, kinds):
+            raise TypeError(f"the finding's {name} is {value!r}")
 
 
 OPENS = frozenset({"MEM015"})
@@ -192,7 +244,7 @@ def _rank(finding: Finding) -> tuple[Any, ...]:
     return (
         finding.code not in OPENS,
         ended,
-        -(finding.lost_us_per_step or 0.0),
+        -(finding.proven_us or 0.0),
         severity,
         -(finding.lost_bytes or 0),
         finding.code,

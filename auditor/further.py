@@ -14,7 +14,7 @@ from collections.abc import Callable
 from auditor import processes, runner
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
-from auditor.recording import SITES, Recording, store_sources, write_manifest
+from auditor.recording import SITES, Recording, masked_lines, store_sources, write_manifest
 from auditor.runner import Progress, add_warning, files_of
 
 
@@ -211,4 +211,5 @@ def _keep_sources(recording: Recording, further: Recording) -> None:
     files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
     sources = store_sources(recording.folder, manifest["cwd"], iter(files))
     manifest["sources"] = {**sources, **manifest["sources"]}
+    manifest["masked"] = {**masked_lines(manifest["cwd"], files), **manifest.get("masked", {})}
     write_manifest(recording.folder, manifest)

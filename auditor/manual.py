@@ -13,16 +13,24 @@ PAGES = "pages.json"
 
 
 def facts(code: str) -> dict[str, Any]:
-    """Code, name, title, severity, since, knobs and page of a rule, whatever the code's case.
+    """Code, name, title, severity, since, knobs and page of a rule, by its code in any case, or by its name.
 
     Raises :class:`auditor.errors.AuditProblem` with a suggestion when no rule of ours or of a pack has this code.
     """
-    found: dict[str, Any] | None = _own().get(code.upper())
+    own, word = _own(), code.strip()
+    named = (each for each in own.values() if each["name"] == word.lower())
+    found: dict[str, Any] | None = own.get(word.upper()) or next(named, None)
     if found is None:
         from auditor import catalogue, explain
 
         found = explain.facts(catalogue.rule(code))
     return found
+
+
+def family(letters: str) -> list[dict[str, Any]]:
+    """The rules of the families that begin with these letters, in the order of the manual; none where that is no such word."""
+    word = letters.strip().upper()
+    return [each for code, each in _own().items() if word.isalpha() and code.startswith(word)]
 
 
 def _own() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ SCHEMA = "audit-report/1"
 Basis = Literal["measured", "estimated", "none"]
 SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
+Training = Literal["trained", "forward", "evaluated", "nothing"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
 Action = Literal[
     "set_keyword",
@@ -69,7 +71,7 @@ class Edit:
     ========================  ==========================================================================
     ``set_keyword``           in the call of ``call`` on the site's line, set ``keyword=value``
     ``drop_keyword``          in the call of ``call``, remove ``keyword=...``
-    ``drop_statement``        remove the statement that calls ``call`` (``pass`` where it stood alone)
+    ``drop_statement``        remove the statement that calls ``call``, and what is of no use without it
     ``detach``                append ``.detach()`` to the value that the site stores or accumulates (``value`` may name
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)
@@ -124,7 +126,8 @@ class Finding:
     """One defect at one place, with its price.
 
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
-    ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
+    ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured price has them (docs/prices.md says how
+    sure they are), and one whose interval reaches zero is not proven. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
     it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy.
     """
 
@@ -133,6 +136,8 @@ class Finding:
     steps: int = 0
     per_step: float = 0.0
     lost_us_per_step: float | None = None
+    lost_us_per_step_low: float | None = None
+    lost_us_per_step_high: float | None = None
     lost_bytes: int | None = None
     grows: bool = False
     basis: Basis = "none"
@@ -147,6 +152,12 @@ class Finding:
     remedy: Remedy | None = None
     verified: Verified | None = None
 
+    @property
+    def proven_us(self) -> float | None:
+        """``lost_us_per_step`` where it is a number above zero, and so is all of its interval; else None: it counts in no sum and order."""
+        lost, low = self.lost_us_per_step, self.lost_us_per_step_low
+        return lost if lost is not None and 0.0 < lost < math.inf and (low is None or low > 0.0) else None
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -160,13 +171,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step time of the quiet pass in us, warm-up left out."""
+    """Step time of the quiet pass in us, warm-up left out, and what steps waited for a processor taken off.
+
+    ``low`` and ``high`` are between what the median lies (None of too few steps, and in a trace); ``queued`` is the share
+    (0 to 1) of the host's time in which steps waited for a processor.
+    """
 
     median: float
     p95: float
     min: float
     max: float
     n: int
+    low: float | None = None
+    high: float | None = None
+    queued: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -191,7 +209,11 @@ class TargetError:
 
 @dataclass(frozen=True)
 class Run:
-    """What was audited, on what, and how it ended."""
+    """What was audited, on what, and how it ended.
+
+    ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else ``forward`` (autograd graphs were
+    built), ``evaluated`` (torch ran without them) or ``nothing`` (no operator ran); None where that was not looked at.
+    """
 
     target: str
     steps: int
@@ -205,6 +227,7 @@ class Run:
     torch: str
     python: str
     recorded_at: str
+    training: Training | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +274,10 @@ class Report:
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """Those of ``warnings`` that stand above the findings: each says that the rest means less than it seems."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that stand there too, and are no fault: what makes all times less certain, and what to do about it."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)

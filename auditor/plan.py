@@ -111,6 +111,7 @@ class Plan:
     which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass,
     watched for what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
     With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
+    ``shown_args`` are ``args`` with secrets masked: what is written down in the place of them.
     """
 
     target: str
@@ -134,6 +135,7 @@ class Plan:
     rank: int | None = None
     rendezvous: int = 0
     trial: Trial | None = None
+    shown_args: tuple[str, ...] | None = None
 
     @property
     def watched(self) -> range:
@@ -174,8 +176,8 @@ class Plan:
     def from_json(text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
         data = json.loads(text)
-        for name in ("args", "parts", "rehearsed"):
-            data[name] = tuple(data[name])
+        for name in ("args", "parts", "rehearsed", "shown_args"):
+            data[name] = tuple(data[name]) if data[name] is not None else None
         if data["trial"] and data["trial"]["loaders"]:
             data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
         for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial)):

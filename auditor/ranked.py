@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auditor.errors import AuditProblem
+from auditor.evidence.steps import Steps, own_times
 from auditor.model import Rank
 from auditor.plan import RANK_FOLDER
 from auditor.recording import MANIFEST, TRACE, Recording, UnreadableRecording
@@ -110,10 +111,8 @@ def _rank(recording: Recording) -> int:
 
 
 def _quiet(recording: Recording) -> list[float]:
-    """Times of the quiet steps in us; the device's own where it told them."""
-    device = {(row["pass"], row["step"]): float(row["us"]) for row in recording.rows("device_times")}
-    quiet = [row for row in recording.rows("steps") if row["pass"] == "quiet"]
-    return [device.get((row["pass"], row["step"]), float(row["us"])) for row in quiet]
+    """Times of the quiet steps in us, waiting for a processor taken off; the device's own where it told them."""
+    return list(own_times(Steps.build(recording).quiet)) if recording.has("steps") else []
 
 
 def _median_us(recording: Recording) -> float:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import IO, Any
 
 import msgspec
 
+from auditor import redaction
 from auditor.model import Site
 from auditor.recording_shapes import ROWS, Manifest
 
@@ -202,11 +204,8 @@ class Recording:
         return Site(self.relative(file), line, function, text)
 
     def relative(self, file: str) -> str:
-        """``file`` relative to the run's directory where it lies below it, else as it is; always with ``/``."""
-        cwd = self.cwd
-        if cwd and file.startswith(cwd.rstrip(os.sep) + os.sep):
-            file = file[len(cwd.rstrip(os.sep)) + 1 :]
-        return file.replace(os.sep, "/")
+        """As :func:`path_from` the run's directory."""
+        return path_from(self.cwd, file)
 
     def source_bytes(self, file: str) -> bytes | None:
         """The bytes of a user file as they were when recorded; None if it was not kept."""
@@ -220,6 +219,20 @@ class Recording:
             return path.read_bytes() if inside and path.is_file() else None
         except (OSError, ValueError):
             return None
+
+    def original_bytes(self, file: str, root: Path | None = None) -> bytes | None:
+        """As :meth:`source_bytes`, with masked secrets taken from the user's own file below ``root`` (default: where the run was).
+
+        For what runs or edits the user's files on this machine; nothing that is passed on may hold it.
+        """
+        recorded = self.source_bytes(file)
+        if recorded is None or self.relative(file) not in (self.manifest.get("masked") or {}):
+            return recorded
+        try:
+            live = ((root or Path(self.cwd)) / self.relative(file)).read_bytes()
+        except (OSError, ValueError):
+            return recorded
+        return redaction.restored(recorded, live, Path(file).suffix)
 
     def source(self, file: str) -> list[str]:
         """Lines of a user file as recorded, without line ends; empty if it was not kept."""
@@ -247,19 +260,38 @@ def decode_source(raw: bytes) -> str:
 
 
 def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str]:
-    """Copy user files into ``sources/``; returns their stored name by path (relative to ``cwd`` where below it)."""
+    """Copy user files into ``sources/``, with secrets masked; returns their stored name by :func:`path_from`."""
     stored: dict[str, str] = {}
     for file in files:
         path = Path(file)
         try:
-            raw = path.read_bytes()
+            raw, _ = redaction.redacted(path.read_bytes(), path.suffix)
         except OSError:
             continue
-        relative = file
-        if cwd and file.startswith(cwd.rstrip(os.sep) + os.sep):
-            relative = file[len(cwd.rstrip(os.sep)) + 1 :]
-        name = f"{hashlib.sha256(raw).hexdigest()[:16]}-{path.name}"
+        name = f"{content_digest(raw)}-{path.name}"
         (folder / SOURCES).mkdir(parents=True, exist_ok=True)
         (folder / SOURCES / name).write_bytes(raw)
-        stored[relative.replace(os.sep, "/")] = name
+        stored[path_from(cwd, file)] = name
     return stored
+
+
+def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
+    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`; files without any are left out."""
+    found = {}
+    for file in files:
+        with suppress(OSError):
+            lines = [each.line for each in redaction.redacted(Path(file).read_bytes(), Path(file).suffix)[1]]
+            if lines:
+                found[path_from(cwd, file)] = lines
+    return found
+
+
+def path_from(cwd: str, file: str) -> str:
+    """A file's path relative to the run's directory where it lies below it, else as it is; always with ``/``."""
+    below = cwd.rstrip(os.sep) + os.sep
+    return (file[len(below) :] if cwd and file.startswith(below) else file).replace(os.sep, "/")
+
+
+def content_digest(raw: bytes) -> str:
+    """What the name of a stored source begins with: of its bytes with secrets masked."""
+    return hashlib.sha256(raw).hexdigest()[:16]

@@ -50,6 +50,9 @@ class Manifest(TypedDict, total=False):
     error: _Error | None
     environment: dict[str, str]
     sources: dict[str, str]
+    masked: dict[str, list[int]]
+    masked_arguments: list[str]
+    withheld: list[str]
     recorded_at: str
     warnings: list[str]
 
@@ -82,11 +85,29 @@ class _Site(TypedDict):
     function: str
 
 
+class _Sign(TypedDict):
+    sign: str
+
+
+class _Training(TypedDict, total=False):
+    watched: int
+    operators: int
+    graphs: int
+
+
+class _Lapse(TypedDict):
+    probe: str
+    parts: list[str]
+    error: str
+
+
 ROWS: dict[str, tuple[Any, ...]] = {
     "steps": (_Timed, _Counters),
     "device_times": (_Timed,),
     "batches": (_Counted, _Waited),
     "sites": (_Site,),
+    "training": (_Sign, _Training),
+    "lapses": (_Lapse,),
 }
 """By part: fields of the rows that more than one rule leans on; a row of another shape is passed over. The other parts are
 checked by the rules that read them: a rule that cannot is *failed*."""

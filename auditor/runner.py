@@ -13,16 +13,17 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from auditor import redaction
 from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
-from auditor.recording import SITES, SOURCES, Recording, Row, read_manifest, store_sources, write_manifest
+from auditor.recording import SITES, SOURCES, Recording, Row, masked_lines, read_manifest, store_sources, write_manifest
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
 GRACE_S = 10.0
@@ -86,8 +87,9 @@ class Child:
         self._kept = 0
         self.last_progress = ("", 0, 0)
         reading, writing = os.pipe()
+        shown, _, _ = redaction.redacted_arguments(plan.args)
         root = str(Path(__file__).resolve().parent.parent)
-        command = [sys.executable, "-c", BOOT, root, replace(plan, progress_fd=writing).to_json()]
+        command = [sys.executable, "-c", BOOT, root, replace(plan, progress_fd=writing, shown_args=shown).to_json()]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -194,13 +196,25 @@ def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
         raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
     manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
     _settle_outcome(manifest, ended, folder)
-    (folder / "output.txt").write_bytes(child.output)
-    manifest["configs"] = worth_keeping(manifest.get("configs") or (), manifest["cwd"])
+    _, names, secrets = redaction.redacted_arguments(plan.args)
+    output = redaction.redacted_text(child.output.decode("utf-8", "surrogateescape"), secrets)
+    (folder / "output.txt").write_bytes(output.encode("utf-8", "surrogateescape"))
+    _mask_error(manifest.get("error"), secrets)
+    manifest["configs"], manifest["withheld"] = worth_keeping(manifest.get("configs") or (), manifest["cwd"])
     files = [*files_of(folder, manifest), *manifest["configs"]]
     manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files))
+    manifest["masked"] = masked_lines(manifest["cwd"], files)
+    manifest["masked_arguments"] = list(names)
     (folder / STACKS_FILE).unlink(missing_ok=True)
     write_manifest(folder, manifest)
     return Recording(folder)
+
+
+def _mask_error(error: Row | None, secrets: Sequence[str]) -> None:
+    """What a program says as it fails often holds the address or the token that did not work."""
+    for field in ("message", "traceback"):
+        if error and isinstance(error.get(field), str):
+            error[field] = redaction.redacted_text(error[field], secrets)
 
 
 STACKS_FILE = "stacks.txt"

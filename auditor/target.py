@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import difflib
 import functools
 import importlib
@@ -17,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from auditor.errors import AuditProblem, TargetProblem
+from auditor.target_forms import FORMS, is_dotted, not_a_target
 
 Kind = Literal["callable", "generator", "script"]
 
 
 @dataclass(frozen=True)
 class Address:
-    """A TARGET taken apart: ``module`` or ``path`` (one of them is empty), and the dotted ``attribute`` (empty for scripts)."""
+    """A TARGET taken apart: ``module`` or ``path`` (one of them is empty), and the dotted ``attribute`` (empty for programs)."""
 
     text: str
     module: str = ""
@@ -32,7 +32,7 @@ class Address:
 
     @property
     def kind(self) -> Literal["object", "script"]:
-        """``script`` for ``path/to/script.py``, else ``object``."""
+        """``script`` for ``path/to/script.py`` and ``-m package.module``, else ``object``."""
         return "object" if self.attribute else "script"
 
     @property
@@ -45,32 +45,67 @@ class Address:
 def parse(text: str) -> Address:
     """Take a TARGET apart without importing anything.
 
-    Raises :class:`TargetProblem` when it is of none of the three forms, or names a file that is not there.
+    Raises :class:`TargetProblem` when it is of none of the forms, or names a file that is not there.
     """
+    if text.startswith(AS_MODULE):
+        return _module(text)
+    if text.startswith(("http://", "https://")):
+        raise TargetProblem(f"{text} is an address on the web: {FORMS}", "fetch the program first (git clone)")
+    if "::" in text:
+        right = text.replace("::", ":")
+        raise TargetProblem(f"{text!r} is not a target: one colon stands before the callable", f"audit run {right}")
     head, colon, attribute = text.rpartition(":")
+    file = head if colon else text
+    if file.endswith(".ipynb"):
+        script = os.path.basename(file).removesuffix(".ipynb") + ".py"
+        raise TargetProblem(
+            f"{file} is a notebook, not Python source: jupyter nbconvert --to script {file} writes the program that audit can run",
+            f"then: audit run {os.path.join(os.path.dirname(file), script)}",
+        )
     if not colon:
         if not text.endswith(".py"):
-            hint = f"{text}:step" if text.isidentifier() or "." in text else "mytrainer:step"
-            raise TargetProblem(
-                f"{text!r} is not a target: give package.module:callable, path/to/file.py:callable or path/to/script.py",
-                f"for example: audit run {hint}",
-            )
+            raise not_a_target(text)
         _require_file(text)
         return Address(text, path=text)
     if not head or not attribute or not all(part.isidentifier() for part in attribute.split(".")):
+        name = attribute.split("(")[0]
+        call = f"leave out the call: audit run {head}:{name}" if head and name != attribute and name.isidentifier() else ""
         raise TargetProblem(
-            f"{text!r} is not a target: after the colon must stand the name of a callable", "for example: mytrainer:step"
+            f"{text!r} is not a target: after the colon must stand the name of a callable",
+            call or f"for example: audit run {head or 'mytrainer'}:step",
         )
     if head.endswith(".py") or os.sep in head:
         head = head if head.endswith(".py") or not os.path.isfile(head + ".py") else head + ".py"
         _require_file(head)
         return Address(text, path=head, attribute=attribute)
+    if not is_dotted(head):
+        raise TargetProblem(f"{text!r} is not a target: {head!r} is not the name of a module", "for example: mytrainer:step")
     return Address(text, module=head, attribute=attribute)
+
+
+AS_MODULE = "-m "
+"""How a TARGET begins that runs as ``python -m`` runs a module."""
+
+
+def _module(text: str) -> Address:
+    name = text.removeprefix(AS_MODULE).strip()
+    if is_dotted(name) and not name.endswith(".py"):
+        return Address(text, module=name)
+    module = os.path.normpath(name.removesuffix(".py")).replace(os.sep, ".")
+    if ":" in name:
+        hint = f"leave out -m: audit run {name}"
+    else:
+        hint = f"did you mean audit run -m {module}?" if is_dotted(module) else "for example: audit run -m package.module"
+    raise TargetProblem(f"{name!r} is not the name of a module, which is what -m runs", hint)
 
 
 def _require_file(path: str) -> None:
     if os.path.isfile(path):
         return
+    if os.path.isdir(path):
+        raise TargetProblem(
+            f"{path} is a folder, not a file of Python source", f"name a file in it: {os.path.join(path, 'train.py')}"
+        )
     folder = os.path.dirname(path) or "."
     here = [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
     raise TargetProblem(
@@ -98,17 +133,18 @@ def _import_module(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     try:
         spec = importlib.util.find_spec(address.module)
     except ModuleNotFoundError as error:
-        raise _no_module(error.name or address.module) from None
+        raise no_module(error.name or address.module) from None
     except (ImportError, ValueError) as error:
         raise TargetProblem(f"{address.module} could not be imported: {error}", "", traceback.format_exc()) from None
     if spec is None:
-        raise _no_module(address.module)
+        raise no_module(address.module)
     sys.argv = [spec.origin or address.module, *args]
-    module: types.ModuleType = _guarded(address, lambda: importlib.import_module(address.module))
+    module: types.ModuleType = guarded(address, lambda: importlib.import_module(address.module))
     return module
 
 
-def _no_module(name: str) -> TargetProblem:
+def no_module(name: str) -> TargetProblem:
+    """That there is no such module, with a suggestion."""
     here = sorted(entry.removesuffix(".py") for entry in os.listdir() if entry.endswith(".py") or os.path.isdir(entry))
     return TargetProblem(f"there is no module {name!r} to import from {os.getcwd()}", _suggest(name, here))
 
@@ -126,11 +162,12 @@ def _import_path(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     loader = spec.loader
-    _guarded(address, lambda: loader.exec_module(module))
+    guarded(address, lambda: loader.exec_module(module))
     return module
 
 
-def _guarded(address: Address, do: Callable[[], Any]) -> Any:
+def guarded(address: Address, do: Callable[[], Any]) -> Any:
+    """Import something of the user's. Raises :class:`TargetProblem` for whatever that raises."""
     try:
         return do()
     except TargetProblem:
@@ -140,6 +177,11 @@ def _guarded(address: Address, do: Callable[[], Any]) -> Any:
         if isinstance(error, AuditProblem):  # ours, raised below their line: nothing is wrong with the import
             raise TargetProblem(f"{error}{where}", error.hint, traceback.format_exc()) from None
         name = address.path or address.module
+        if (asked := wrong_arguments(error)) is not None:
+            raise TargetProblem(
+                f"{name} refused its arguments when it was imported: {asked}",
+                f"its own arguments stand after --: {with_dashes(address)}",
+            ) from None
         said = f"{type(error).__name__}: {error}".strip().rstrip(":")
         raise TargetProblem(
             f"{name} could not be imported: {said}{where}", "run it with python to see it fail alone", traceback.format_exc()
@@ -207,23 +249,26 @@ def _require_no_arguments(found: Callable[..., Any], text: str) -> None:
         )
 
 
-def main_module(path: str, args: tuple[str, ...]) -> tuple[types.ModuleType, types.CodeType]:
-    """A fresh ``__main__`` for an unmodified script, and its compiled code; workers find the user's classes in it.
+# -- a program that refuses its arguments --------------------------------------------------------------------------------
 
-    Raises :class:`TargetProblem` when the file does not compile.
+
+def wrong_arguments(error: BaseException) -> str | None:
+    """What argparse, click and their like said before they left with exit code 2; None if it was something else.
+
+    argparse hands its sentence to ``ArgumentParser.error``; older versions of click leave while they handle the exception that
+    holds it. Of others only what they printed is known.
     """
-    file = os.path.abspath(path)
-    sys.path.insert(0, os.path.dirname(file))
-    sys.argv = [path, *args]
-    try:
-        with open(file, "rb") as source:
-            code = compile(source.read(), file, "exec")
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise TargetProblem(f"{path} is not valid Python: {error.args[0]}" + (f" (line {line})" if line else "")) from None
-    module = types.ModuleType("__main__")
-    module.__file__ = file
-    module.__builtins__ = builtins  # type: ignore[attr-defined]  # what exec would set
-    module.__spec__ = None
-    sys.modules["__main__"] = module
-    return module, code
+    if not isinstance(error, SystemExit) or error.code != 2:
+        return None
+    format_message = getattr(error.__context__, "format_message", None)
+    if format_message is not None:
+        return str(format_message())
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "error" and os.path.basename(frame.f_code.co_filename) == "argparse.py":
+            return str(frame.f_locals.get("message", ""))
+    return "it left with exit code 2 before its first step, and what it printed says why"
+
+
+def with_dashes(address: Address) -> str:
+    """The command line with the program's own arguments where they belong."""
+    return f"audit run {address.text} -- {' '.join((*sys.argv[1:], '...'))}"

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 CHARTS = ("series", "layers", "lanes")
 """Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the other."""
 
-_LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings")
+_LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings", "caveats")
 
 
 class Json:
@@ -58,6 +58,8 @@ def load(data: bytes) -> Report:
         raise ValueError(f"this is not a report: it is not JSON ({error})") from None
     if not isinstance(written, dict) or written.get("schema") != SCHEMA:
         found = written.get("schema") if isinstance(written, dict) else None
+        if found is None:
+            raise ValueError("this is not a report: it names no schema")
         raise ValueError(f"this is not a report that can be read: its schema is {str(found)[:80]!r}, expected {SCHEMA!r}")
     try:
         return msgspec.convert(_read(written), Report)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from auditor.model import Finding, Report, Verdict
 
-from . import summary, text
+from . import costs, summary, text
 
 _NAME_LIMIT = 300
 _TEXT_LIMIT = 4000
@@ -28,8 +28,8 @@ class Junit:
         for tag, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
         suite.set("tests", str(len(suite)))
-        if report.warnings:
-            ET.SubElement(suite, "system-err").text = _text("\n".join(_name(warning) for warning in report.warnings))
+        if limits := (*report.cautions, *report.warnings):
+            ET.SubElement(suite, "system-err").text = _text("\n".join(map(_name, limits)))
         whole = ET.Element("testsuites", {key: value for key, value in suite.attrib.items() if key != "timestamp"})
         whole.append(suite)
         ET.indent(whole)
@@ -43,6 +43,9 @@ def _target(report: Report) -> ET.Element:
         message = f"{error.type}: {error.message}" if error else summary.outcome(report)
         said = ET.SubElement(case, "error", message=_name(message), type=report.run.outcome)
         said.text = "\n".join(text.tail_lines(error.traceback, 60)) if error else None
+    elif report.run.training == "nothing":
+        message = report.caveats[0] if report.caveats else "the target trained nothing"
+        ET.SubElement(case, "error", message=_name(message), type="nothing trained")
     return case
 
 
@@ -78,8 +81,8 @@ def _described(finding: Finding) -> str:
 
 
 def _whole(finding: Finding) -> str:
-    price = summary.cost(finding)
-    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price} {finding.basis}" if price else ""]
+    price = costs.price(finding)
+    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price}" if price else ""]
     lines += _facts(finding.facts)
     if finding.remedy is not None and finding.remedy.text:
         lines.append(f"remedy: {text.one_line(finding.remedy.text, _TEXT_LIMIT)}")

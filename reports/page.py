@@ -12,7 +12,7 @@ from markupsafe import Markup
 from auditor import amounts
 from auditor.model import Edit, Excerpt, Finding, Report
 
-from . import manual, summary, text
+from . import costs, manual, summary, text
 from .verified import Proof, proof, speed
 
 _MESSAGE_LIMIT = 5000
@@ -78,6 +78,7 @@ class Card:
     price: str
     share: str
     basis: str
+    between: str
     seen_on: str
     frequency: str
     excerpt: tuple[CodeLine, ...]
@@ -202,9 +203,10 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=summary.cost(finding, "µs"),
+        price=costs.short(finding, "µs"),
         share=_share(finding, report),
         basis=_basis(finding),
+        between=costs.between(finding, "µs"),
         seen_on=_SEEN_ON[finding.seen_on],
         frequency=summary.frequency(finding, report),
         excerpt=tuple(_excerpt(excerpt, finding)),
@@ -217,13 +219,15 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
 
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(finding.seen_on)
+    if costs.basis(finding) == costs.NOT_PROVEN:
+        return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
     return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
 
 
 def _share(finding: Finding, report: Report) -> str:
-    lost, times = summary.priced(finding), report.run.step_us
+    lost, times = finding.proven_us, report.run.step_us
     if lost is None or times is None or times.median <= 0:
         return ""
     return f"{amounts.percent(lost / times.median)} of the median step"

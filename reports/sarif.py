@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from auditor.model import Finding, Report, Severity, Site, Verdict
 
-from . import summary, text
+from . import costs, summary, text
 from .replacements import Replacement, replacements
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -95,7 +95,7 @@ def _title(page: str) -> str:
 
 def _invocation(report: Report) -> Object:
     ended: Object = {
-        "executionSuccessful": report.run.outcome == _ENDED_WELL,
+        "executionSuccessful": _is_whole(report),
         "toolExecutionNotifications": [*_failures(report)],
         "toolConfigurationNotifications": [*_limits(report)],
     }
@@ -106,7 +106,14 @@ def _invocation(report: Report) -> Object:
     return ended
 
 
+def _is_whole(report: Report) -> bool:
+    ended = report.run.outcome == _ENDED_WELL and report.run.training != "nothing"
+    return ended and not summary.with_status(report, "failed")
+
+
 def _failures(report: Report) -> Iterator[Object]:
+    for caveat in report.caveats:
+        yield _notification("error", caveat)
     for verdict in summary.with_status(report, "failed"):
         yield _notification("error", f"the rule failed: {verdict.reason.strip().rpartition(chr(10))[2]}", verdict.code)
 
@@ -114,7 +121,7 @@ def _failures(report: Report) -> Iterator[Object]:
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
         yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
-    for warning in report.warnings:
+    for warning in (*report.cautions, *summary.limits(report)):
         yield _notification("warning", warning)
 
 
@@ -150,10 +157,13 @@ def _message(finding: Finding) -> str:
 def _properties(finding: Finding) -> Object:
     facts = {text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT) for label, value in finding.facts}
     return {
-        "cost": summary.cost(finding),
+        "cost": costs.short(finding),
         "basis": finding.basis,
         "seenOn": finding.seen_on,
         "lostMicrosecondsPerStep": summary.priced(finding),
+        "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
+        "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,
+        "proven": finding.proven_us is not None,
         "lostBytes": finding.lost_bytes,
         "facts": facts,
     }

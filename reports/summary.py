@@ -46,6 +46,11 @@ _OUTCOMES = {
 }
 
 
+def limits(report: Report) -> tuple[str, ...]:
+    """The warnings that stand below the findings: all but the caveats, which stand above them."""
+    return tuple(each for each in report.warnings if each not in report.caveats)
+
+
 def device(report: Report) -> str:
     """What the step ran on, in words."""
     named = {
@@ -103,7 +108,7 @@ def step_time(report: Report) -> str:
     times = report.run.step_us
     if times is None:
         return ""
-    median, timed = amounts.duration(times.median), f"({amounts.count(times.n, 'step')})"
+    median, timed = amounts.within(times.median, times.low, times.high), f"({amounts.count(times.n, 'step')})"
     if times.n < 2:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
@@ -172,14 +177,18 @@ def severities(report: Report) -> str:
 
 
 def recoverable(report: Report) -> tuple[Recoverable, ...]:
-    """What would come back per step, once for each basis that has a price: measured first. Never added together."""
+    """What would come back per step, once for each basis that has a proven price: measured first. Never added together.
+
+    What re-runs with a patch have settled (what came back is known, or that nothing does) is not promised once more.
+    """
     return tuple(_recoverable(report))
 
 
 def _recoverable(report: Report) -> Iterator[Recoverable]:
     median = report.run.step_us.median if report.run.step_us else 0.0
+    counted = [finding for finding in report.findings if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [price for finding in report.findings if finding.basis == basis and (price := priced(finding)) is not None]
+        prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
         if prices:
             total = sum(prices)
             yield Recoverable(basis, total, total / median if median > 0 else None, len(prices))
@@ -256,12 +265,18 @@ def headline(report: Report) -> tuple[str, ...]:
     """The report's first words, without a verb of promise: what was verified, then each basis of price by itself."""
     if not report.findings:
         return (nothing_found(report),)
-    return tuple(_headline(report)) or (f"found {severities(report)}, without a price in time",)
+    return tuple(_headline(report)) or (f"found {severities(report)}, {unpriced(report)}",)
+
+
+def unpriced(report: Report) -> str:
+    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
+    some = any(priced(finding) is not None and not verified.settled(finding) for finding in report.findings)
+    return "and no price in time is proven" if some else "without a price in time"
 
 
 def _headline(report: Report) -> Iterator[str]:
     best = proven(report)
-    if said := verified.headline(report):
+    if said := verified.headline(report) or verified.nothing_proven(report):
         yield said
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
@@ -269,6 +284,8 @@ def _headline(report: Report) -> Iterator[str]:
             f"verified: {amounts.duration(before - after)} per step came back with the patch for {best.code} "
             f"({amounts.duration(before)} to {amounts.duration(after)})"
         )
+    if said := verified.dropped(report):
+        yield said
     for part in recoverable(report):
         yield f"{part.basis}: {_price(report, part)} could come back, from {amounts.count(part.findings, 'finding')}"
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import ranks, summary, text, verified
+from . import costs, ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -70,6 +70,9 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
+    for caveat in (*report.caveats, *report.cautions):
+        said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
+        yield from _wrapped(said, width, style="bold yellow")
     yield from _ranks(report, width)
     yield Text()
     if report.findings:
@@ -84,7 +87,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(sentence, width)
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
-    for warning in report.warnings:
+    for warning in summary.limits(report):
         yield from _wrapped(f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow")
     yield from _ending(report, width)
 
@@ -132,11 +135,11 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    price = summary.cost(finding)
+    price = costs.price(finding)
     return (
         summary.severity(finding).value,
         text.path(finding.code),
-        f"{price} {finding.basis}" if price else "not priced",
+        price or "not priced",
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_COMMAND = re.compile(r"^([^\S\n]*)::(?=[\w-]+[^\n]*::)", re.MULTILINE)
+_MARKED = re.compile(r"##(?=(?:vso|teamcity)?\[)")
+
 PATH_LIMIT = 4096
 """Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever cut."""
 
@@ -14,6 +19,18 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else _escape(char) for char in text.replace("\r\n", "\n"))
+
+
+def inert(text: str) -> str:
+    """``text`` without lines that a CI system would take for a command: ``::error::`` becomes ``: :error::``.
+
+    GitHub reads ``::name key=value::message`` at the start of a line, blanks before it or not, and ``##[name]`` anywhere
+    (actions/runner, ActionCommand.cs); Azure Pipelines reads ``##vso[...]`` and ``##[name]`` at the start of one, and
+    TeamCity ``##teamcity[``.
+    """
+    if "::" not in text and "##" not in text:
+        return text
+    return _MARKED.sub("## ", _COMMAND.sub(r"\1: :", text))
 
 
 def one_line(text: str, limit: int = 2000) -> str:

@@ -10,6 +10,8 @@ from auditor.evidence.saves import SavingLine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
+from .pricing import between
+
 
 @dataclass(frozen=True)
 class SaveBlocksStep(Rule):
@@ -22,7 +24,8 @@ class SaveBlocksStep(Rule):
 
     ## Why it costs
     Training stands still while the tensors are copied to the host, packed and written. On a GPU the call also waits for the
-    work that is under way, which is not lost: there the price is an estimate from above.
+    work that is under way, which is not lost: there the price is an estimate from above. Of two saves it is an estimate
+    too: they say nothing of their own spread.
 
     ## Example
     ```python
@@ -70,7 +73,7 @@ class SaveBlocksStep(Rule):
             share = line.us / saves.step_us if saves.step_us else 0.0
             if len(line.saves) < 2 or share < self.share:
                 continue
-            yield Finding(
+            found = Finding(
                 line.site,
                 f"torch.save takes {share:.0%} of the step time: {line.us / len(line.saves) / 1e3:.3g} ms on {line.rhythm}",
                 steps=len(line.rhythm.seen),
@@ -80,6 +83,7 @@ class SaveBlocksStep(Rule):
                 seen_on=machine.device,
                 facts=_facts(line),
             )
+            yield found if machine.cuda else between(found, line.price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

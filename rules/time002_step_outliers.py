@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
+from auditor.batch_means import mean_of
 from auditor.evidence import Batches, Machine, Steps
 from auditor.evidence.rhythm import Rhythm
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob
+
+from .pricing import between
 
 COLLECTOR, LOADER = "garbage collection", "waiting for the loader"
 WARMING = 1
@@ -93,9 +96,7 @@ class StepOutliers(Rule):
 
     def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
         waits = batches.waits_by_step()
-        timed = [
-            TimedStep(s.number, s.us - s.queued_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet
-        ]
+        timed = [TimedStep(s.number, s.own_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet]
         return self._report(timed, "quiet steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
@@ -116,7 +117,7 @@ class StepOutliers(Rule):
             return  # on a shared machine another process's turn looks the same
         interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval
         regular = f", every {interval} steps" if interval else ""
-        yield Finding(
+        found = Finding(
             None,
             f"{len(slow)} of {len(steps)} {what} take {self.ratio:g} times the median or more{regular}: "
             + (f"{cause} explains it" if cause else "no cause that was watched explains it"),
@@ -133,6 +134,9 @@ class StepOutliers(Rule):
             ),
             hints={"cause": cause},
         )
+        beyond = {step.number: step.us - typical for step in slow}
+        price = mean_of([beyond.get(step.number, 0.0) for step in steps])
+        yield found if seen_on == "trace" else between(found, price)
 
     def _cause(self, steps: Iterable[TimedStep], slow: list[TimedStep], extra: float) -> str:
         """What takes at least half of the extra time, beyond what it takes on a usual step; empty where nothing does."""

@@ -33,6 +33,7 @@ def record(
     *,
     roots: Iterable[Path],
     steps: int = 12,
+    warmup: int = 2,
     trace_steps: int = 0,
     device: Device = "auto",
     memory_limit: int | None = None,
@@ -45,7 +46,7 @@ def record(
     A step that runs out of memory ends the recording with that outcome.
     A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
     """
-    plan = Plan("test:step", (), steps, 2, device, str(folder), parts, trace_steps=trace_steps, memory_limit=memory_limit)
+    plan = Plan("test:step", (), steps, warmup, device, str(folder), parts, trace_steps=trace_steps, memory_limit=memory_limit)
     recording = _run(plan, make, tuple(roots), host_room)
     bad = next(iter(recording.rows("nonfinite")), None)
     if bad is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from auditor import program
 from auditor import target as targets
 from auditor.capture.opened import OpenedConfigs
 from auditor.capture.process import set_up
@@ -61,7 +62,7 @@ class Recorder:
                 "schema": SCHEMA,
                 "tool": {"name": "torch-step-audit", "version": __version__},
                 "target": self.plan.target,
-                "argv": list(self.plan.args),
+                "argv": list(self.plan.args if self.plan.shown_args is None else self.plan.shown_args),
                 "cwd": os.getcwd(),
                 "kind": self.kind,
                 "target_files": self._user_files(),
@@ -189,7 +190,6 @@ class Recorder:
         from auditor.capture.spawned import SpawnedProcesses, no_step
 
         self.kind = "script"
-        module, code = targets.main_module(self.address.path, self.plan.args)
         stopper = Stopper(self._warn, self._wind_up)
         finder, spawned = StepFinder(lambda: self._script_step(module, stopper)), SpawnedProcesses()
 
@@ -198,6 +198,7 @@ class Recorder:
             finder.install()
 
         AfterImport("torch", on_torch).install()
+        module, code = program.load(self.address, self.plan.args)  # a package above it may import torch
 
         def execute() -> None:
             try:
@@ -205,6 +206,9 @@ class Recorder:
             except StopAudit:
                 return
             except SystemExit as leaving:
+                asked = targets.wrong_arguments(leaving)
+                if asked is not None and (self.session is None or not self.session.passes):
+                    raise program.refused_arguments(self.address, asked) from None
                 if leaving.code not in (None, 0):
                     raise
             self.exhausted = self.session is None or not self.session.done
@@ -216,7 +220,7 @@ class Recorder:
             finder.uninstall()
             spawned.uninstall()
         if self.error is None and finder.optimizer_steps == 0:
-            raise no_step(str(self.address.path), spawned.n)
+            raise no_step(self.address.path or self.plan.target, spawned.n)
 
     def _script_step(self, module: Any, stopper: Any) -> None:
         session = self.session

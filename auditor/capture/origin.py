@@ -81,6 +81,7 @@ class OriginProbe(Probe):
         """Count one of our own errors; warn about the first."""
         self.errors += 1
         if self.errors == 1:
+            self.context.lapse(self.name, self.parts, error)
             self.context.warn(f"the origin of some values is unknown: {type(error).__name__}: {error}")
 
     def step_end(self) -> None:

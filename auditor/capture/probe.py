@@ -55,6 +55,10 @@ class Context:
         """Add a row to a part, stamped with the current pass and step."""
         self.writer.add(part, {"pass": self.pass_name, "step": self.step, **row})
 
+    def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
+        """Write down that a probe of ours missed something, so that *nothing found* in these parts is not taken for clean."""
+        self.add("lapses", {"probe": probe, "parts": list(parts), "error": f"{type(error).__name__}: {error}"[:500]})
+
 
 class Probe:
     """Base of all probes.

@@ -32,12 +32,14 @@ from auditor.capture.results import ResultsProbe
 from auditor.capture.saves import SavesProbe
 from auditor.capture.stepping import SteppingProbe
 from auditor.capture.strays import StraysProbe
+from auditor.capture.training import TrainingProbe
 from auditor.capture.uncleared import UnclearedProbe
 from auditor.capture.updates import UpdatesProbe
 from auditor.capture.zero_grad import ZeroGradProbe
 
 PROBES: tuple[type[Probe], ...] = (
     ModesProbe,
+    TrainingProbe,
     CallsProbe,
     LoaderProbe,
     LoadsProbe,
@@ -68,12 +70,13 @@ PROBES: tuple[type[Probe], ...] = (
     MovesProbe,
 )
 
-ALWAYS = (ModesProbe,)
-"""Needed by the session itself: a profiler of the user's inside ours must be noticed."""
+ALWAYS = (ModesProbe, TrainingProbe)
+"""Needed whatever the rules are: a profiler of the user's inside ours must be noticed, and a target that trains nothing."""
 
 
 ON_SHADOW = (
     ModesProbe,
+    TrainingProbe,
     CallsProbe,
     LoaderProbe,
     ZeroGradProbe,

@@ -111,6 +111,7 @@ class ReadLog:
         """Count one of our own errors; warn about the first."""
         self.errors += 1
         if self.errors == 1:
+            self.context.lapse("reads", ("reads",), error)
             self.context.warn(f"some reads were not counted: {type(error).__name__}: {error}")
 
     def _note(self, kind: str, subjects: tuple[torch.Tensor, ...], us: float, start: FrameType) -> None:

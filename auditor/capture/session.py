@@ -248,6 +248,8 @@ class Session:
     def _failed(self, name: str, error: Exception) -> None:
         if name not in self.failures:
             self.failures[name] = f"{type(error).__name__}: {error}"
+            parts = next((probe.parts for probe in self._probes if probe.name == name), ())
+            self._context.lapse(name, parts, error)  # on disk by the step's end: the process may be killed
             self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
 
 

@@ -107,6 +107,7 @@ class OperatorProbe(Probe):
         """Say once that the watch failed on an operator."""
         self._errors += 1
         if self._errors == 1:
+            self.context.lapse(self.name, self.parts, error)
             self.context.warn(f"{self.unseen} ({type(error).__name__}: {error})")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
-from auditor import catalogue, config
 from auditor.bare_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.bare_trace import RankedTraces, TraceRecording
-from auditor.cli import exit_code
-from auditor.commands import cluster, results
+from auditor.commands import choosing, cluster, out_folder, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
@@ -25,6 +24,7 @@ def analyze(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
+    allow_broken_rules: bool = False,
     formats: tuple[tuple[str, str], ...],
     dask: str | None = None,
     quiet: bool,
@@ -33,23 +33,27 @@ def analyze(
     """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives one report."""
     if out is not None and len(paths) > 1:
         raise AuditProblem("--out takes one folder, and there are several paths to analyze", "analyze them one by one")
-    settings = config.load(Path.cwd(), catalogue.rules())
-    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    choice = choosing.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     keep_freed_memory()
     codes = []
     for path in paths:
         recording = _open(Path(path), dask)
-        report = results.judge(recording, rules, settings)
         folder = Path(out) if out else _home(recording)
+        out_folder.refuse_others_files(folder)
+        report = results.judge(recording, choice.rules, choice.settings, choice.broken)
         results.deliver(report, recording, folder, formats, quiet=quiet)
-        codes.append(exit_code(report, fail_on or settings.fail_on))
+        codes.append(choice.ended(report, fail_on))
     return max(codes)
 
 
 def _open(path: Path, dask: str | None) -> Recording:
     if not path.exists():
-        raise AuditProblem(f"{path} does not exist")
+        near = difflib.get_close_matches(
+            path.name, [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else (), n=1
+        )
+        raise AuditProblem(f"{path} does not exist", f"did you mean {path.parent / near[0]}?" if near else GIVE)
     if path.is_file():
+        _require_recorded(path)
         return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
@@ -101,10 +105,24 @@ def _open_ranks(folder: Path, dask: str | None) -> Recording:
         files = trace_files(folder)
     except AuditProblem:
         raise AuditProblem(
-            f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot",
-            "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a folder with all ranks' traces",
+            f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot", GIVE
         ) from None
     return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
+
+
+GIVE = "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a folder with all ranks' traces"
+
+
+def _require_recorded(path: Path) -> None:
+    """Raise :class:`AuditProblem` for a file that is something else than a recording, by its name."""
+    if path.name in ("report.json", "report.html"):
+        raise AuditProblem(
+            f"{path} is a report, not a recording", f"give its folder, which holds one: audit analyze {path.parent}"
+        )
+    if path.suffix == ".py":
+        raise AuditProblem(f"{path} is a program, not a recording", f"audit run {path} runs it")
+    if path.suffix in (".pt", ".pth", ".ckpt", ".safetensors"):
+        raise AuditProblem(f"{path} looks like a checkpoint, not like a recording", f"audit checkpoint {path}")
 
 
 def _open_snapshot(path: Path) -> Recording:
@@ -121,7 +139,7 @@ def _open_trace(path: Path) -> Recording:
     try:
         timeline_of(recording)
     except NotLooked as problem:
-        raise AuditProblem(str(problem)) from None
+        raise AuditProblem(str(problem), GIVE) from None
     return recording
 
 

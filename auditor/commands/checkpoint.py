@@ -9,28 +9,38 @@ from pathlib import Path
 import click
 
 from auditor import catalogue, engine
-from auditor import config as configuration
 from auditor.checkpoints import settings
 from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_apart
-from auditor.cli import EXIT_IMPOSSIBLE, exit_code
-from auditor.commands import results
+from auditor.cli import EXIT_IMPOSSIBLE
+from auditor.commands import choosing, out_folder, results
 from auditor.errors import AuditProblem
 from auditor.evidence import Checkpoint, Checkpoints
 from auditor.model import Report
 from auditor.rule import Rule
 
 
-def checkpoint(*, files: tuple[str, ...], config: str | None, as_json: bool, out: str | None, debug: bool) -> int:
+def checkpoint(
+    *,
+    files: tuple[str, ...],
+    config: str | None,
+    as_json: bool,
+    out: str | None,
+    allow_broken_rules: bool = False,
+    debug: bool,
+) -> int:
     """Scan and judge; returns the exit code."""
+    choice = choosing.choose((), (), allow_broken_rules=allow_broken_rules, any_family=True)
+    if out is not None:
+        out_folder.refuse_others_files(Path(out))
     scans, unread = _scanned(files)
     for sentence in unread:
         click.echo(f"audit: {sentence}", err=True)
     if not scans:
         raise AuditProblem("no checkpoint was read", "give files of torch.save or safetensors, or a folder of them")
     recording = CheckpointRecording(scans, settings.read(Path(config)) if config else ())
-    report = _judged(recording)
+    report = results.judge(recording, rules_for_checkpoints(choice.rules), choice.settings, choice.broken)
     if as_json:
         click.echo(catalogue.renderer("json").render(report))
     else:
@@ -38,7 +48,8 @@ def checkpoint(*, files: tuple[str, ...], config: str | None, as_json: bool, out
     if out is not None:
         path = results.write(report, recording, Path(out), ())
         click.echo(str(path), err=as_json)
-    return EXIT_IMPOSSIBLE if unread else exit_code(report, "error")
+    code = choice.ended(report, "error")
+    return EXIT_IMPOSSIBLE if unread else code
 
 
 def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
@@ -63,13 +74,10 @@ def rules_for_checkpoints(rules: tuple[type[Rule], ...]) -> tuple[type[Rule], ..
 def asks_for_checkpoints(rule: type[Rule]) -> bool:
     """True if checkpoints can answer the rule, by themselves or among other things."""
     question = "detect" if rule.in_checkpoint is None else "in_checkpoint"
-    return Checkpoints in engine.evidence_of(rule, question).values()
-
-
-def _judged(recording: CheckpointRecording) -> Report:
-    chosen = configuration.load(Path.cwd(), catalogue.rules())
-    rules = rules_for_checkpoints(catalogue.choose((), chosen.ignore))
-    return results.judge(recording, rules, chosen)
+    try:
+        return Checkpoints in engine.evidence_of(rule, question).values()
+    except Exception:  # a rule that is broken: it is asked, and fails
+        return True
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from auditor.recording import MANIFEST, Recording, UnreadableRecording
 
 REPORT = "report.json"
 RECORDING = "recording"
+GIVE = "give report.json or the folder that audit run wrote"
 
 
 def report_of(path: Path) -> Report:
@@ -19,11 +20,14 @@ def report_of(path: Path) -> Report:
     try:
         loaded: Report = catalogue.reports("as_json").read(file)
     except OSError as error:
-        raise AuditProblem(
-            f"{file} cannot be read: {error.strerror}", "give report.json or the folder that audit run wrote"
-        ) from None
+        if path.is_dir() and isinstance(error, FileNotFoundError):
+            judges = f"audit analyze {path} writes it" if recording_of(path) is not None else GIVE
+            raise AuditProblem(f"{path} holds no {REPORT}", judges) from None
+        raise AuditProblem(f"{file} cannot be read: {error.strerror}", GIVE) from None
     except ValueError as error:
-        raise AuditProblem(f"{file}: {error}") from None
+        page = file.suffix == ".html"
+        hint = f"the page is for people; give {REPORT} beside it: {file.with_suffix('.json')}" if page else GIVE
+        raise AuditProblem(f"{file}: {error}", hint) from None
     return loaded
 
 

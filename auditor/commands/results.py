@@ -32,20 +32,26 @@ COPIED = 8 * 1024 * 1024
 """Bytes of a compressed trace of somebody else's that are copied for TensorBoard at most: about two seconds."""
 
 
-def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings) -> Report:
-    """The report on a recording, without its charts."""
+def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Settings, broken: Iterable[str] = ()) -> Report:
+    """The report on a recording, without its charts; ``broken`` are sentences on rule packs that were left out."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules)
+    return assemble.report(recording, judgement, rules, broken)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
-    """Write all files; returns the path of report.html."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name, file in (("json", "report.json"), ("html", "report.html")):
-        write_whole(out / file, catalogue.renderer(name).render(report))
-    _write_patch(report, recording, out / "fixes.patch")
-    _write_proposals(report, out / "proposals.patch")
+    """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they cannot be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, file in (("json", "report.json"), ("html", "report.html")):
+            write_whole(out / file, catalogue.renderer(name).render(report))
+        _write_patch(report, recording, out / "fixes.patch")
+        _write_proposals(report, out / "proposals.patch")
+    except OSError as error:  # a full disk, a quota; what was written before is whole
+        raise AuditProblem(
+            f"the report cannot be written to {out}: {error.strerror}",
+            f"make room, then: audit analyze {recording.folder}",
+        ) from None
     for name, file in formats:
         if file:
             _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
@@ -91,9 +97,10 @@ def _encoded(content: str | bytes) -> bytes:
 
 def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     path.unlink(missing_ok=True)
-    safe = (f.remedy for f in report.findings if f.remedy is not None and f.remedy.safe and not is_broken(f))
+    shown = (f for f in report.findings if f.remedy is not None and f.remedy.diff is not None)
+    safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
-    diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
+    diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
     if diff:
         write_whole(path, diff)
 
@@ -150,10 +157,12 @@ def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[t
     whole = assemble.drawn(report, recording)
     for sentence in whole.warnings[len(report.warnings) :]:
         click.echo(f"audit: {sentence}", err=True)
-    path = write(whole, recording, out, formats)
-    for name in asked:
-        rendered = catalogue.renderer(name).render(whole)
-        click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
+    try:
+        path = write(whole, recording, out, formats)
+    finally:  # where no file can be written, at least what was asked for on stdout is there
+        for name in asked:
+            rendered = catalogue.renderer(name).render(whole)
+            click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
     click.echo(str(path), file=stream)
     stream.flush()
 

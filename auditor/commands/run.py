@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from auditor import assemble, catalogue, config, engine, further, runner
+from auditor import assemble, engine, further, runner
 from auditor import target as targets
-from auditor.cli import exit_code
-from auditor.commands import results
+from auditor.commands import choosing, out_folder, results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
@@ -49,6 +47,7 @@ def run(
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     fail_on: str | None,
+    allow_broken_rules: bool,
     formats: tuple[tuple[str, str], ...],
     quiet: bool,
     debug: bool,
@@ -62,8 +61,8 @@ def run(
         raise AuditProblem("--memory-limit is a limit of device memory: it says nothing with --device cpu")
     if nproc > 1 and device == "rehearse":
         raise AuditProblem("a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu")
-    settings = config.load(Path.cwd(), catalogue.rules())
-    rules = catalogue.choose(select or settings.select, (*ignore, *settings.ignore))
+    choice = choosing.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    rules = choice.rules
     folder, ours = _folder(None if out is None else Path(out), address.label)
     plan = Plan(target, args, steps, warmup, device, str((folder / "recording").resolve()), engine.parts_of(rules))
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
@@ -74,16 +73,16 @@ def run(
         with _progress(quiet=quiet) as (progress, echo):
             recording = further.record(plan, timeout, progress, echo)
     except AuditProblem:
-        if ours:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
-    report = results.judge(recording, rules, settings)
+    report = results.judge(recording, rules, choice.settings, choice.broken)
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
+        recording.manifest["argv"] = list(args)  # on disk it may be masked
         report = _verified(report, recording, budget, quiet=quiet)
     results.deliver(report, recording, folder, formats, quiet=quiet)
-    return exit_code(report, fail_on or settings.fail_on)
+    return choice.ended(report, fail_on)
 
 
 def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
@@ -94,21 +93,15 @@ def _verified(report: Report, recording: Recording, budget: float, *, quiet: boo
 
 
 def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
-    """The folder for the results, and whether it is ours to remove when nothing could be recorded."""
-    if out is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        folder = Path("audits") / f"{label}-{stamp}"
-        number = 2
-        while folder.exists():
-            folder, number = Path("audits") / f"{label}-{stamp}-{number}", number + 1
-        return folder, True
-    if out.exists() and not out.is_dir():
-        raise AuditProblem(f"--out {out} is a file; it must be a folder")
-    if (out / "recording").exists():
+    """The folder for the results, made, and whether it is ours to remove when nothing could be recorded."""
+    folder = out_folder.fresh(label) if out is None else out
+    if (folder / "recording").exists():
         raise AuditProblem(
             f"{out} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
         )
-    return out, not out.exists()
+    ours = not folder.exists()
+    out_folder.make(folder)
+    return folder, ours
 
 
 @contextmanager

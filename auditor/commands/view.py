@@ -34,9 +34,9 @@ def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool
 
 def _folder(path: Path) -> Path:
     if not path.is_dir():
-        raise AuditProblem(
-            f"{path} is not a folder" if path.exists() else f"{path} does not exist", "give the folder that audit run wrote"
-        )
+        what = f"{path} is a file, not a folder" if path.exists() else f"{path} does not exist"
+        ours = path.name in ("report.json", "report.html") and path.exists()
+        raise AuditProblem(what, f"give its folder: audit view {path.parent}" if ours else "give the folder that audit run wrote")
     if path.name == "recording" and (path / MANIFEST).is_file():
         path = path.parent
     if runs_in(path):

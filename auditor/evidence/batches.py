@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.source import Source
@@ -66,6 +67,11 @@ class Waiting:
     def mean_us(self) -> float:
         """Mean wait of a step."""
         return sum(self.waits_us) / len(self.waits_us)
+
+    @property
+    def price(self) -> Estimate | None:
+        """The same with its interval; None of too few steps."""
+        return mean_of(self.waits_us)
 
     @property
     def share(self) -> float:
@@ -168,7 +174,7 @@ class Batches(Table):
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
             return None
-        return Waiting(loader, tuple(waits.values()), tuple(step.us for step in self.quiet_steps))
+        return Waiting(loader, tuple(waits.values()), tuple(step.own_us for step in self.quiet_steps))
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""

@@ -7,11 +7,12 @@ move. libcst would do the same at 24 times the time on a 3,000-line file, and is
 
 from __future__ import annotations
 
-from auditor.patch.diff import diff_bytes, unified_diff
+from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.standing import made_already
+from auditor.patch.trees import is_theirs, joined_diff, place_of
 
 __all__ = [
     "PatchedFile",
@@ -21,8 +22,12 @@ __all__ = [
     "apply_edits",
     "check",
     "diff_bytes",
+    "is_theirs",
+    "joined_diff",
     "made_already",
+    "place_of",
     "plan",
+    "shows_line",
     "unified_diff",
     "write",
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Collection
 
 from auditor.patch.source import Refused, detect_encoding
 
 _CONTEXT = 3
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+", re.MULTILINE)
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
 _ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
@@ -27,6 +29,12 @@ def diff_bytes(before: bytes, after: bytes, path: str) -> bytes:
         return b""
     hunks = (line.encode("latin-1") if line.endswith("\n") else line.encode("latin-1") + _NO_NEWLINE for line in body)
     return b"".join([_header("---", f"a/{path}"), _header("+++", f"b/{path}"), *hunks])
+
+
+def shows_line(diff: bytes, lines: Collection[int]) -> bool:
+    """True if a hunk of one file's diff shows one of these lines (from 1) of the file before."""
+    hunks = ((int(found[1]), int(found[2] or 1)) for found in _HUNK.finditer(diff))
+    return any(first <= line < first + count for first, count in hunks for line in lines)
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditor import patch
+from auditor import patch, redaction
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile
-from auditor.recording import Recording
+from auditor.recording import Recording, content_digest
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def candidates(report: Report, recording: Recording, select: Collection[str], *,
         edits = _edits(finding, unsafe=unsafe)
         if not edits or not is_selected(finding, select):
             continue
-        files = patch.plan(edits, recording.source_bytes).files
+        files = patch.plan(edits, recording.original_bytes).files
         if not files:
             continue
         key = tuple(file.after for file in files)
@@ -59,7 +58,7 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
     """All of them in one patch; None where there is nothing to join. Edits that conflict are left out, as in fixes.patch."""
     parts = tuple(chosen)
     edits = tuple(edit for part in parts for edit in part.edits)
-    files = patch.plan(edits, recording.source_bytes).files
+    files = patch.plan(edits, recording.original_bytes).files
     if not files:
         return None
     findings = tuple(number for part in parts for number in part.findings)
@@ -87,6 +86,12 @@ def require_unchanged(recording: Recording) -> None:
         raise AuditProblem(f"the audited run did not complete ({manifest.get('outcome')}), so a patched one cannot be compared")
     if manifest.get("world_size", 1) != 1:
         raise AuditProblem("a job of several processes cannot be verified yet")
+    hidden = manifest.get("masked_arguments")
+    if hidden and redaction.ARGUMENT_MASK in "".join(manifest.get("argv", ())):
+        raise AuditProblem(
+            f"the value of {', '.join(hidden)} was masked in the recording, so the target cannot be run again from it",
+            "audit run --verify measures the patches while the arguments are known",
+        )
     project = Path(recording.cwd)
     if not project.is_dir():
         raise AuditProblem(f"{project}, where the audit ran, is not there any more")
@@ -97,6 +102,6 @@ def require_unchanged(recording: Recording) -> None:
 
 def _digest(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        return content_digest(redaction.redacted(file.read_bytes(), file.suffix)[0])
     except OSError:
         return "missing"

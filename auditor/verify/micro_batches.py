@@ -109,7 +109,7 @@ class Search:
     def _patched(self, setting: Setting) -> tuple[PatchedFile, ...]:
         if setting == AS_IT_IS:
             return ()
-        planned = patch.plan(self._present.edits(*self._numbers(setting)), self._recording.source_bytes)
+        planned = patch.plan(self._present.edits(*self._numbers(setting)), self._recording.original_bytes)
         for edit, reason in planned.refused:
             raise Unclear(f"{edit.site}: {reason}")
         return planned.files

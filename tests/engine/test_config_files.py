@@ -18,7 +18,7 @@ def recording_of(folder, files: dict[str, str]) -> Recording:
     cwd.mkdir()
     for name, text in files.items():
         (cwd / name).write_text(text)
-    kept = worth_keeping([str(cwd / name) for name in files], str(cwd))
+    kept, _ = worth_keeping([str(cwd / name) for name in files], str(cwd))
     sources = store_sources(folder, str(cwd), iter(kept))
     write_manifest(folder, {"schema": SCHEMA, "cwd": str(cwd), "sources": sources, "configs": kept})
     return Recording(folder)
@@ -47,7 +47,8 @@ def test_lines_that_set_the_allocator(tmp_path):
 def test_no_file_with_a_secret_is_kept(tmp_path, secret):
     for name in ("c.yaml", ".env"):
         (tmp_path / name).write_text(f"num_workers: 0\n{secret}\n")
-    assert worth_keeping([str(tmp_path / "c.yaml"), str(tmp_path / ".env")], str(tmp_path)) == []
+    both = [str(tmp_path / "c.yaml"), str(tmp_path / ".env")]
+    assert worth_keeping(both, str(tmp_path)) == ([], both)
 
 
 def test_what_else_is_not_kept(tmp_path):
@@ -59,7 +60,7 @@ def test_what_else_is_not_kept(tmp_path):
     (inside / "binary.yaml").write_bytes(b"\xff\xfe")
     (inside / "words.yaml").write_text("eos_token: '</s>'\ntokenizer: gpt2\nmax_tokens: 3\ndata: s3://bucket/x@2:3\nsk-ip: 1\n")
     files = [str(path) for path in [*sorted(inside.iterdir()), outside, inside / "gone.yaml"]]
-    assert [os.path.basename(file) for file in worth_keeping(files, str(inside))] == ["words.yaml"]
+    assert [os.path.basename(file) for file in worth_keeping(files, str(inside))[0]] == ["words.yaml"]
 
 
 def test_kinds_of_files():

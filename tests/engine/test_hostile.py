@@ -86,7 +86,7 @@ def test_target_that_could_not_be_run_has_nothing_to_judge(analyze):
 )
 def test_rows_of_another_shape_are_passed_over(analyze, tmp_path, files, steps):
     result = analyze(MANIFEST, **files)
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == (2 if "calls__jsonl" in files else 0), result.output  # a rule that cannot read its part is broken
     report = json.loads((tmp_path / "report.json").read_bytes())
     assert report["run"]["step_us"]["n"] == steps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import http.client
@@ -237,6 +238,23 @@ def test_a_strangers_name_for_this_machine_is_refused(folder: Path, words: tuple
         assert get(url, "/", host="attacker.example")[0] == 403
 
 
+def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
+    """A page with many parts, or several tabs: connections wait in a queue, and none is reset."""
+    with viewing(str(folder), "--trace", "--port", "0", cwd=folder) as (_, url):
+        where = urlsplit(url)
+        assert where.hostname is not None
+        assert where.port is not None
+        request = f"GET /runs HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n".encode()
+        with contextlib.ExitStack() as stack:
+            clients = []
+            for _ in range(200):
+                client = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=60))
+                client.sendall(request)
+                clients.append(client)
+            first = [client.recv(12) for client in clients]
+    assert first == [b"HTTP/1.1 200"] * 200
+
+
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
 def test_a_port_that_is_taken_is_one_sentence(folder: Path, audit: functools.partial[Any], words: tuple[str, ...]) -> None:
     with socket.socket() as taken:
@@ -258,5 +276,5 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[A
     assert {done.returncode for done in said.values()} == {2}
     assert "empty holds no run of audit (no report.json)" in said["empty"].stderr
     assert "audit analyze judge writes it" in said["judge"].stderr
-    assert "file is not a folder" in said["file"].stderr
+    assert "file is a file, not a folder" in said["file"].stderr
     assert "gone does not exist" in said["gone"].stderr

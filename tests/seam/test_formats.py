@@ -47,11 +47,18 @@ def test_a_format_without_a_file_has_stdout_alone(folder, audit, quiet):
     assert ("SYNC001" in done.stderr) is not bool(quiet)
 
 
-def test_a_file_that_cannot_be_written_is_one_sentence(folder, audit):
+def test_a_file_that_cannot_be_written_is_one_sentence_before_anything_runs(folder, audit):
     done = audit("analyze", "step.json", "--format", "junit=step.json/x.xml", cwd=folder)
     assert done.returncode == 2
-    assert "audit: --format: step.json/x.xml cannot be written: " in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "audit: --format junit=step.json/x.xml: step.json is a file; it must be a folder" in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+
+
+def test_a_file_that_turns_out_unwritable_is_one_sentence_after_the_report(folder, audit):
+    (folder / "gone").symlink_to(folder / "step.json" / "x.xml")  # a link into nowhere: nothing shows before it is opened
+    done = audit("analyze", "step.json", "--format", "junit=gone", cwd=folder)
+    assert done.returncode == 2
+    assert "audit: --format: gone cannot be written: " in done.stderr
     assert (folder / "audits" / "step" / "report.json").is_file()
 
 

@@ -32,6 +32,13 @@ TRAINER = """
         model(torch.ones(2, 8)).sum().backward()
         optimizer.step()
 
+    def nothing():
+        len("abc")
+
+    @torch.no_grad()
+    def evaluates():
+        model(torch.ones(2, 8))
+
     def raises():
         step()
         if n == 9:
@@ -95,6 +102,8 @@ ENDINGS = {
     "trainer.step": (0, "completed"),
     "generator": (0, "completed"),
     "iterator": (0, "completed"),
+    "nothing": (2, "completed"),
+    "evaluates": (2, "completed"),
     "raises": (3, "raised"),
     "out_of_memory": (3, "oom"),
     "exits": (3, "raised"),
@@ -163,7 +172,7 @@ def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
 
 
 def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
-    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3).sum()\n")
+    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n")
     out = tmp_path / "out"
     done = audit("run", "late:step", "--steps", "4", "--warmup", "1", "--device", "cpu", "--out", str(out), cwd=tmp_path)
     assert done.returncode == 0, done.stderr

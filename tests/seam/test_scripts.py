@@ -230,3 +230,70 @@ def test_a_short_script_is_run_again_with_passes_that_fit(runs):
     _, report, _ = runs[1]["short"]
     assert any("ends after" in warning for warning in report["warnings"])
     assert {v["status"] for v in report["verdicts"] if v["code"] == "GRAPH002"} == {"clean"}
+
+
+PROGRAM = """
+    import argparse, sys
+    {imports}
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    args = parser.parse_args()
+    import torch
+    from pkg import helper
+    model = torch.nn.Linear(4, 2)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(60):
+        helper.loss(model).backward()
+        sgd.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A package whose program uses relative imports, which only ``python -m`` can run."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "pkg").mkdir()
+    (folder / "pkg" / "__init__.py").write_text("import torch\n")
+    (folder / "pkg" / "helper.py").write_text("import torch\ndef loss(model):\n    return model(torch.ones(3, 4)).sum()\n")
+    (folder / "pkg" / "__main__.py").write_text("from .train import *\n")
+    (folder / "pkg" / "train.py").write_text(textwrap.dedent(PROGRAM.format(imports="from . import helper as same")))
+    (folder / "args.py").write_text(textwrap.dedent(PROGRAM.format(imports="")))
+    (folder / "group.py").write_text(
+        "import click\n@click.command()\n@click.option('--data', required=True)\ndef f(data): pass\nf()\n"
+    )
+    (folder / "leaves.py").write_text("import sys\nsys.exit(2)\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["pkg.train", "pkg"])
+def test_a_module_runs_as_python_runs_it(package, audit, name):
+    out = package / f"out-{name}"
+    words = ("run", "-m", name, "--steps", "6", "--device", "cpu", "--select", "GRAPH", "--out", str(out))
+    done = audit(*words, "--", "--data", "x", cwd=package)
+    assert done.returncode == 0, done.stderr
+    run = json.loads((out / "report.json").read_text())["run"]
+    assert (run["target"], run["outcome"], run["training"]) == (f"-m {name}", "completed", "trained")
+    assert any(file.endswith("train.py") for file in json.loads((out / "recording" / "manifest.json").read_text())["sources"])
+
+
+REFUSED = {
+    "args.py": "args.py refused its arguments: the following arguments are required: --data",
+    "-m pkg.train": "python -m pkg.train refused its arguments: the following arguments are required: --data",
+    "group.py": "group.py refused its arguments: ",
+    "leaves.py": "leaves.py refused its arguments: it left with exit code 2 before its first step",
+    "args:step": "args refused its arguments when it was imported: the following arguments are required: --data",
+    "-m pkg.trian": "there is no module 'pkg.trian'",
+    "-m pgk.train": "did you mean 'pkg'?",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_program_that_refuses_its_arguments_is_told_where_they_stand(package, audit, words):
+    done = audit("run", *words.split(), cwd=package)
+    assert done.returncode == 2, done.stderr
+    assert REFUSED[words] in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert words != "group.py" or "Missing option '--data'" in done.stderr
+    if "refused" in REFUSED[words]:
+        assert f"after --: audit run {words} -- ..." in done.stderr
+    assert not (package / "audits").exists() or not list((package / "audits").iterdir())

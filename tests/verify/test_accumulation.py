@@ -54,6 +54,7 @@ def recording(source: str, *, ran: int = 4, backwards: int = 8, samples: int | N
             "argv": argv.split(),
         },
         source_bytes=lambda file: texts[file].encode() if file in texts else None,
+        original_bytes=lambda file: texts[file].encode() if file in texts else None,
         relative=lambda file: file,
         rows=lambda part: rows[part],
         has=lambda part: part in rows,

@@ -1,0 +1,263 @@
+"""Secrets in what a recording keeps: found by detect-secrets' detectors and by names, and masked before anything is written.
+
+A recording and its report are passed on. Configuration files with a secret are left out of it;
+sources, the target's output, its error and its command line are kept with the secret masked.
+A mask has as many bytes as what it covers, so that lines and columns stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MASK = b"*"
+ARGUMENT_MASK = "***"
+"""What stands for the value of a command line argument."""
+
+TEXT = ".txt"
+"""Suffix of words that are no file of settings: output, errors, arguments."""
+
+LONGEST_LINE = 2000
+"""Bytes of a line that a detector sees at once; a longer one is looked at in pieces that overlap."""
+
+OVERLAP = 256
+"""Bytes that two pieces of a long line share: as long as most keys."""
+
+NOT_ASKED = frozenset(
+    {
+        "Public IP (ipv4)",  # no secret
+        "Base64 High Entropy String",  # checksums and names of runs look random, too: asked of values with a telling name
+        "Hex High Entropy String",
+        "Secret Keyword",  # knows no `token`, and takes `api_key = args.api_key` for one: NAMES in its place
+        "Private Key",  # finds the line above the key: _PEM in its place
+    }
+)
+"""Detectors of detect-secrets that are not asked of every line, each with its reason."""
+
+NAMES = re.compile(
+    r"(?:^|[_.-])(?:secret|passw(?:or)?d|passphrase)$"
+    r"|(?:api|access|account|private|secret|service|auth|client|cli|ssh|db|wandb|hf|license)[_-]?key$"
+    r"|(?:^|_)(?:secret|password|passwd)(?:_|$)|webhook",
+    re.IGNORECASE,
+)
+"""Names of settings, arguments and variables whose value is a secret."""
+
+WEAK_NAMES = re.compile(r"(?:^|[_.-])(?:token|pass|pwd|credentials?|bearer)$", re.IGNORECASE)
+"""Names that say it only with a value that no word is: ``"pass": "forward"`` is none."""
+
+KEY_NAMES = re.compile(r"(?:^|[_.-])(?:key|auth|login)$", re.IGNORECASE)
+"""Names that say it only with a value that looks random: ``sort_key: length`` is none."""
+
+VOCABULARY = re.compile(
+    r"(?:^|[_.-])(?:pad|bos|eos|unk|sep|cls|mask|image|special|added|stop|start|end|additional)_token$", re.IGNORECASE
+)
+"""Tokens of a tokenizer."""
+
+_HARMLESS = re.compile(
+    r"|none|null|true|false|yes|no|auto|-?[\d.]+(?:e-?\d+)?|\$.*|<.*>|\[.*\]|\{.*\}|\*+|your[-_ ].*|x+|\.\.\."
+    r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|.*\s.*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Values that hold no secret: numbers, flags, references to variables, places to fill in, names of variables, prose."""
+
+_RANDOM = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
+_WORDLESS = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{6,}")
+_ASSIGNED = re.compile(
+    rb"^[ \t]*(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,63})[ \t]*[=:][ \t]*[\"']?(?P<value>[^\s\"'#;]+)",
+    re.MULTILINE,
+)
+_FLAG = re.compile(rb"(?:^|\s)--?(?P<name>[A-Za-z][\w-]{0,63})[ =][\"']?(?P<value>[^\s\"'-][^\s\"']*)")
+_QUOTED = re.compile(
+    rb"(?i)\b([\w.-]{0,64}?(?:key|token|secret|pass|pwd|credential|auth|bearer|webhook|login)\w{0,32})"
+    rb"(?:[\"'][\])]*[ \t]*(?:[=:,]|=>)|[ \t]*(?:=|:|=>|\())[ \t]*[rbu]?([\"'])([^\"'\n]+)\2"
+)
+"""A telling name (a variable, a quoted key, a function) and the string that it is given."""
+
+_PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(.{0,16384}?)(?:-----END|\Z)", re.DOTALL)
+_KNOWN = re.compile(rb"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|nvapi-|r8_|dop_v1_)[\w-]{12,}")
+"""Keys of services that training programs use and whose prefix gives them away, whatever they are called."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One secret that was masked: the line (from 1) and what kind of secret a detector took it for."""
+
+    line: int
+    kind: str
+
+
+@functools.lru_cache(256)
+def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]]:
+    """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns values."""
+    spans = sorted(set(_spans(raw, suffix)))
+    if not spans:
+        return raw, ()
+    text = bytearray(raw)
+    found: dict[int, Masked] = {}
+    for start, end, kind in spans:
+        for place in range(start, end):
+            if text[place] not in b"\r\n":
+                text[place : place + 1] = MASK
+        line = raw.count(b"\n", 0, start) + 1
+        found.setdefault(line, Masked(line, kind))
+    return bytes(text), tuple(found.values())
+
+
+def redacted_text(text: str, known: Iterable[str] = ()) -> str:
+    """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were seen elsewhere."""
+    for secret in known:
+        text = text.replace(secret, ARGUMENT_MASK)
+    raw = text.encode("utf-8", "surrogateescape")
+    return redacted(raw, TEXT)[0].decode("utf-8", "surrogateescape")
+
+
+def holds_secret(raw: bytes, suffix: str, values: Iterable[tuple[Sequence[str | int], Any]]) -> bool:
+    """True if a configuration file shows a secret: in its text, or in its ``values`` (path and value of each)."""
+    if next(_spans(raw, suffix), None) is not None:
+        return True
+    return any(isinstance(value, str) and path and is_secret(str(path[-1]), value, strict=True) for path, value in values)
+
+
+def is_secret(name: str, value: str, *, strict: bool = False) -> bool:
+    """True if a setting of this name holds a secret, rather than a word, a number or a reference.
+
+    ``strict`` is for settings and arguments, of which one too many may be masked: a ``token`` is one whatever it looks like.
+    """
+    value = value.strip()
+    if _HARMLESS.fullmatch(value) or VOCABULARY.search(name):
+        return False
+    if NAMES.search(name):
+        return True
+    if WEAK_NAMES.search(name):
+        return strict or looks_random(value) or _WORDLESS.fullmatch(value) is not None
+    return KEY_NAMES.search(name) is not None and looks_random(value)
+
+
+def looks_random(value: str) -> bool:
+    """True if a string's entropy is that of a generated key, by detect-secrets' own limits for hex and base64."""
+    if not _RANDOM.fullmatch(value):
+        return False
+    return any(
+        set(value) <= set(detector.charset) and detector.calculate_shannon_entropy(value) > detector.entropy_limit
+        for detector in _entropy_detectors()
+    )
+
+
+def redacted_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """A command line to show; names (``--token``, or ``argument 3``) and values of what was masked in it."""
+    shown, names, values = [], [], []
+    for number, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        before = arguments[number - 1] if number else ""
+        if equals and is_secret(name.lstrip("-"), value, strict=True):
+            shown.append(f"{name}={ARGUMENT_MASK}")
+            names.append(name)
+            values.append(value)
+        elif (
+            before.startswith("-")
+            and "=" not in before
+            and not word.startswith("-")
+            and is_secret(before.lstrip("-"), word, strict=True)
+        ):
+            shown.append(ARGUMENT_MASK)
+            names.append(before)
+            values.append(word)
+        elif next(_spans(word.encode("utf-8", "surrogateescape"), TEXT), None) is not None:
+            shown.append(f"{name}={ARGUMENT_MASK}" if equals and name.startswith("-") else ARGUMENT_MASK)
+            names.append(name if equals and name.startswith("-") else f"argument {number + 1}")
+            values.append(value if equals and name.startswith("-") else word)
+        else:
+            shown.append(word)
+    return tuple(shown), tuple(names), tuple(values)
+
+
+def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
+    """A recorded file with its masked lines as they stand in the user's own file, wherever those lines are by now.
+
+    A line that is not there any more stays masked, so that the file counts as changed.
+    """
+    masked, found = redacted(live, suffix)
+    if not found:
+        return recorded
+    now = dict(zip(masked.split(b"\n"), live.split(b"\n"), strict=True))
+    return b"\n".join(now.get(line, line) for line in recorded.split(b"\n"))
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+Span = tuple[int, int, str]
+
+
+def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
+    for match in _PEM.finditer(raw):
+        yield match.start(1), match.end(1), "Private Key"
+    for match in _KNOWN.finditer(raw):
+        yield match.start(), match.end(), "Access Token"
+    for match in _QUOTED.finditer(raw):
+        name, value = _text(match[1]).rpartition(".")[2], _text(match[3])
+        if is_secret(name, value) or (not VOCABULARY.search(name) and looks_random(value)):
+            yield match.start(3), match.end(3), "Secret Keyword"
+    if suffix != ".py":
+        for match in (*_ASSIGNED.finditer(raw), *_FLAG.finditer(raw)):
+            if is_secret(_text(match["name"]), _text(match["value"]), strict=suffix != TEXT):
+                yield match.start("value"), match.end("value"), "Secret Keyword"
+    yield from _detected(raw)
+
+
+def _detected(raw: bytes) -> Iterator[Span]:
+    """What detect-secrets' detectors of keys with a shape of their own find, line by line."""
+    text = raw.decode("latin-1")
+    asked = [detector for detector in _detectors() if any(shape.search(text) for shape in detector.shapes)]
+    for start, piece in _pieces(raw) if asked else ():
+        for detector in asked:
+            for secret in detector.find(piece):
+                at = piece.find(secret)
+                while secret and at >= 0:
+                    yield start + at, start + at + len(secret), detector.kind
+                    at = piece.find(secret, at + len(secret))
+
+
+def _pieces(raw: bytes) -> Iterator[tuple[int, str]]:
+    """Lines, long ones in pieces, each with its offset. Latin-1 makes each byte one character."""
+    start = 0
+    for line in raw.split(b"\n"):
+        if not line.isspace():
+            for offset in range(0, max(len(line), 1), LONGEST_LINE - OVERLAP):
+                yield start + offset, line[offset : offset + LONGEST_LINE].decode("latin-1")
+        start += len(line) + 1
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("latin-1")
+
+
+@dataclass(frozen=True)
+class Detector:
+    """One of detect-secrets' detectors. ``shapes`` say whether a whole text is worth asking it line by line."""
+
+    kind: str
+    find: Callable[[str], Iterable[str]]
+    shapes: tuple[re.Pattern[str], ...]
+
+
+@functools.cache
+def _detectors() -> tuple[Detector, ...]:
+    """All but :data:`NOT_ASKED`. Their ``analyze_line`` is not called: it may ask a service whether a key is valid."""
+    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+
+    plugins: dict[str, Any] = dict(get_mapping_from_secret_type_to_class())
+    made = {kind: plugin() for kind, plugin in sorted(plugins.items()) if kind not in NOT_ASKED}
+    return tuple(
+        Detector(kind, plugin.analyze_string, tuple(re.compile(p.pattern, p.flags | re.MULTILINE) for p in plugin.denylist))
+        for kind, plugin in made.items()
+    )
+
+
+@functools.cache
+def _entropy_detectors() -> tuple[Any, ...]:
+    from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString, HexHighEntropyString
+
+    return HexHighEntropyString(), Base64HighEntropyString()
