@@ -5,7 +5,26 @@ from __future__ import annotations
 import math
 from datetime import datetime, timezone
 
+_PASSES = {
+    "warmup": "warm-up",
+    "quiet": "timing pass",
+    "anomaly_off": "timing pass without anomaly mode",
+    "trace": "profiler pass",
+    "loud": "diagnostic pass",
+    "leaner": "what-if pass",
+    "numbers": "precision pass",
+    "memory": "memory pass",
+    "origin": "data-flow pass",
+    "replay": "replay",
+    "drill": "drill",
+}
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def pass_named(name: str) -> str:
+    """What people read for a pass of a recording: ``timing pass`` for ``quiet``. A name that is not known stays."""
+    return _PASSES.get(name, name)
 
 
 def duration(us: float, micro: str = "us") -> str:

@@ -54,8 +54,8 @@ class RankedRecording(Recording):
         """Facts of all ranks from their traces; None where not every rank wrote one."""
         from auditor.timeline import fleet
 
-        files = [each.folder / TRACE for each in self.members]
-        if len(files) < 2 or not all(file.is_file() for file in files):
+        files = [file for file in map(_trace, self.members) if file.is_file()]
+        if len(files) < max(2, len(self.members)):
             return None
         try:
             return fleet(files)
@@ -64,7 +64,7 @@ class RankedRecording(Recording):
 
     def rows_of_ranks(self, traced: Mapping[str, Rank]) -> tuple[Rank, ...]:
         """One row a rank: what its trace says (``traced``, by path), with times and memory of the passes that nothing disturbed."""
-        return tuple(_row(each, traced.get(str(each.folder / TRACE))) for each in self.members)
+        return tuple(_row(each, traced.get(str(_trace(each)))) for each in self.members)
 
     def _judged(self) -> tuple[Recording, str]:
         failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
@@ -73,7 +73,7 @@ class RankedRecording(Recording):
             return min(own, key=lambda each: (each.manifest.get("error") or {}).get("time_us") or 0), "which failed first"
         least = self.ranks.least_waiting if self.ranks is not None else None
         for each in self.members if least is not None else ():
-            if str(each.folder / TRACE) == least.path:  # type: ignore[union-attr]
+            if str(_trace(each)) == least.path:  # type: ignore[union-attr]
                 return each, "which waits least in collectives: the others wait for it"
         slowest = max(self.members, key=_median_us)
         if _median_us(slowest) > SLOWER * _median_us(self.members[0]):
@@ -86,6 +86,11 @@ class RankedRecording(Recording):
             f"the error that is shown is that of rank {judged}" for each in failed if _rank(each) == judged and len(failed) > 1
         ]
         return shown + [f"rank {_rank(each)} did not end well either: {_ended(each)}" for each in failed if _rank(each) != judged]
+
+
+def _trace(recording: Recording) -> Path:
+    """Where a rank's trace lies, if it has one."""
+    return recording.trace or recording.folder / TRACE
 
 
 def _ended(recording: Recording) -> str:

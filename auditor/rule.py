@@ -29,6 +29,11 @@ class Rule:
     rehearsed: ClassVar[bool] = False
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
 
+    cause: ClassVar[str] = ""
+    """What rules that find the same thing in a statement have in common: there their findings are one. Empty: its own code."""
+    leads: ClassVar[int] = 0
+    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined finding code and message."""
+
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
 

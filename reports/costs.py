@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from auditor import amounts
 from auditor.model import Finding
+from auditor.prices import priced
 
-from .summary import cost, priced
+from .summary import cost
 
 NOT_PROVEN = "not proven"
 

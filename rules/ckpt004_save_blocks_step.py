@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, Saves
 from auditor.evidence.saves import SavingLine
 from auditor.model import Finding, Remedy, Severity
@@ -19,7 +20,7 @@ class SaveBlocksStep(Rule):
     The step waits while a checkpoint is written.
 
     ## What it finds
-    ``torch.save`` on the step's own thread, at least twice in the quiet pass, whose calls took a noticeable share of all
+    ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a noticeable share of all
     steps' time. A single save is silent: how often it comes cannot be told from one.
 
     ## Why it costs
@@ -66,7 +67,7 @@ class SaveBlocksStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.05, "Share of the quiet steps' time in saves of one line from which it is reported.")
+    share: float = knob(0.05, "Share of the timed steps' time in saves of one line from which it is reported.")
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         for line in saves.lines():
@@ -75,7 +76,7 @@ class SaveBlocksStep(Rule):
                 continue
             found = Finding(
                 line.site,
-                f"torch.save takes {share:.0%} of the step time: {line.us / len(line.saves) / 1e3:.3g} ms on {line.rhythm}",
+                f"torch.save takes {amounts.percent(share)} of the step time: {amounts.duration(line.us / len(line.saves))} on {line.rhythm}",
                 steps=len(line.rhythm.seen),
                 per_step=line.per_step,
                 lost_us_per_step=line.us / saves.steps,
@@ -94,6 +95,6 @@ class SaveBlocksStep(Rule):
 
 def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
     sizes = [save.size for save in line.saves if save.size is not None]
-    size = (("largest file", f"{max(sizes) / 2**20:.3g} MiB"),) if sizes else ()
+    size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
     longest = max(save.us for save in line.saves)
-    return (("saves", f"{len(line.saves)}"), ("longest", f"{longest / 1e3:.3g} ms"), *size)
+    return (("saves", f"{len(line.saves)}"), ("longest", amounts.duration(longest)), *size)

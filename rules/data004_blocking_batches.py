@@ -62,6 +62,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
     code = "DATA004"
     severity = Severity.NOTE
     since = "0.1"
+    leads = 1
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):

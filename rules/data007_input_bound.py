@@ -22,7 +22,7 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the quiet steps waited for a large share of their time, on at least half of them. In a
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their time, on at least half of them. In a
     trace: the share of the steps in which the loop waited for its loader and no device worked; waits that device work hides
     cost nothing and are not counted.
 
@@ -81,8 +81,8 @@ class StepWaitsForInput(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.2, "Share of the quiet pass's time spent waiting from which it is a warning.")
-    severe: float = knob(0.4, "Share of the quiet pass's time spent waiting from which it is an error.")
+    share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
+    severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
 
@@ -98,7 +98,7 @@ class StepWaitsForInput(Rule):
         loader = waiting.loader
         found = Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, {waiting.share:.0%} of its time (num_workers={loader.workers})",
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
@@ -126,7 +126,7 @@ class StepWaitsForInput(Rule):
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
             steps.loader_site,
-            f"for {share:.0%} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}",
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -134,8 +134,11 @@ class StepWaitsForInput(Rule):
             seen_on="trace",
             severity=self._severity_in_trace(steps, share, mean),
             facts=(
-                ("waiting", f"{steps.share('loader_us'):.1%} of the time, {amounts.duration(steps.mean('loader_us'))} per step"),
-                ("not hidden by device work", f"{share:.1%}, {amounts.duration(mean)} per step"),
+                (
+                    "waiting",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time, {amounts.duration(steps.mean('loader_us'))} per step",
+                ),
+                ("not hidden by device work", f"{amounts.percent(share)}, {amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),
         )

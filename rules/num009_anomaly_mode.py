@@ -22,7 +22,7 @@ class AnomalyModeLeftOn(Rule):
 
     ## What it finds
     Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on most steps. A single
-    diagnostic step is silent. The price is the difference between quiet passes with it and without it.
+    diagnostic step is silent. The price is the difference between timing passes with it and without it.
 
     ## Why it costs
     Every forward operation stores a Python traceback, and every backward function's outputs are checked for NaN: a
@@ -108,7 +108,9 @@ def _gain(price: Estimate | None, steps: Steps) -> str:
     if price is None:
         return ""
     if price.proven:
-        return f"; without it a step is {amounts.duration(price.value)} faster ({steps.share_of_step(price.value):.0%})"
+        return (
+            f"; without it a step is {amounts.duration(price.value)} faster ({amounts.percent(steps.share_of_step(price.value))})"
+        )
     between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
     return f"; that a step is faster without it is not proven (the difference is between {between_them})"
 
@@ -123,9 +125,9 @@ def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
-    facts = [("backward calls under it", f"{modes.anomaly_backwards:.1f} per step")]
+    facts = [("backward calls under it", f"{amounts.digits(modes.anomaly_backwards)} per step")]
     if modes.anomaly_library:
         facts.append(("switched on inside", modes.anomaly_library))
     if modes.checks:
-        facts.append(("host syncs that its checks make on a GPU", f"{modes.checks:.0f} per step (rehearsed)"))
+        facts.append(("host syncs that its checks make on a GPU", f"{amounts.digits(modes.checks)} per step (rehearsed)"))
     return tuple(facts)

@@ -76,7 +76,7 @@ class AllocatorCallEveryStep(Rule):
     The step shares its device with another process that needs the memory between steps.
 
     ## Sources
-    Prices are measured around the calls in the quiet pass. The thresholds are ours.
+    Prices are measured around the calls in the timing pass. The thresholds are ours.
     """
 
     code = "SYNC009"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
@@ -81,7 +82,7 @@ class Waiting:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        return ("waiting", f"{self.share:.0%} of the quiet pass"), ("num_workers", str(self.loader.workers))
+        return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), ("num_workers", str(self.loader.workers))
 
     def steps_above(self, share: float) -> int:
         """Steps that waited for at least this share of their time."""

@@ -72,7 +72,7 @@ class CallSite:
         """Rows for the report."""
         return (
             ("call", self.name),
-            ("seen on", f"{self.rhythm} of the {self.pass_name} pass"),
+            ("seen on", f"{self.rhythm} of the {amounts.pass_named(self.pass_name)}"),
             ("host time", f"{amounts.duration(self.us_per_step)} per step"),
         )
 

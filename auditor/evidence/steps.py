@@ -64,13 +64,16 @@ class Steps(Table):
     quiet: tuple[Step, ...] = ()
     loud: tuple[Step, ...] = ()
     anomaly_off: tuple[Step, ...] = ()
+    quiet_from: int = 0
+    """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
 
     @classmethod
     def build(cls, recording: Recording) -> Steps:
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(recording, "steps")
         device_us = {(row["pass"], row["step"]): row["us"] for row in recording.rows("device_times")}
-        return cls(*(_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off")))
+        quiet, loud, anomaly_off = (_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off"))
+        return cls(quiet, loud, anomaly_off, recording.run_step("quiet", 0))
 
     @property
     def median_us(self) -> float | None:
@@ -83,9 +86,9 @@ class Steps(Table):
         return median_of(own_times(self.quiet), busy=queued_share(self.quiet))
 
     def share_of_step(self, us: float) -> float:
-        """``us`` as a share of the median quiet step; 0 where there is no time to compare with."""
-        typical = self.median_us
-        return us / typical if typical else 0.0
+        """``us`` as a share of the mean quiet step, as the report has it; 0 where there is no time to compare with."""
+        own = own_times(self.quiet)
+        return us * len(own) / sum(own) if sum(own) else 0.0
 
     def saved_with_anomaly_off(self) -> Estimate | None:
         """How many us a step is faster with anomaly mode held off; None if that was not measured, or on too few steps.

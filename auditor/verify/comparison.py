@@ -34,8 +34,8 @@ class Side:
     @property
     def syncs(self) -> float | None:
         """Host syncs per step that were reported; None where no rule of that family could look."""
-        looked = any(code.startswith("SYNC") for code in self.looked)
-        return sum(f.per_step for f in self.report.findings if f.code in WAITS) if looked else None
+        looked = any(v.code.startswith("SYNC") and v.status in ("found", "clean") for v in self.report.verdicts)
+        return sum(map(_waits, self.report.findings)) if looked else None
 
     @property
     def looked(self) -> frozenset[str]:
@@ -84,12 +84,13 @@ def compare(before: Side, after: Side) -> Comparison:
     if "step_us" not in barred:
         before, after, span = _timed_alike(before, after, barred)
     both, alike_made = before.looked & after.looked, kind_of(before.report) == kind_of(after.report)
-    old, new = _by_key(before.report.findings), _by_key(after.report.findings)
-    appeared = [finding for key, finding in new.items() if key not in old]
-    vanished = [finding for key, finding in old.items() if key not in new]
+    old, new = before.report.findings, after.report.findings
+    known, still = _keys(old), _keys(new)
+    appeared = [finding for finding in new if known.isdisjoint(finding.keys)]
+    vanished = [finding for finding in old if still.isdisjoint(finding.keys)]
 
     def seen_by_both(finding: Finding) -> bool:
-        return finding.code in both and (alike_made or finding.seen_on in REHEARSABLE)
+        return not both.isdisjoint(finding.codes) and (alike_made or finding.seen_on in REHEARSABLE)
 
     if not both:
         barred["findings"] = "no rule could look on both sides"
@@ -99,7 +100,7 @@ def compare(before: Side, after: Side) -> Comparison:
         None if "step_us" in barred else of_recordings(before.runs, after.runs),
         tuple(filter(seen_by_both, appeared)),
         tuple(filter(seen_by_both, vanished)),
-        tuple(finding for key, finding in new.items() if key in old),
+        tuple(finding for finding in new if not known.isdisjoint(finding.keys)),
         tuple(finding for finding in (*appeared, *vanished) if not seen_by_both(finding)),
         barred,
         (*alike.told, *_other_arguments(before, after)),
@@ -127,5 +128,12 @@ def _other_arguments(before: Side, after: Side) -> tuple[str, ...]:
     return (f"the target's own arguments differ, {one} and {other}: what changed may be their doing",)
 
 
-def _by_key(findings: Sequence[Finding]) -> dict[str, Finding]:
-    return {finding.key: finding for finding in findings}
+def _keys(findings: Sequence[Finding]) -> set[str]:
+    """Those of all parts: one report may have joined what another, of an older version or of less code, held apart."""
+    return {key for finding in findings for key in finding.keys}
+
+
+def _waits(finding: Finding) -> float:
+    if finding.code in WAITS and not finding.places:
+        return finding.per_step
+    return sum(place.per_step for place in finding.places if place.code in WAITS)
