@@ -11,7 +11,7 @@ import msgspec
 
 from auditor.model import SCHEMA, Edit, Finding, Remedy, Report, Severity
 
-SIZE_LIMIT = 256 * 1024 * 1024
+SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of a report that are read at most (a report may come from a stranger)."""
 
 Object = dict[str, Any]
