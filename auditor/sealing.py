@@ -13,7 +13,8 @@ from auditor import redaction
 from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
-from auditor.recording import SITES, SOURCES, Recording, Row, masked_lines, on_disk, read_manifest, store_sources, write_manifest
+from auditor.recording import SITES, Recording, Row, read_manifest, write_manifest
+from auditor.recording_sources import SOURCES, masked_lines, on_disk, store_sources
 
 FOLLOWED = "alone"
 """How a process ended that was stopped because another rank had failed."""

@@ -37,6 +37,16 @@ def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Setting
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
     """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they cannot be written."""
+    _write_report(report, recording, out)
+    for name, file in formats:
+        if file:
+            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
+    _show_tensorboard(report, recording, out / "tensorboard")
+    return out / "report.html"
+
+
+def _write_report(report: Report, recording: Recording, out: Path) -> None:
+    """The report itself and its patches. Raises :class:`AuditProblem` where they cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, file in (("json", "report.json"), ("html", "report.html")):
@@ -48,11 +58,6 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
             f"the report cannot be written to {out}: {error.strerror}",
             f"make room, then: audit analyze {recording.folder}",
         ) from None
-    for name, file in formats:
-        if file:
-            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
-    _show_tensorboard(report, recording, out / "tensorboard")
-    return out / "report.html"
 
 
 def _write_elsewhere(path: Path, content: str | bytes) -> None:
@@ -140,11 +145,11 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
 
 
 def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
-    """Print the table of findings, then draw and write all files and print the report's path; only the path with ``quiet``.
+    """Print the table of findings, write all files, draw, write them again with the charts, and print the report's path.
 
-    The findings are on disk before anything is said, for a terminal may be gone or stopped; charts and page, which take as long as
-    the judging, follow the table. It is printed even where no file can be written. Formats without a file are printed to stdout
-    alone, for other programs to read; the table and the path then go to stderr.
+    With ``quiet`` only the path is printed. The findings are on disk before anything is said, for a terminal may be gone or stopped;
+    the table is printed even where no file can be written, and charts, which take as long as the judging, come last. Formats
+    without a file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
     """
     formats = tuple(formats)
     asked = [name for name, file in formats if not file and name != "terminal"]
@@ -153,10 +158,12 @@ def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[t
         write_whole(out / "report.json", catalogue.renderer("json").render(report))
     if not quiet:
         show(report, err=bool(asked))
-    whole = assemble.drawn(report, recording)
-    for sentence in whole.warnings[len(report.warnings) :]:
-        console.say(f"audit: {sentence}", err=True)
+    whole = report
     try:
+        _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
+        whole = assemble.drawn(report, recording)
+        for sentence in whole.warnings[len(report.warnings) :]:
+            console.say(f"audit: {sentence}", err=True)
         path = write(whole, recording, out, formats)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:

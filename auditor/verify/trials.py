@@ -17,7 +17,8 @@ from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
 from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.progress import silent
-from auditor.recording import Recording, Row, on_disk
+from auditor.recording import Recording, Row
+from auditor.recording_sources import on_disk
 from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run

@@ -24,7 +24,8 @@ from auditor.commands import out_folder
 from auditor.commands.ending import Ending
 from auditor.errors import WORDS_LIMIT, AuditProblem, fault, plain, traceback_of, words_of
 from auditor.plan import Copied, Plan
-from auditor.recording import SCHEMA, Recording, RecordingWriter, on_disk, store_sources
+from auditor.recording import SCHEMA, Recording, RecordingWriter
+from auditor.recording_sources import on_disk, store_sources
 from auditor.recording_writer import encoded
 from auditor.usage import AuditGroup
 from auditor.workplace import NoCopy, sheltered
