@@ -194,6 +194,7 @@ def own_words(said: str) -> str:
 
 
 TARGETS_OWN = (
+    "Pool.__del__",
     "Fatal Python error",
     "in del",
     "Exception in thread",
