@@ -98,14 +98,19 @@ def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
     """The folder for the results, made and claimed, and whether it is ours to remove when nothing could be recorded."""
     while True:
         folder = out_folder.fresh(label) if out is None else out
+        _refuse_recorded(folder)
         ours = not folder.exists()
         out_folder.make(folder)
         if out_folder.claimed(folder):
             break
         if out is not None:
             raise AuditProblem(f"another audit is writing to {out}", "choose another --out, or wait for it to end")
+    _refuse_recorded(folder)  # the other one may have ended meanwhile
+    return folder, ours
+
+
+def _refuse_recorded(folder: Path) -> None:
     if (folder / "recording").exists():
         raise AuditProblem(
-            f"{out} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
+            f"{folder} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
         )
-    return folder, ours
