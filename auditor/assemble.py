@@ -162,7 +162,7 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
-    planned = plan_patches(remedy.edits, recording.source_bytes)
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(reason for _, reason in planned.refused) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):

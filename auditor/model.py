@@ -70,7 +70,7 @@ class Edit:
     ========================  ==========================================================================
     ``set_keyword``           in the call of ``call`` on the site's line, set ``keyword=value``
     ``drop_keyword``          in the call of ``call``, remove ``keyword=...``
-    ``drop_statement``        remove the statement that calls ``call`` (``pass`` where it stood alone)
+    ``drop_statement``        remove the statement that calls ``call``, and what is of no use without it
     ``detach``                append ``.detach()`` to the value that the site stores or accumulates (``value`` may name
                               the sub-expression)
     ``rename_call``           replace the call of ``call`` by the source text ``value`` (same prefix)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from auditor.evidence import Copies
+from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.copies import CopySite
+from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Site
 from auditor.rule import Rule, knob
 
@@ -24,11 +25,29 @@ class CopyRule(Rule):
         """Lines that copy on most steps; by themselves, since what a library copies for them is not theirs to change."""
         return (place for place in sites if place.rhythm.usual(self.share) and (by_libraries or not place.library))
 
+    @staticmethod
+    def waiting_moves(place: CopySite, source: Source, configs: Configs) -> tuple[Given, ...]:
+        """What each call that moves a tensor and waits is given as ``non_blocking``."""
+        moves = ((site, call, span) for site, call, span in place.moves)
+        return tuple(given(source, configs, site, call, "non_blocking", ran=False, span=span) for site, call, span in moves)
+
+    @staticmethod
+    def waits_because(moves: Iterable[Given]) -> str:
+        """What they are given instead of True, and where that was set; empty where they are given nothing."""
+        return next((move.said for move in moves if move.written), "")
+
     def without_waiting(self, finding: Finding) -> Iterator[Edit]:
         """``non_blocking=True`` for each call that moves a batch in pinned memory."""
         reason = "the device runs the copy before the kernels that need it; the batch's pinned memory is not written again"
-        for site, call, span in finding.hints.get("moves", ()):
-            yield Edit(site, "set_keyword", call, "non_blocking", "True", safe=True, reason=reason, span=span)
+        edits = (edit for move in finding.hints.get("moves", ()) for edit in move.edits("True", safe=True, reason=reason))
+        yield from dict.fromkeys(edits)
+
+    @staticmethod
+    def decided_elsewhere(finding: Finding) -> tuple[str, str | None]:
+        """What to add to the advice where an expression decides whether a move waits, and why it is not edited then."""
+        moves = [move for move in finding.hints.get("moves", ()) if move.written]
+        advice = next((move.advice for move in moves), "")
+        return advice, next((move.refused for move in moves if move.refused), None)
 
     def report(self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
         """A finding about one line."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
 from auditor.evidence.copies import Copy, CopySite
-from auditor.evidence.homes import home_of
+from auditor.evidence.given import given
 from auditor.evidence.source import Source
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
@@ -82,17 +82,21 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at = None  # made by a library, or by a subclass of the user's
             if made_at is None and place.library:
                 continue
+            pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
+            decided = f": {pinned.said}" if pinned.written else ""
             yield self.report(
                 copies,
                 place,
                 made_at or place.site,
                 f"{place.amount} of batches are copied to the device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
-                "from memory that is not pinned",
+                f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 hints={
                     "made_at": made_at,
-                    "pinned_at": home_of(source, configs, made_at, "DataLoader", "pin_memory", ran=False),
-                    "moves": tuple(move for each in places if not each.library for move in each.moves),
+                    "pinned": pinned,
+                    "moves": tuple(
+                        move for each in places if not each.library for move in self.waiting_moves(each, source, configs)
+                    ),
                     "library": place.library,
                 },
             )
@@ -115,9 +119,10 @@ class LoaderWithoutPinnedMemory(CopyRule):
             text = f"Give the loader pin_memory=True; {finding.hints['library']} moves its batches."
         if made_at is None:
             return Remedy(text)
-        home = finding.hints["pinned_at"]
-        edits = (home.edit("True", safe=True, reason=PINNED), *self.without_waiting(finding)) if home is not None else ()
-        return Remedy(text, edits)
+        pinned = finding.hints["pinned"]
+        first = pinned.edits("True", safe=True, reason=PINNED)
+        edits = tuple(dict.fromkeys((*first, *self.without_waiting(finding)))) if first else ()
+        return Remedy(text + pinned.advice, edits, refused=pinned.refused)
 
 
 def _number(copy: Copy) -> int:

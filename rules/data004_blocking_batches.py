@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
+from auditor.evidence import Configs, Copies, Source
 from auditor.model import Finding, Remedy, Severity
 
 from .copying import CopyRule
@@ -63,11 +63,16 @@ class PinnedBatchCopiedBlocking(CopyRule):
     severity = Severity.NOTE
     since = "0.1"
 
-    def detect(self, copies: Copies) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):
-            message = f"{place.amount} of pinned batches are copied to the device on {place.rhythm} without non_blocking=True"
-            yield self.report(copies, place, place.site, message, hints={"moves": place.moves})
+            moves = self.waiting_moves(place, source, configs)
+            decided = self.waits_because(moves)
+            how = f"with {decided}" if decided else "without non_blocking=True"
+            message = f"{place.amount} of pinned batches are copied to the device on {place.rhythm} {how}"
+            yield self.report(copies, place, place.site, message, hints={"moves": moves})
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."
-        return Remedy(text, tuple(self.without_waiting(finding)))
+        edits = tuple(self.without_waiting(finding))
+        advice, refused = self.decided_elsewhere(finding)
+        return Remedy(text + advice, edits, refused=None if edits else refused)

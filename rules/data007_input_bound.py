@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.batches import Loader
-from auditor.evidence.homes import home_of
+from auditor.evidence.given import given
 from auditor.evidence.trace_steps import TraceSteps
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
 
@@ -106,7 +106,8 @@ class StepWaitsForInput(Rule):
             facts=waiting.facts,
             hints={
                 "workers": _workers(loader, machine.cpus),
-                "set_at": home_of(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
+                "given": given(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
+                "persistent": given(source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False),
             },
         )
 
@@ -147,13 +148,11 @@ class StepWaitsForInput(Rule):
             return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
         reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
         text = f"Load beside the step with {workers} worker processes that stay alive between epochs."
-        home = finding.hints["set_at"]
-        if home is None:
-            return Remedy(text)
-        edits = [home.edit(str(workers), reason=reason)]
-        if home.own:  # elsewhere it may become 0 again, with which persistent workers are an error
-            edits.append(Edit(finding.site, "set_keyword", "DataLoader", "persistent_workers", "True", reason=reason))
-        return Remedy(text, tuple(edits))
+        number, persistent = finding.hints["given"], finding.hints["persistent"]
+        edits = number.edits(str(workers), reason=reason)
+        if edits and not number.written:  # elsewhere it may become 0 again, with which persistent workers are an error
+            edits += () if persistent.written else persistent.edits("True", reason=reason)
+        return Remedy(text + number.advice, edits, refused=number.refused)
 
 
 def _workers(loader: Loader, cpus: int) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Backward, Machine, Source
+from auditor.evidence import Backward, Configs, Machine, Source
+from auditor.evidence.given import given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -60,33 +61,34 @@ class RetainedGraphNeverNeeded(Rule):
 
     times: int = knob(3, "Kept graphs of one line, none of them walked again, before it is reported.")
 
-    def detect(self, backward: Backward, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, backward: Backward, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         for kept in backward.never_reused():
             if kept.times < self.times:
                 continue
             held = kept.held_bytes
+            call = source.call_with_keyword(kept.site, "retain_graph")
+            asked = given(source, configs, kept.site, call or "backward", "retain_graph", ran=True)
             yield Finding(
                 kept.site,
-                f"retain_graph kept the graph of {kept.times} backward calls; none was walked again",
+                f"retain_graph kept the graph of {kept.times} backward calls; none was walked again"
+                + (f": {asked.said}" if asked.written else ""),
                 steps=len(kept.rhythm.seen),
                 per_step=kept.times / kept.steps,
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",
                 seen_on=machine.device,
                 facts=kept.facts,
-                hints={"call": source.call_with_keyword(kept.site, "retain_graph")},
+                hints={"call": call, "asked": asked},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
         call = str(finding.hints.get("call", ""))
+        asked = finding.hints["asked"]
+        if asked.written:
+            reason = "an expression decides: a step not audited may need it"
+            return Remedy(text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused)
         if finding.site is None or not call:
             return Remedy(text)
-        written = finding.site.text.replace(" ", "")
-        decided = "retain_graph=" not in written or "retain_graph=True" in written
-        reason = (
-            "no backward walked a kept graph in any audited step"
-            if decided
-            else "an expression decides: a step not audited may need it"
-        )
-        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=decided, reason=reason),))
+        reason = "no backward walked a kept graph in any audited step"
+        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, Modes, Source, Steps
+from auditor.evidence import Configs, Machine, Modes, Source, Steps
+from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -60,18 +61,19 @@ class AnomalyModeLeftOn(Rule):
 
     share: float = knob(0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported.")
 
-    def detect(self, modes: Modes, steps: Steps, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, modes: Modes, steps: Steps, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         seen, site = modes.anomaly_rhythm, modes.anomaly_site
         if not seen.usual(self.share):
             return
-        asked = source.only_true("detect_anomaly") if modes.anomaly_library else None
+        asked = _asked(modes, source, configs)
         saved = steps.saved_with_anomaly_off()
         share = (
             "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
         )
         yield Finding(
-            site if asked is None else asked[0],
-            f"anomaly mode is on for the backward of {seen}{share}",
+            site if asked is None else asked.site,
+            f"anomaly mode is on for the backward of {seen}{share}"
+            + (f": {asked.said}" if asked is not None and asked.written else ""),
             steps=len(seen.seen),
             per_step=modes.anomaly_backwards,
             lost_us_per_step=saved,
@@ -89,13 +91,21 @@ class AnomalyModeLeftOn(Rule):
         call = str(finding.hints.get("call", ""))
         reason = "it only checks and reports: gradients are the same without it"
         asked = finding.hints.get("asked")
-        if asked is not None:  # a framework switched it on: what the user wrote is its argument
-            site, name = asked
-            return Remedy(text, (Edit(site, "set_keyword", name, "detect_anomaly", "False", safe=True, reason=reason),))
+        if asked is not None:
+            return Remedy(text + asked.advice, asked.edits("False", safe=True, reason=reason), refused=asked.refused)
         if finding.site is None or not call:
             return Remedy(text)
         off = "set_detect_anomaly(False)"
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
+
+
+def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
+    """The argument that switched it on: of a framework, or an expression that the call takes; None for a plain call."""
+    if modes.anomaly_library:
+        asked = source.only_asked("detect_anomaly")
+        return None if asked is None else given(source, configs, *asked, "detect_anomaly", ran=True)
+    called = given(source, configs, modes.anomaly_site, "set_detect_anomaly", "mode", ran=True)
+    return called if called.written else None
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from auditor import amounts
-from auditor.evidence import Machine, Source
+from auditor.evidence import Configs, Machine, Source
+from auditor.evidence.given import Given, given
 from auditor.evidence.stepping import Alone, RunsOptimizerCalls, Stepping
 from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 
@@ -77,13 +77,15 @@ class OptimizerStepsOneByOne(Rule):
     launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
     share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
 
-    def detect(self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source) -> Iterator[Finding]:
-        yield from self.in_trace(optimizer, source)
+    def detect(
+        self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
+        yield from self.in_trace(optimizer, source, configs)
         for alone in stepping.alone():
             if alone.operators_per_call >= self.launches and alone.rhythm.usual(self.share):
-                yield _rehearsed(alone, machine, source)
+                yield _rehearsed(alone, machine, source, configs)
 
-    def in_trace(self, optimizer: OptimizerCalls, source: Source) -> Iterator[Finding]:
+    def in_trace(self, optimizer: OptimizerCalls, source: Source, configs: Configs) -> Iterator[Finding]:
         if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
             return
         loud = optimizer.marked
@@ -102,19 +104,19 @@ class OptimizerStepsOneByOne(Rule):
                 ("share of the steps on the host", f"{optimizer.host_share:.1%}"),
                 ("device idle between its launches", f"{amounts.duration(optimizer.idle_us_per_step)} per step"),
             ),
-            hints=_made_at(optimizer, source),
+            hints={"foreach": _foreach(optimizer.names, source, configs)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and Adagrad of torch)."
-        site = finding.hints.get("made_at")
-        if site is None:
+        foreach = finding.hints["foreach"]
+        if foreach is None:
             return Remedy(text)
         reason = "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
-        return Remedy(text, (Edit(site, "set_keyword", finding.hints["name"], "foreach", "True", reason=reason),))
+        return Remedy(text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused)
 
 
-def _rehearsed(alone: Alone, machine: Machine, source: Source) -> Finding:
+def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs) -> Finding:
     first = alone.first
     return Finding(
         first.made_at or first.site,
@@ -124,12 +126,11 @@ def _rehearsed(alone: Alone, machine: Machine, source: Source) -> Finding:
         per_step=alone.per_step,
         seen_on=machine.device,
         facts=(("steps at", str(first.site)),),
-        hints={"made_at": source.only_call(first.name, given="foreach", lacking="fused"), "name": first.name},
+        hints={"foreach": _foreach([first.name], source, configs)},
     )
 
 
-def _made_at(optimizer: OptimizerCalls, source: Source) -> dict[str, Any]:
-    """The one line that makes the optimizer, where it switches foreach off: elsewhere something else forbids it."""
-    if len(optimizer.names) != 1:
-        return {}
-    return {"made_at": source.only_call(optimizer.names[0], given="foreach", lacking="fused"), "name": optimizer.names[0]}
+def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Given | None:
+    """What switches foreach off on the one line that makes the optimizer; None where something else forbids it."""
+    site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
+    return None if site is None else given(source, configs, site, names[0], "foreach", ran=False)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, Source, ZeroGrads
+from auditor.evidence import Configs, Machine, Source, ZeroGrads
+from auditor.evidence.given import given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -63,24 +64,25 @@ class GradientsFilledWithZeros(Rule):
 
     share: float = knob(0.5, "Share of the loud steps from which it is reported.")
 
-    def detect(self, zero_grads: ZeroGrads, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         for zeroing in zero_grads.zeroing():
             if not zeroing.rhythm.usual(self.share):
                 continue
+            asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
             yield Finding(
                 zeroing.site,
-                f"{zeroing.said} on {zeroing.rhythm}",
+                f"{zeroing.said} on {zeroing.rhythm}" + (f": {asked.said}" if asked.written else ""),
                 steps=len(zeroing.rhythm.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
                 facts=(("host time", f"{amounts.duration(zeroing.us_per_step)} per step (loud pass)"),),
-                hints={"call": source.call_with_keyword(zeroing.site, "set_to_none")},
+                hints={"call": source.call_with_keyword(zeroing.site, "set_to_none"), "asked": asked},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Drop set_to_none: the default sets gradients to None."
+        text, asked = "Drop set_to_none: the default sets gradients to None.", finding.hints["asked"]
         call = str(finding.hints.get("call", ""))
-        if not call:
+        if not call and not asked.written:
             return Remedy("Set gradients to None, as zero_grad() does by default.")
         if finding.site is None:
             return Remedy(text)
@@ -88,4 +90,7 @@ class GradientsFilledWithZeros(Rule):
             "a parameter that gets no gradient is skipped, while a zero gradient still moves it under momentum or weight decay; "
             "and code that reads p.grad may meet None"
         )
+        if asked.written:  # dropping it would take the choice away from who decides
+            text = "Let set_to_none be True, which is the default."
+            return Remedy(text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused)
         return Remedy(text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),))

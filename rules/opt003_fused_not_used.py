@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Source
+from auditor.evidence import Configs, Source
+from auditor.evidence.given import given
 from auditor.evidence.trace_optimizer import OptimizerCalls
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
 FUSED = frozenset({"Adam", "AdamW"})
@@ -71,11 +72,12 @@ class FusedOptimizerNotUsed(Rule):
 
     share: float = knob(0.05, "Share of the steps' time on the host inside step() from which it is reported.")
 
-    def detect(self, optimizer: OptimizerCalls, source: Source) -> Iterator[Finding]:
+    def detect(self, optimizer: OptimizerCalls, source: Source, configs: Configs) -> Iterator[Finding]:
         could = [name for name in optimizer.names if name in FUSED]
         foreach = optimizer.foreach and optimizer.launches_per_call > 0 and not optimizer.fused
         if not could or not foreach or len(optimizer.names) > 1 or optimizer.host_share < self.share:
             return
+        made_at = source.only_call(could[0], lacking="foreach")
         yield Finding(
             optimizer.where.site,
             f"{could[0]}{optimizer.where} steps with foreach operators, {optimizer.host_share:.0%} of the steps' time on the host: "
@@ -84,12 +86,12 @@ class FusedOptimizerNotUsed(Rule):
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
             facts=(("launches per step()", f"{optimizer.launches_per_call:.0f}"),),
-            hints={"made_at": source.only_call(could[0], lacking="foreach"), "name": could[0]},
+            hints={"fused": given(source, configs, made_at, could[0], "fused", ran=False)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, site = "Pass fused=True to the optimizer; measure it, and keep what is faster.", finding.hints["made_at"]
-        if site is None:
+        text, fused = "Pass fused=True to the optimizer; measure it, and keep what is faster.", finding.hints["fused"]
+        if fused.site is None:
             return Remedy(text)
         reason = "the fused kernel rounds in another order: the last bits of the parameters differ"
-        return Remedy(text, (Edit(site, "set_keyword", finding.hints["name"], "fused", "True", reason=reason),))
+        return Remedy(text + fused.advice, fused.edits("True", reason=reason), refused=fused.refused)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from auditor.evidence import Reads
+from auditor.evidence import Configs, Reads
+from auditor.evidence.given import given
 from auditor.evidence.reads import Place
 from auditor.evidence.source import Source
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -60,10 +61,12 @@ class ClipReadsGradientNorm(ReadingRule):
     since = "0.1"
     rehearsed = True
 
-    def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
+    def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:
         for finding in self.report(reads, reads.clips(), self._sentence):
             call = "" if finding.site is None else source.call_with_keyword(finding.site, "error_if_nonfinite")
-            yield replace(finding, hints={"call": call})
+            asked = given(source, configs, finding.site, call, "error_if_nonfinite", ran=True)
+            decided = f": {asked.said}" if asked.written else ""
+            yield replace(finding, message=finding.message + decided, hints={"call": call, "asked": asked})
 
     def _sentence(self, place: Place) -> str:
         return f"clipping reads the gradients' norm: this {place.waits} on {place.rhythm}"
@@ -73,6 +76,9 @@ class ClipReadsGradientNorm(ReadingRule):
         call = str(finding.hints.get("call", ""))
         if finding.site is None or not call:  # a library clips on the line's behalf, and asks for the check
             return Remedy(f"Have it clip without error_if_nonfinite=True (pass False where the call takes it), and {look}")
-        text = f"Drop error_if_nonfinite=True and {look}"
+        text, asked = f"Drop error_if_nonfinite=True and {look}", finding.hints["asked"]
         reason = "a non-finite norm then no longer raises an error"
+        if asked.written:
+            text = f"Let error_if_nonfinite be False and {look}"
+            return Remedy(text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused)
         return Remedy(text, (Edit(finding.site, "drop_keyword", call=call, keyword="error_if_nonfinite", reason=reason),))

@@ -15,6 +15,7 @@ LOG_EVERY = 50
 """Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to follow a curve."""
 
 THROTTLED = f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
+WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
 SUMMED = "the sum is a tensor on the device then, in the value's own precision (float32 for most losses) instead of float64"
 
 
@@ -71,8 +72,9 @@ class ReadingRule(Rule):
         site, summed = finding.site, finding.hints.get("summed")
         if site is None:
             return ()
-        if finding.hints.get("logs"):
-            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=True, reason=THROTTLED),)
+        if kind := finding.hints.get("logs"):
+            shown = kind != "file"
+            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=shown, reason=THROTTLED if shown else WRITTEN),)
         if summed is None:
             return ()
         return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Copies
+from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.trace_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 
@@ -68,13 +68,14 @@ class BlockingCopyEveryStep(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
 
-    def detect(self, copies: Copies) -> Iterator[Finding]:
+    def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):
             what = f"an index of the host's ({place.amount}) is" if place.indexes else f"{place.amount} are"
             there = "it is there" if place.indexes else "they are there"
-            how = "" if place.indexes else f" ({place.memory} memory, no non_blocking=True)"
+            moves = self.waiting_moves(place, source, configs)
+            how = "" if place.indexes else f" ({place.memory} memory, {self.waits_because(moves) or 'no non_blocking=True'})"
             message = f"{what} copied to the device on {place.rhythm} and the host waits until {there}{how}"
-            yield self.report(copies, place, place.site, message, hints={"indexes": place.indexes})
+            yield self.report(copies, place, place.site, message, hints={"indexes": place.indexes, "moves": moves})
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
@@ -90,7 +91,9 @@ class BlockingCopyEveryStep(CopyRule):
                 "Make the index a tensor on the device before its first use (torch.as_tensor(index, device=...)): an array or a "
                 "tensor of the host is copied anew at each line that indexes with it."
             )
+        advice, refused = self.decided_elsewhere(finding)
         return Remedy(
             "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the source must then not "
-            "change before the copy is done)."
+            f"change before the copy is done).{advice}",
+            refused=refused,
         )

@@ -35,10 +35,12 @@ MAY = {
     "auditor/config_files.py": {"auditor.redaction"},
     "auditor/heap.py": set(),
     "auditor/factories.py": set(),
-    "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.model", "auditor.patch"},
+    "auditor/logged.py": set(),
+    "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.logged", "auditor.model", "auditor.patch"},
     "auditor/evidence": {
         "auditor.config_files",
         "auditor.factories",
+        "auditor.logged",
         "auditor.allocator",
         "auditor.amounts",
         "auditor.errors",

@@ -36,7 +36,10 @@ def fix(
     judged = reading.report_of(path)
     edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
     require_plain_values(report, edits)
-    standing = _standing(judged, edits, _recorded(path), lambda file: _read(root, file))
+    mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
+    for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
+        click.echo(f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in the audit", err=True)
+    standing = _standing(judged, mine, _recorded(path), root)
     for reason in dict.fromkeys(standing.refused):
         click.echo(f"audit: not patched: {reason}", err=True)
     if apply and standing.changed:
@@ -56,8 +59,8 @@ def fix(
 
 
 def _apply(standing: Standing, root: Path, undo: Path) -> None:
-    back = b"".join(patch.diff_bytes(after, before, path) for path, before, after in standing.back)
     try:
+        back = patch.joined_diff(((path, after, before) for path, before, after in standing.back), str(root))
         patch.check(standing.plan, root)
         results.write_whole(undo, back)  # first: nothing is changed that could not be taken back
         patch.write(standing.plan, root)
@@ -69,7 +72,8 @@ def _apply(standing: Standing, root: Path, undo: Path) -> None:
         ) from None
     for file in standing.plan.files:
         click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
-    click.echo(f"git apply {undo} takes it back")
+    base = patch.place_of((path for path, _, _ in standing.back), str(root))
+    click.echo(f"git -C {base} apply {undo.resolve()} takes it back" if base else f"git apply {undo} takes it back")
 
 
 # -- how the files stand -----------------------------------------------------------------------------------------------
@@ -90,21 +94,26 @@ class Standing:
     refused: tuple[str, ...] = ()
 
 
-def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, read: Read) -> Standing:
+def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, root: Path) -> Standing:
+    cwd = str(root)
+
+    def read(file: str) -> bytes | None:
+        return _read(root, file)
+
     if recorded is None:  # a report alone: its lines are compared with the file's, that is all there is
-        plan = patch.plan(edits, read)
+        plan = patch.plan(edits, read, cwd=cwd)
         back = tuple((file.path, file.before, file.after) for file in plan.files)
         return Standing(plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused))
-    planned = patch.plan(edits, recorded)
+    planned = patch.plan(edits, recorded, cwd=cwd)
     every = tuple(_edits(report.findings, unsafe=True))
-    before = dict(_patched_before(every, read, recorded))
-    still = {file.path: _still_to_do(file, read(file.path), every, recorded) for file in planned.files}
+    before = dict(_patched_before(every, read, recorded, cwd))
+    still = {file.path: _still_to_do(file, read(file.path), every, recorded, cwd) for file in planned.files}
     files = tuple(file for file in still.values() if file is not None and file.before != file.after)
     changed = tuple(path for path, file in still.items() if file is None)
     refused = [f"{edit.site}: {reason}" for edit, reason in planned.refused]
     audited = {file.path: file.before for file in planned.files}
     return Standing(
-        Plan(files, planned.refused),
+        Plan(files, planned.refused, cwd),
         back=tuple({**before, **{file.path: (file.path, audited[file.path], file.after) for file in files}}.values()),
         applied=tuple(path for path, file in still.items() if file is not None and file.before == file.after),
         changed=changed,
@@ -112,22 +121,24 @@ def _standing(report: Report, edits: tuple[Edit, ...], recorded: Read | None, re
     )
 
 
-def _patched_before(every: tuple[Edit, ...], read: Read, recorded: Read) -> Iterable[tuple[str, tuple[str, bytes, bytes]]]:
+def _patched_before(
+    every: tuple[Edit, ...], read: Read, recorded: Read, cwd: str
+) -> Iterable[tuple[str, tuple[str, bytes, bytes]]]:
     """Files that hold some of the report's edits by now: undoing takes these back, too."""
-    for file in patch.plan(every, recorded).files:
+    for file in patch.plan(every, recorded, cwd=cwd).files:
         now = read(file.path)
         if now is not None and now != file.before and patch.made_already(file.before, now, file.edits) is not None:
             yield file.path, (file.path, file.before, now)
 
 
-def _still_to_do(file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read) -> PatchedFile | None:
+def _still_to_do(file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read, cwd: str) -> PatchedFile | None:
     """From the file as it is now to what it should be; None if something else changed in it since the audit."""
     if current is None:
         return None
     made = patch.made_already(file.before, current, [edit for edit in every if edit.site.file == file.edits[0].site.file])
     if made is None:
         return None
-    after = patch.plan([*made, *file.edits], recorded).files[0].after
+    after = patch.plan([*made, *file.edits], recorded, cwd=cwd).files[0].after
     return PatchedFile(file.path, current, after, tuple(edit for edit in file.edits if edit not in made))
 
 
@@ -160,6 +171,10 @@ def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
 # -- what a stranger's report may not do -------------------------------------------------------------------------------
 
 
+_REWRITES = frozenset({"nn.functional.logsigmoid", "log_softmax", "sqrt", "add"})
+"""Functions that rules put in the place of others, below ``torch`` or of a tensor."""
+
+
 def require_plain_values(report: str, edits: Iterable[Edit]) -> None:
     """Raise :class:`AuditProblem` if an edit would write anything but a name, a number or a flag, or a call with such."""
     for edit in edits:
@@ -175,8 +190,29 @@ def _writes_plain_values(edit: Edit) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the patch refuses it, and says why
         return True
     if edit.action == "rename_call" and isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and all(map(_plain, (*node.args, *(item.value for item in node.keywords))))
+        return _rewrites(node, "".join(edit.site.text.split()))
     return _plain(node)
+
+
+def _rewrites(call: ast.Call, text: str) -> bool:
+    """True for a call by a name alone, or by one that rules write, of what is plain or stands on the line already."""
+    given = [*call.args, *(item.value for item in call.keywords)]
+    if isinstance(call.func, ast.Name) and all(map(_plain, given)):
+        return True
+    chained = isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call) and not given
+    if chained and call.func.attr in _REWRITES:  # type: ignore[attr-defined]
+        return _rewrites(call.func.value, text)  # type: ignore[attr-defined]
+    return ast.unparse(call.func) in _REWRITES and all(_stands_in(text, each) for each in given)
+
+
+def _stands_in(text: str, node: ast.expr) -> bool:
+    """True for what the line holds already, cast to float32 or with a constant added or not."""
+    if _plain(node) or "".join(ast.unparse(node).split()) in text:
+        return True
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add) and _plain(node.right) and _stands_in(text, node.left)
+    cast = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "float"
+    return cast and not node.args and not node.keywords and _stands_in(text, node.func.value)  # type: ignore[attr-defined]
 
 
 def _plain(node: ast.AST) -> bool:
@@ -185,8 +221,15 @@ def _plain(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes)))
 
 
+def _is_mine(file: str, root: Path) -> bool:
+    """True for a file below the directory, and for one beside it that this machine says is the user's."""
+    return not Path(file).is_absolute() or patch.is_theirs(file, str(root))
+
+
 def _read(root: Path, file: str) -> bytes | None:
     path = root / file
+    if not _is_mine(file, root):
+        return None
     try:
         return path.read_bytes() if path.is_file() else None
     except (OSError, ValueError):  # a name that cannot be one, in a report of a stranger's

@@ -100,7 +100,7 @@ def _write_patch(report: Report, recording: Recording, path: Path) -> None:
     shown = (f for f in report.findings if f.remedy is not None and f.remedy.diff is not None)
     safe = (f.remedy for f in shown if f.remedy is not None and f.remedy.safe and not is_broken(f))
     edits = [edit for remedy in safe for edit in remedy.edits]
-    diff = plan_patches(edits, recording.source_bytes).diff if edits else b""
+    diff = plan_patches(edits, recording.source_bytes, cwd=recording.cwd).diff if edits else b""
     if diff:
         write_whole(path, diff)
 

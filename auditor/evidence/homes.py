@@ -42,6 +42,11 @@ def home_of(source: Source, configs: Configs, site: Site | None, call: str, keyw
     written = source.argument(site, call, keyword)
     if written is None or isinstance(written, ast.Constant):
         return Home(site, "set_keyword", call, keyword, own=True)
+    return home_of_value(source, configs, written, call, ran=ran)
+
+
+def home_of_value(source: Source, configs: Configs, written: ast.expr, call: str, *, ran: object) -> Home | None:
+    """The one place where the value of an expression is written, which was ``ran``; None if that is not certain."""
     found = [home for value, home in _candidates(source, configs, written, call) if type(value) is type(ran) and value == ran]
     return found[0] if len(found) == 1 else None
 
@@ -67,7 +72,7 @@ def _candidates(source: Source, configs: Configs, written: ast.expr, call: str) 
 def flags_of(source: Source, key: str) -> frozenset[str]:
     """What is written on the command line for the option that is kept under this name: ``--batch-size``, ``-b``."""
     calls = (node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call))
-    options = (node for node in calls if name_of(node.func) in OPTIONS and key and _kept_as(node) == key)
+    options = (node for node in calls if name_of(node.func) in OPTIONS and key and kept_as(node) == key)
     return frozenset(flag for node in options for each in node.args if (flag := _text(each)).startswith("-"))
 
 
@@ -77,6 +82,19 @@ def allocator_home(configs: Configs) -> Home | None:
         return None
     line = configs.allocator[0]
     return Home(line.site, "set_value", keyword=str(line.where[0]))
+
+
+def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]:
+    """Where a name is read for anything but the keyword ``apart_from`` of a call."""
+    for file in source.texts:
+        nodes = list(source.nodes(file))
+        given = {
+            id(item.value) for node in nodes if isinstance(node, ast.Call) for item in node.keywords if item.arg == apart_from
+        }
+        for node in nodes:
+            read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and name_of(node) == key
+            if read and id(node) not in given:
+                yield node  # type: ignore[misc]
 
 
 def last_key(written: ast.expr) -> str:
@@ -108,14 +126,14 @@ def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
     """Options that are kept under this name and have a literal default. Two of one name count as two."""
     for file in source.texts:
         for node in source.nodes(file):
-            if isinstance(node, ast.Call) and name_of(node.func) in OPTIONS and _kept_as(node) == key:
+            if isinstance(node, ast.Call) and name_of(node.func) in OPTIONS and kept_as(node) == key:
                 default = next((item.value for item in node.keywords if item.arg == "default"), None)
                 if isinstance(default, ast.Constant):
                     yield default.value, Home(source.site_of(file, node), "set_keyword", name_of(node.func), "default")
 
 
-def _kept_as(option: ast.Call) -> str:
-    """Under which name an option's value is kept: ``dest``, else its first long name."""
+def kept_as(option: ast.Call) -> str:
+    """Under which name the value of an option is kept: ``dest``, else its first long name."""
     given = next((_text(item.value) for item in option.keywords if item.arg == "dest"), "")
     names = [_text(each) for each in option.args]
     long = [name[2:].partition("/")[0].replace("-", "_") for name in names if name.startswith("--")]

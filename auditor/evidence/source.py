@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from auditor.config_files import suffix_of
 from auditor.evidence.table import Table
+from auditor.logged import Kind, log_kind
 from auditor.model import Site
 from auditor.recording import Recording, decode_source
 
@@ -124,15 +125,15 @@ class Source(Table):
             return None
         return self.site_of(file, call)
 
-    def only_true(self, keyword: str) -> tuple[Site, str] | None:
-        """Where ``keyword=True`` is written and in the call of what, if on one line of all recorded files; else None."""
+    def only_asked(self, keyword: str) -> tuple[Site, str] | None:
+        """Where the keyword is given True or an expression and in the call of what, if on one line of all files; else None."""
         found = [
             (self.site_of(file, item.value), name_of(call.func))
             for file, text in self.texts.items()
             for call in (self.nodes(file) if keyword in text else ())
             if isinstance(call, ast.Call)
             for item in call.keywords
-            if item.arg == keyword and isinstance(item.value, ast.Constant) and item.value.value is True
+            if item.arg == keyword and (not isinstance(item.value, ast.Constant) or item.value.value is True)
         ]
         return found[0] if len(found) == 1 else None
 
@@ -170,10 +171,12 @@ class Source(Table):
         statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and node.lineno == site.line)
         return any(isinstance(node.value, ast.Call) and name_of(node.value.func) == name for node in statements)
 
-    def logs_at(self, site: Site) -> bool:
-        """True if the site's line belongs to a statement that does nothing but call what is named like a log."""
+    def logs_at(self, site: Site) -> Kind | None:
+        """Where the statement on the site's line logs to, if it does nothing but call a log, or what is named like one; else None."""
         statements = (node for node in self.nodes(site.file) if isinstance(node, ast.Expr) and _covers(node, site.line))
-        return any(isinstance(node.value, ast.Call) and name_of(node.value.func) in LOGS for node in statements)
+        calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
+        kinds = (log_kind(call) or ("screen" if name_of(call.func) in LOGS else None) for call in calls)
+        return next((kind for kind in kinds if kind is not None), None)
 
     def test_at(self, site: Site) -> bool:
         """True if the line's ``if``, ``while``, ``assert``, ternary, ``and``, ``or`` or ``not`` may ask a value for its truth."""

@@ -12,6 +12,7 @@ from auditor.patch.edits import apply_edits
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.standing import made_already
+from auditor.patch.trees import is_theirs, joined_diff, place_of
 
 __all__ = [
     "PatchedFile",
@@ -21,7 +22,10 @@ __all__ = [
     "apply_edits",
     "check",
     "diff_bytes",
+    "is_theirs",
+    "joined_diff",
     "made_already",
+    "place_of",
     "plan",
     "shows_line",
     "unified_diff",

@@ -16,10 +16,12 @@ from auditor.patch.insert import insert_after_imports, insert_before
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module, same
 from auditor.patch.on_device import make_on_device
+from auditor.patch.removal import drop_statements
 from auditor.patch.rename import rename_call
 from auditor.patch.source import Refused, SourceText, Splice, parse
-from auditor.patch.statements import Block, block_of, called_statements, drop_statements
+from auditor.patch.statements import called_statements
 from auditor.patch.throttle import every_of, logging_statement, throttle
+from auditor.patch.unused import is_package
 
 
 def edit_key(edit: Edit) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
         return set_values(raw, edits)
     source = SourceText.from_bytes(raw)
     module = Module(source)
-    changes = list(_changes(module, list({edit_key(edit): edit for edit in edits}.values())))
+    changes = _changes(module, list({edit_key(edit): edit for edit in edits}.values()))
     splices = [splice for change in changes for splice in change.splices]
     _expect_disjoint(splices)
     result = source.splice(splices)
@@ -54,7 +56,7 @@ class _Wanted:
     """What all edits together want, by the node that they change. A later edit that contradicts an earlier one is refused."""
 
     keywords: dict[ast.Call, KeywordEdits] = field(default_factory=dict)
-    doomed: dict[Block, set[ast.stmt]] = field(default_factory=dict)
+    doomed: dict[ast.stmt, None] = field(default_factory=dict)
     detached: dict[ast.expr, None] = field(default_factory=dict)
     renamed: dict[ast.Call, Edit] = field(default_factory=dict)
     throttled: dict[ast.Expr, int] = field(default_factory=dict)
@@ -67,8 +69,7 @@ class _Wanted:
             for call in module.calls(edit):
                 self.keywords.setdefault(call, KeywordEdits()).add(edit)
         elif edit.action == "drop_statement":
-            for statement in called_statements(module, edit):
-                self.doomed.setdefault(block_of(module, statement), set()).add(statement)
+            self.doomed.update(dict.fromkeys(called_statements(module, edit)))
         elif edit.action == "detach":
             self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
         elif edit.action == "throttle":
@@ -86,13 +87,22 @@ class _Wanted:
                     raise Refused("an earlier edit replaces the same call")
 
 
-def _changes(module: Module, edits: Sequence[Edit]) -> Iterator[Change]:
+def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
     wanted = _Wanted()
     for edit in edits:
         module.expect_line(edit)
         wanted.add(module, edit)
+    changes = list(_written(module, wanted))
+    splices = [splice for change in changes for splice in change.splices]
+    # An import that something is put behind, or that others import from, stays.
+    kept = any(is_package(edit.site.file) for edit in edits[:1]) or any(
+        edit.action == "insert_after_imports" for edit in wanted.inserted
+    )
+    return [*changes, *drop_statements(module, wanted.doomed, splices, keep_imports=kept)]
+
+
+def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
     yield from (change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items())
-    yield from (drop_statements(module, block, statements) for block, statements in wanted.doomed.items())
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
         yield _replaced(module, call, edit)

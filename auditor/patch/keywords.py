@@ -59,9 +59,24 @@ def _refuse_if_done(present: Mapping[str | None, ast.keyword], values: Mapping[s
     for name, value in values.items():
         if name in present and same(present[name].value, value):
             raise Refused(f"`{name}` is already {edits.sets[name]}")
+        if name in present and not _is_plain(present[name].value):
+            raise Refused(f"`{name}` is decided by `{ast.unparse(present[name].value)}`: change it where that is set")
     for name in sorted(edits.drops):
         if name not in present:
             raise Refused(f"the call already has no `{name}`")
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """True for what is written out in the call: a constant, some constants, ``torch.float16``."""
+    while isinstance(value, ast.UnaryOp):
+        value = value.operand
+    if isinstance(value, (ast.Tuple, ast.List)):
+        return all(map(_is_plain, value.elts))
+    root = value
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    of_torch = isinstance(value, ast.Attribute) and isinstance(root, ast.Name) and root.id == "torch"
+    return of_torch or isinstance(value, ast.Constant)
 
 
 def _rewrite(call: ast.Call, values: Mapping[str, ast.expr], drops: set[str]) -> None:

@@ -1,180 +1,97 @@
-"""Which statements do nothing but log: skipping one leaves the training as it is."""
+"""Which statements do nothing but log, and under which conditions: skipping one leaves the training as it is."""
 
 from __future__ import annotations
 
 import ast
 
-from auditor.patch.module import last_name
+from auditor.logged import counts_its_calls, log_kind
+from auditor.patch.effects import writes
+from auditor.patch.module import Module, last_name
 from auditor.patch.source import Refused
 
-_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
-_SCALARS = frozenset({"add_scalar", "add_scalars"})
-_LEVELS = frozenset({"info", "debug"})
-_TRACKERS = frozenset({"wandb", "mlflow"})
-_TRACKED = frozenset({"log", "log_metric", "log_metrics"})
-
-_SCREENS = frozenset({"sys.stdout", "sys.stderr"})
-
-_READING_METHODS = frozenset(
-    [
-        "item",
-        "tolist",
-        "cpu",
-        "detach",
-        "numpy",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "long",
-        "int",
-        "bool",
-        "to",
-        "mean",
-        "sum",
-        "abs",
-        "max",
-        "min",
-        "norm",
-        "std",
-        "var",
-        "sqrt",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "square",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "view",
-        "reshape",
-        "squeeze",
-        "flatten",
-        "size",
-        "dim",
-        "numel",
-        "format",
-        "join",
-        "keys",
-        "values",
-        "items",
-        "get_last_lr",
-        "get_lr",
-        "get_scale",
-        "perf_counter",
-        "time",
-        "monotonic",
-        "now",
-        "isoformat",
-        "strftime",
-        "elapsed_time",
-        "upper",
-        "lower",
-        "ljust",
-        "rjust",
-        "memory_allocated",
-        "max_memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-    ]
+_SCOPES = (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)
+_SWITCH_CALLS = frozenset(
+    {"is_main_process", "is_rank_zero", "get_rank", "is_available", "is_initialized", "isinstance", "hasattr", "getattr"}
 )
-"""Methods and functions of a module that read: they return a value and leave what they read as it was."""
-
-_READING_FUNCTIONS = frozenset(
-    [
-        "float",
-        "int",
-        "str",
-        "bool",
-        "len",
-        "round",
-        "abs",
-        "min",
-        "max",
-        "sum",
-        "format",
-        "repr",
-    ]
-)
-
-_READING_NODES = (
-    ast.Constant,
-    ast.Name,
-    ast.Attribute,
-    ast.JoinedStr,
-    ast.FormattedValue,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.BoolOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.Subscript,
-    ast.Slice,
-    ast.Dict,
-    ast.List,
-    ast.Tuple,
-    ast.Set,
-    ast.Starred,
-    ast.keyword,
-    ast.ListComp,
-    ast.GeneratorExp,
-    ast.DictComp,
-    ast.comprehension,
-    ast.expr_context,
-    ast.operator,
-    ast.unaryop,
-    ast.boolop,
-    ast.cmpop,
-)
+_SWITCH_OPERATORS = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
-def expect_only_logs(statement: ast.Expr) -> None:
-    """Raise :class:`Refused` unless the statement is one call that logs, and its arguments only read."""
+def expect_only_logs(statement: ast.Expr, *, safe: bool) -> None:
+    """Raise :class:`Refused` unless the statement is one call that logs, and its arguments only read.
+
+    ``safe``: the edit is to be called safe, which it is not where a file is written.
+    """
     call = statement.value
-    if not isinstance(call, ast.Call) or not _is_log(call):
+    kind = log_kind(call) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or kind is None:
         raise Refused("the statement is not a call that only logs")
-    if any(item.arg == "file" and ast.unparse(item.value) not in _SCREENS for item in call.keywords):
+    if kind == "file" and safe:
         raise Refused("it writes into a file, whose content may be needed")
-    if _counts_its_calls(call):
+    if counts_its_calls(call) and not any(item.arg == "step" for item in call.keywords):
         raise Refused(f"`{ast.unparse(call.func)}` without `step` counts its own calls")
     for part in [*call.args, *call.keywords]:
-        for node in ast.walk(part):
-            if isinstance(node, ast.Call) and not _only_reads(node):
-                raise Refused(f"`{ast.unparse(node.func)}` in the logged values may do more than read")
-            if not isinstance(node, (ast.Call, *_READING_NODES)):
-                raise Refused("the logged values do more than read")
+        more = writes(part)
+        if isinstance(more, ast.Call):
+            raise Refused(f"`{ast.unparse(more.func)}` in the logged values may do more than read")
+        if more is not None:
+            raise Refused("the logged values do more than read")
 
 
-def _is_log(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Name):
-        return call.func.id == "print"
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    name, owner = call.func.attr, last_name(call.func.value)
-    if name in _BARS or name in _SCALARS:
-        return _is_path(call.func.value)
-    if name in _LEVELS:
-        return _is_path(call.func.value) and "log" in owner.lower()
-    if name == "write":
-        return owner == "tqdm"
-    return name in _TRACKED and owner in _TRACKERS
+def expect_no_interval(module: Module, statement: ast.stmt) -> None:
+    """Raise :class:`Refused` unless all conditions around the statement are switches that no step changes: ``if verbose:``."""
+    below: ast.AST = statement
+    conditions: list[ast.expr] = []
+    for up in module.ancestors(statement):
+        if isinstance(up, (ast.AsyncFor, ast.AsyncFunctionDef)):
+            raise Refused("the statement stands in asynchronous code")
+        if isinstance(up, _SCOPES):
+            break
+        if isinstance(up, ast.If):
+            conditions.append(up.test)
+        if isinstance(up, ast.ExceptHandler) or type(up).__name__ in {"match_case", "TryStar"}:
+            raise Refused("the statement is under a condition already")
+        below = up
+    scope = module.parents.get(below, module.tree)
+    set_there = {name for node in ast.walk(scope) if (name := _stored(node))}
+    for test in conditions:
+        if not _is_switch(test) or any(_read(node) in set_there for node in ast.walk(test)):
+            raise Refused("the statement is under a condition already")
 
 
-def _is_path(node: ast.expr) -> bool:
-    """True for ``a.b.c``: what the log is called on is looked up, not computed."""
+def _is_switch(test: ast.expr) -> bool:
+    """True for names, paths, and comparisons of them with a string, a flag or None; of a rank with a number."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(_is_switch, test.values))
+    if isinstance(test, ast.UnaryOp):
+        return isinstance(test.op, ast.Not) and _is_switch(test.operand)
+    if isinstance(test, ast.Compare):
+        sides = [test.left, *test.comparators]
+        plain = all(isinstance(op, _SWITCH_OPERATORS) for op in test.ops) and len(sides) == 2
+        numbers = any(isinstance(side, ast.Constant) and type(side.value) in (int, float) for side in sides)
+        written = any(isinstance(side, (ast.Constant, ast.Tuple, ast.List, ast.Set)) for side in sides)
+        of_rank = any("rank" in _name(side).lower() for side in sides)
+        return plain and written and (not numbers or of_rank) and all(map(_is_plain, sides))
+    return _is_plain(test)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in _SWITCH_CALLS and writes(node, asks=True) is None
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return all(map(_is_plain, node.elts))
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name)
+    return isinstance(node, (ast.Name, ast.Constant))
 
 
-def _counts_its_calls(call: ast.Call) -> bool:
-    """Wandb and mlflow number the calls that carry no ``step``: fewer calls would move the curve."""
-    return last_name(call.func) in _TRACKED and not any(item.arg == "step" for item in call.keywords)
+def _name(node: ast.expr) -> str:
+    return last_name(node.func if isinstance(node, ast.Call) else node)
 
 
-def _only_reads(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Name):
-        return call.func.id in _READING_FUNCTIONS
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _READING_METHODS
+def _stored(node: ast.AST) -> str:
+    named = isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
+    return last_name(node) if named else ""  # type: ignore[arg-type]
+
+
+def _read(node: ast.AST) -> str | None:
+    return last_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else None

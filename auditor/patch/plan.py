@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auditor.model import Edit
-from auditor.patch.diff import diff_bytes
 from auditor.patch.edits import apply_edits, edit_key
 from auditor.patch.source import Refused
+from auditor.patch.trees import is_beside, is_theirs, joined_diff, leads_out
 
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file before and after. ``path`` is relative to the directory of the run, with ``/``."""
+    """One file before and after. ``path`` is relative to the directory of the run, with ``/``; absolute for one beside it."""
 
     path: str
     before: bytes
@@ -33,23 +33,28 @@ class Plan:
 
     files: tuple[PatchedFile, ...] = ()
     refused: tuple[tuple[Edit, str], ...] = ()
+    cwd: str = ""
 
     @property
     def diff(self) -> bytes:
-        """All files in one unified diff, for ``git apply`` in the directory of the run."""
-        return b"".join(diff_bytes(file.before, file.after, file.path) for file in self.files)
+        """All files in one unified diff, for ``git apply`` in the directory of the run.
+
+        Where some lie beside it, in the innermost directory that holds them all, which the diff then names in its first line.
+        """
+        return joined_diff(((file.path, file.before, file.after) for file in self.files), self.cwd)
 
 
-def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None]) -> Plan:
+def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None], *, cwd: str = "") -> Plan:
     """Plan the edits of any number of files; ``read`` gives a file's bytes by ``Site.file``, None if there is none.
 
+    With ``cwd``, the directory of the run, source files beside it are patched too, else they are refused.
     Equal edits merge. An edit that cannot be made, or that conflicts with an earlier one, is refused; the rest goes on.
     """
     files: list[PatchedFile] = []
     refused: list[tuple[Edit, str]] = []
     for path, wanted in sorted(_by_file(edits).items()):
         try:
-            before = _readable(path, wanted[0].site.file, read)
+            before = _readable(path, wanted[0].site.file, read, cwd)
         except Refused as reason:
             refused += ((edit, str(reason)) for edit in wanted)
             continue
@@ -57,11 +62,11 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None]) -> Plan:
         refused += left_out
         if made:
             files.append(PatchedFile(path, before, after, made))
-    return Plan(tuple(files), tuple(refused))
+    return Plan(tuple(files), tuple(refused), cwd)
 
 
 def write(plan: Plan, root: Path) -> None:
-    """Rewrite the plan's files below ``root``, each whole or not at all, keeping its mode.
+    """Rewrite the plan's files, each whole or not at all, keeping its mode. They lie below ``root``, or in a tree of the user's.
 
     Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was planned for, and ``OSError``
     where one cannot be written: those before it are patched then.
@@ -83,17 +88,13 @@ def _by_file(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
     return {path: list(unique.values()) for path, unique in by_file.items()}
 
 
-def _readable(path: str, file: str, read: Callable[[str], bytes | None]) -> bytes:
-    if _leads_out(path):
+def _readable(path: str, file: str, read: Callable[[str], bytes | None], cwd: str) -> bytes:
+    if leads_out(path) and not is_beside(path, cwd):
         raise Refused(f"{path} lies outside the directory of the run")
     raw = read(file)
     if raw is None:
         raise Refused(f"{path} cannot be read")
     return raw
-
-
-def _leads_out(path: str) -> bool:
-    return os.path.isabs(path) or posixpath.isabs(path) or (path + "/").startswith("../")
 
 
 def _apply_what_can_be(before: bytes, wanted: Sequence[Edit]) -> tuple[bytes, tuple[Edit, ...], list[tuple[Edit, str]]]:
@@ -111,10 +112,11 @@ def _apply_what_can_be(before: bytes, wanted: Sequence[Edit]) -> tuple[bytes, tu
 
 
 def _checked_target(file: PatchedFile, root: Path) -> Path:
-    if _leads_out(posixpath.normpath(file.path)):
-        raise Refused(f"{file.path} lies outside {root}")
     target = (root / file.path).resolve()  # a link must not lead out either
-    if not target.is_relative_to(root):
+    if leads_out(posixpath.normpath(file.path)):
+        if not is_theirs(file.path, str(root)):
+            raise Refused(f"{file.path} lies outside {root}, and neither PYTHONPATH nor an editable install names its folder")
+    elif not target.is_relative_to(root):
         raise Refused(f"{file.path} lies outside {root}")
     try:
         now = target.read_bytes()

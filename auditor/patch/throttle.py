@@ -10,7 +10,7 @@ from functools import partial
 
 from auditor.model import Edit
 from auditor.patch.counters import counter_of
-from auditor.patch.logging_calls import expect_only_logs
+from auditor.patch.logging_calls import expect_no_interval, expect_only_logs
 from auditor.patch.module import Change, Module, covers
 from auditor.patch.numbering import number_loop
 from auditor.patch.source import Refused, SourceText, Splice
@@ -25,8 +25,8 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
     found = [node for node in module.parents if isinstance(node, ast.Expr) and covers(node, edit.site.line)]
     if len(found) != 1:
         raise Refused(f"line {edit.site.line} is not one statement that only logs")
-    expect_only_logs(found[0])
-    _expect_unconditional(module, found[0])
+    expect_only_logs(found[0], safe=edit.safe)
+    expect_no_interval(module, found[0])
     return found[0]
 
 
@@ -49,6 +49,8 @@ def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: in
     if source.text[: source.line_start(start)].endswith("\\\n"):
         raise Refused("the statement is joined to the line above by a backslash")
     block, unit = block_of(module, statement), _indent_unit(module, statement)
+    if isinstance(block.owner, ast.If) and block.owner.body == [statement] and not block.owner.orelse:
+        return _with_one_condition_more(source, block.owner, counter, every)
     head = f"if {ast.unparse(counter)} % {every} == 0:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
     return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, counter, every))
@@ -60,16 +62,6 @@ def every_of(edit: Edit) -> int:
     if not (value.isascii() and value.isdigit() and 2 <= int(value) <= 1_000_000):
         raise Refused(f"`{edit.value}` is not a number of steps")
     return int(value)
-
-
-def _expect_unconditional(module: Module, statement: ast.stmt) -> None:
-    for up in module.ancestors(statement):
-        if isinstance(up, (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)):
-            return
-        if isinstance(up, (ast.AsyncFor, ast.AsyncFunctionDef)):
-            raise Refused("the statement stands in asynchronous code")
-        if isinstance(up, (ast.If, ast.ExceptHandler)) or type(up).__name__ in {"match_case", "TryStar"}:
-            raise Refused("the statement is under a condition already")
 
 
 def _indent_unit(module: Module, statement: ast.stmt) -> str:
@@ -112,8 +104,23 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
         raise Refused("the statement cannot be read") from None
 
 
-def _rewrite(block: Block, statement: ast.stmt, counter: ast.expr, every: int) -> None:
+def _with_one_condition_more(source: SourceText, owner: ast.If, counter: ast.expr, every: int) -> Change:
+    """``if verbose:`` becomes ``if verbose and step % 50 == 0:``: it has no other statement, and no ``else``."""
+    start, end = source.span(owner.test)
+    more = f" and {ast.unparse(counter)} % {every} == 0"
+    joined = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
+    before = list(owner.test.values) if joined else [owner.test]  # type: ignore[attr-defined]
+    whole = ast.BoolOp(op=ast.And(), values=[*before, _turn(counter, every)])
+    if isinstance(owner.test, ast.BoolOp) and not joined:
+        return Change((Splice(start, start, "("), Splice(end, end, f"){more}")), partial(setattr, owner, "test", whole))
+    return Change((Splice(end, end, more),), partial(setattr, owner, "test", whole))
+
+
+def _turn(counter: ast.expr, every: int) -> ast.Compare:
     remainder = ast.BinOp(left=counter, op=ast.Mod(), right=ast.Constant(value=every))
-    test = ast.Compare(left=remainder, ops=[ast.Eq()], comparators=[ast.Constant(value=0)])
-    wrapped = ast.If(test=test, body=[statement], orelse=[])
+    return ast.Compare(left=remainder, ops=[ast.Eq()], comparators=[ast.Constant(value=0)])
+
+
+def _rewrite(block: Block, statement: ast.stmt, counter: ast.expr, every: int) -> None:
+    wrapped = ast.If(test=_turn(counter, every), body=[statement], orelse=[])
     setattr(block.owner, block.field, [wrapped if item is statement else item for item in block.statements])

@@ -52,7 +52,7 @@ def patched(code: str, finding: Finding, text: str) -> str | None:
 
 
 def test_the_fused_optimizer():
-    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": TRAINER}))
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": TRAINER}), Configs())
     assert patched("OPT003", finding, TRAINER) == TRAINER.replace("lr=1e-3)", "lr=1e-3, fused=True)")
 
 
@@ -65,15 +65,15 @@ def test_the_fused_optimizer():
     ],
 )
 def test_no_fused_optimizer_where_the_source_is_not_clear(text):
-    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}))
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}), Configs())
     assert patched("OPT003", finding, text) is None
 
 
 def test_foreach_where_it_was_switched_off():
     off, on = TRAINER.replace("lr=1e-3", "foreach=False"), TRAINER.replace("lr=1e-3", "foreach=True")
-    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": off}))
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": off}), Configs())
     assert patched("OPT001", finding, off) == on
-    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": TRAINER}))
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": TRAINER}), Configs())
     assert patched("OPT001", finding, TRAINER) is None
 
 
@@ -109,7 +109,9 @@ def test_the_deprecated_classes():
     amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
     (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
     assert finding.site.line == 5
-    assert patched("AMP005", finding, TRAINER) == TRAINER.replace("= GradScaler()", '= torch.amp.GradScaler("cuda")')
+    assert patched("AMP005", finding, TRAINER) == TRAINER.replace("= GradScaler()", '= torch.amp.GradScaler("cuda")').replace(
+        "from torch.cuda.amp import GradScaler\n", ""
+    )
 
 
 @pytest.mark.parametrize(("makes", "safe"), [("zeros", True), ("randn", False)])
@@ -188,7 +190,7 @@ def test_biases_that_a_norm_takes_away():
 )
 def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
     copies = tuple(replace(copy, step=step, n=1, bytes=1024) for step in range(12))
-    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies))
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), Source(), Configs())
     assert said in finding.message
     assert advice in RULES["SYNC006"]().remedy(finding).text
 
@@ -250,3 +252,77 @@ def test_a_flag_that_one_line_sets():
 )
 def test_no_flag_that_one_line_sets(text):
     assert Source({"t.py": text}).only_flag("cudnn.benchmark", value=True) is None
+
+
+LOADER = """\
+use_cuda = device == "cuda"
+batches = DataLoader(data, shuffle=True, pin_memory=use_cuda)
+def step():
+    x = next(batches).to(device, non_blocking=use_cuda)
+"""
+"""As in nanochat: a ``torch.device`` is never equal to a string."""
+
+
+def test_the_argument_that_is_named_is_the_one_that_was_given():
+    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, pinned=True, loader=0, call="to")
+    copies = tuple(replace(copy, step=step) for step in range(12))
+    sources = Source({"t.py": LOADER}), Configs()
+    said = 'which was False (set at t.py:1: `use_cuda = device == "cuda"`)'
+    (finding,) = RULES["DATA004"]().detect(Copies("rehearsal", 12, copies), *sources)
+    assert finding.message.endswith(f"with non_blocking=use_cuda, {said}")
+    assert "without non_blocking" not in finding.message
+    remedy = RULES["DATA004"]().remedy(finding)
+    assert remedy.edits == () and remedy.refused.startswith("`non_blocking` is decided by `use_cuda`, which is set at t.py:1")
+    assert "compare torch.device(device).type" in remedy.text
+
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, tuple(replace(c, what="tensor") for c in copies)), *sources)
+    assert f"non_blocking=use_cuda, {said}" in finding.message and "no non_blocking" not in finding.message
+
+    pageable = tuple(replace(copy, pinned=False) for copy in copies)
+    seen = Copies("rehearsal", 12, pageable, {0: Loader(0, made_at=Site("t.py", 2))})
+    (finding,) = RULES["DATA003"]().detect(seen, *sources)
+    assert f"from memory that is not pinned: pin_memory=use_cuda, {said}" in finding.message
+    remedy = RULES["DATA003"]().remedy(finding)
+    assert remedy.edits == () and remedy.refused.startswith("`pin_memory` is decided by `use_cuda`")
+
+
+def test_a_constant_that_decides_is_changed_where_it_stands():
+    text = LOADER.replace('device == "cuda"', "False")
+    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, loader=0, call="to")
+    seen = Copies("rehearsal", 12, tuple(replace(copy, step=step) for step in range(12)), {0: Loader(0, made_at=Site("t.py", 2))})
+    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": text}), Configs())
+    remedy = RULES["DATA003"]().remedy(finding)
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert not planned.refused and not remedy.safe  # what else reads the name changes with it
+    assert planned.files[0].after.decode() == text.replace("use_cuda = False", "use_cuda = True")
+
+
+def test_the_optimizers_own_switches_are_named():
+    text = "lists = mode > 1\n" + TRAINER.replace("lr=1e-3", "foreach=lists")
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": text}), Configs())
+    remedy = RULES["OPT001"]().remedy(finding)
+    assert remedy.edits == () and "`foreach` is decided by `lists`, which is set at t.py:1" in remedy.refused
+    text = "fast = False\n" + TRAINER.replace("lr=1e-3", "fused=fast")
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}), Configs())
+    assert patched("OPT003", finding, text) == text.replace("fast = False", "fast = True")
+
+
+@pytest.mark.parametrize(
+    ("line", "safe"),
+    [
+        ("sys.stdout.write(str(loss.item()))", True),
+        ("print(loss.item())", True),
+        ("f.write(str(loss.item()))", False),
+        ("print(loss.item(), file=f)", False),
+        ("rows.writerow([i, loss.item()])", False),
+    ],
+)
+def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
+    text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
+    site = Site("t.py", 3, "", line)
+    found = Finding(site, "x", hints={"logs": Source({"t.py": text}).logs_at(site), "once": True, "library": None})
+    remedy = RULES["SYNC001"]().remedy(found)
+    assert remedy.safe is safe
+    assert ("somebody may read it" in remedy.edits[0].reason) is not safe
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert planned.files[0].after.decode() == text.replace(f"    {line}", f"    if i % 50 == 0:\n        {line}")

@@ -11,6 +11,8 @@ from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
 from auditor.cli import main
+from auditor.commands.fix import require_plain_values
+from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.patch import apply_edits, made_already, plan
 from auditor.recording import SCHEMA, store_sources, write_manifest
@@ -173,3 +175,25 @@ def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
     seen: list[str] = []
     planned = plan([edit], lambda path: seen.append(path))
     assert not planned.files and not seen and "outside" in planned.refused[0][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("loss = -torch.log(torch.sigmoid(score) + 1e-8)", "nn.functional.logsigmoid(score.float())"),
+        ("loss = -torch.log(torch.softmax(model(x, n=2), dim=-1))", "log_softmax(model(x, n=2), dim=-1)"),
+        ("y = torch.sqrt((x * x).sum())", "sqrt((x * x).sum() + 1e-12)"),
+        ("y = x.sqrt()", "add(1e-12).sqrt()"),
+    ],
+)
+def test_what_rules_write_in_the_place_of_a_call_is_taken(line: str, value: str) -> None:
+    require_plain_values("r", [Edit(Site("a.py", 1, text=line), "rename_call", "log", value=value)])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["nn.functional.logsigmoid(evil())", "os.system(score)", "log_softmax(score, evil)()", "sqrt(score.evil())", "add(1).evil()"],
+)
+def test_what_no_rule_writes_there_is_not(value: str) -> None:
+    with pytest.raises(AuditProblem, match="not what a rule would write"):
+        require_plain_values("r", [Edit(Site("a.py", 1, text="loss = torch.log(score)"), "rename_call", "log", value=value)])

@@ -52,13 +52,13 @@ MADE = {
         "import torch\nfrom torch.cuda.amp import autocast, GradScaler\nwith x, autocast():\n    a\n",
         3,
         NEW,
-        'import torch\nfrom torch.cuda.amp import autocast, GradScaler\nwith x, torch.amp.autocast("cuda"):\n    a\n',
+        'import torch\nfrom torch.cuda.amp import GradScaler\nwith x, torch.amp.autocast("cuda"):\n    a\n',
     ),
     "by its module": (
         "import torch\nfrom torch.cuda import amp\ns = amp.GradScaler(2.0)\n",
         3,
         SCALER,
-        'import torch\nfrom torch.cuda import amp\ns = torch.amp.GradScaler("cuda", 2.0)\n',
+        'import torch\ns = torch.amp.GradScaler("cuda", 2.0)\n',
     ),
     "on several lines": (
         "import torch\ns = torch.cuda.amp.GradScaler(\n    init_scale=2.0,\n)\n",

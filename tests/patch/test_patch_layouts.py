@@ -13,7 +13,7 @@ from auditor.model import Edit, Site
 from auditor.patch import apply_edits
 
 POSITIONAL = ["a", "(b)", "*c", "f(x, k=y)", "lambda p, q=(1, 2): p", "'s, #)'", "[1,\n  2]", "x if y else z", "(i for i in j)"]
-KEYWORDS = ["k=1", "m=(2)", "n={3: '4,'}", "o=lambda u, v: (u, v)", "p=\\\n  5"]
+KEYWORDS = ["k=1", "m=(2)", "n=[3, '4,']", "o=lambda u, v: (u, v)", "p=\\\n  5"]
 OPENINGS = ["", " ", "\n    ", "  # open, (\n    ", "\n\t"]
 SEPARATORS = [", ", ",", ",\n    ", ",  # note, )\n    ", ",\n    # alone\n    ", "  # odd\n    , ", ",\n\n    "]
 CLOSINGS = ["", ",", ", ", "\n", ",\n", "  # end\n", ",  # end\n    ", "\n  # last\n"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import os
 import random
+import re
 import sysconfig
 import warnings
 from collections import Counter
@@ -65,12 +67,21 @@ def lines_of(raw: bytes) -> list[bytes]:
     return raw.split(b"\n")
 
 
+TIDIED = re.compile(
+    rb"\s*(#.*|(el)?if\b.*|else\b.*|finally\b.*|for\b.*|with\b.*|try\b.*|except\b.*|import\b.*|from\b.*|[\w:. ]+=.*|\w+,?)?$"
+)
+"""Lines that may go with a statement: an empty line, a comment, the head of a block, an import, an assignment."""
+
+
 def expect_only_changed(before: bytes, after: bytes, first: int, last: int) -> None:
-    """Every byte outside the lines ``first`` to ``last`` (from 1) is as it was."""
+    """Outside the lines ``first`` to ``last`` (from 1) nothing is new, and only what the edit made useless is gone."""
     old, new = lines_of(before), lines_of(after)
-    assert new[: first - 1] == old[: first - 1]
-    tail = len(old) - last
-    assert not tail or new[-tail:] == old[-tail:]
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        outside = [line for row, line in enumerate(old[a:b], a + 1) if kind != "equal" and not first <= row <= last]
+        lost = [line for line in outside if line not in old[first - 1 : last] and line not in new[c:d]]
+        assert all(map(TIDIED.match, lost)), lost
+        if kind == "replace" and len(outside) == b - a:
+            assert all(b"if not " in line or b" in " in line or b"import " in line for line in new[c:d]), new[c:d]
 
 
 def expect_settled(after: bytes, wanted, text: str) -> None:

@@ -18,7 +18,22 @@ LOGS = [
     'writer.add_scalar("loss", loss.item(), i)',
     'wandb.log({"loss": loss.item(), "lr": group["lr"]}, step=i)',
     "tqdm.write(str([x.item() for x in parts]))",
+    "sys.stdout.write(f'loss {loss.item()}\\r')",
+    "self.pbar.write(str(loss.item()))",
+    "accelerator.print(loss.item())",
+    "console.print(loss.item())",
+    "logging.log(logging.INFO, 'loss %s', loss.item())",
+    "accelerator.log({'loss': loss.item()}, step=i)",
+    "writer.add_histogram('loss', loss.detach().cpu(), i)",
 ]
+
+FILES = [
+    "f.write(f'{loss.item()}\\n')",
+    "self.log_file.write(str(loss.item()))",
+    "writer.writerow([i, loss.item()])",
+    "print(loss.item(), file=f)",
+]
+"""What is written may be read by somebody: it is shown, and never called safe."""
 
 # name: (before, line, after)
 MADE = {
@@ -76,6 +91,35 @@ MADE = {
             "        if batch_number % 50 == 0:\n            print(loss.item())\n"
         ),
     ),
+    "under a switch": (
+        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0:  # all\n        print(loss.item())\n",
+        4,
+        "for i in range(9):\n    opt.step()\n    if verbose and rank == 0 and i % 50 == 0:  # all\n        print(loss.item())\n",
+    ),
+    "under one of two switches": (
+        "for i in range(9):\n    opt.step()\n    if (args.verbose or self.mode == 'full'):\n        print(loss.item())\n",
+        4,
+        (
+            "for i in range(9):\n    opt.step()\n    if ((args.verbose or self.mode == 'full') and i % 50 == 0):\n"
+            "        print(loss.item())\n"
+        ),
+    ),
+    "under a switch with an else": (
+        "for i in range(9):\n    opt.step()\n    if bar is None:\n        print(loss.item())\n    else:\n        a()\n",
+        4,
+        (
+            "for i in range(9):\n    opt.step()\n    if bar is None:\n        if i % 50 == 0:\n            print(loss.item())\n"
+            "    else:\n        a()\n"
+        ),
+    ),
+    "beside others under switches": (
+        "for i in range(9):\n    if dist.get_rank() == 0:\n        if not quiet:\n            a()\n            print(loss.item())\n",
+        5,
+        (
+            "for i in range(9):\n    if dist.get_rank() == 0:\n        if not quiet:\n            a()\n"
+            "            if i % 50 == 0:\n                print(loss.item())\n"
+        ),
+    ),
     "values in parentheses": (
         "for (x, y) in (zip(a,\n    b)):\n    print(loss.item())\n",
         3,
@@ -96,7 +140,22 @@ LEFT_ALONE = {
     "a tuple that is looped over": ("for b in 1, 2:\n    print(loss.item())\n", "intended change"),
     "assigns": ("for i in range(9):\n    x = loss.item()\n", "not one statement"),
     "calls something else": ("for i in range(9):\n    history.append(loss.item())\n", "not a call that only logs"),
-    "a file, whose content may be needed": ("for i in range(9):\n    f.write(str(loss.item()))\n", "not a call that only logs"),
+    "a file, whose content may be needed": ("for i in range(9):\n    f.write(str(loss.item()))\n", "into a file"),
+    "a computed file": ("for i in range(9):\n    open(p).write(str(loss.item()))\n", "not a call that only logs"),
+    "a warning": ("for i in range(9):\n    logging.log(30, loss.item())\n", "not a call that only logs"),
+    "a threshold": ("for i in range(9):\n    if limit > 3:\n        print(loss.item())\n", "under a condition"),
+    "one step": ("for i in range(9):\n    if i == 0:\n        print(loss.item())\n", "under a condition"),
+    "a name that each step sets": (
+        "for i in range(9):\n    due = i % 7 == 0\n    if due:\n        print(loss.item())\n",
+        "under a condition",
+    ),
+    "a clock": ("for i in range(9):\n    if time.time() == t:\n        print(loss.item())\n", "under a condition"),
+    "a question that counts": ("for i in range(9):\n    if due():\n        print(loss.item())\n", "under a condition"),
+    "an alarm": ("for i in range(9):\n    if a != b:\n        print(loss.item())\n", "under a condition"),
+    "an error": (
+        "for i in range(9):\n    try:\n        a()\n    except E:\n        print(loss.item())\n",
+        "under a condition",
+    ),
     "print into a file": ("for i in range(9):\n    print(loss.item(), file=f)\n", "into a file"),
     "takes from a queue": ("for i in range(9):\n    print(queue.get(), loss.item())\n", "may do more than read"),
     "uses an iterator up": ("for i in range(9):\n    print(list(it), loss.item())\n", "may do more than read"),
@@ -143,7 +202,14 @@ def test_left_alone(name, edit):
     before, why = LEFT_ALONE[name]
     line = next(n for n, text in enumerate(before.split("\n"), 1) if "loss.item()" in text or "item())" in text)
     with pytest.raises(Refused, match=why):
-        apply_edits(before.encode(), [edit("throttle", line, value="50")])
+        apply_edits(before.encode(), [edit("throttle", line, value="50", safe=True)])
+
+
+@pytest.mark.parametrize("log", FILES)
+def test_a_file_is_written_less_often_only_where_that_is_not_called_safe(log, edit, repository):
+    check(ENUMERATED.format(log), 3, WANTED.format(log), edit, repository)
+    with pytest.raises(Refused, match="into a file"):
+        apply_edits(ENUMERATED.format(log).encode(), [edit("throttle", 3, value="50", safe=True)])
 
 
 @pytest.mark.parametrize("value", ["1", "0", "-5", "x", "", "5; import os", "1" * 9, "٣٣"])

@@ -28,6 +28,7 @@ from auditor.evidence import (
     Amp,
     Backward,
     Batches,
+    Configs,
     DeviceCalls,
     DeviceMemory,
     Held,
@@ -448,7 +449,7 @@ def test_retained_graph():
     def found(times=3, reused=frozenset(), text="loss.backward(retain_graph=True)", **more):
         call = replace(BackwardCall(LINE, 0, retain=True, held_bytes=MIB), **more)
         table = Backward(20, tuple(replace(call, step=step) for step in range(times)), reused)
-        return list(RetainedGraphNeverNeeded().detect(table, CPU, source(text)))
+        return list(RetainedGraphNeverNeeded().detect(table, CPU, source(text), Configs()))
 
     (finding,) = found()
     assert (finding.lost_bytes, finding.basis) == (MIB, "estimated")
@@ -460,7 +461,7 @@ def test_retained_graph():
     assert found(retain=False) == []
     (elsewhere,) = found(text="self.manual_backward(loss, **options)")
     assert RetainedGraphNeverNeeded().remedy(elsewhere).edits == ()
-    assert list(RetainedGraphNeverNeeded().detect(Backward(), CPU, source())) == []
+    assert list(RetainedGraphNeverNeeded().detect(Backward(), CPU, source(), Configs())) == []
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -585,7 +586,7 @@ def noisy(us, n=12):
 def num009(on, of=12, steps=None, text="with torch.autograd.detect_anomaly():", site=LINE):
     modes = Modes(of, tuple(AnomalyStep(step, site=site) for step in on))
     rule = AnomalyModeLeftOn()
-    found = list(rule.detect(modes, steps or Steps(), CPU, source(text + "\n  pass")))
+    found = list(rule.detect(modes, steps or Steps(), CPU, source(text + "\n  pass"), Configs()))
     return found, [rule.remedy(finding) for finding in found]
 
 
@@ -624,10 +625,14 @@ def test_anomaly_mode_on_half_of_the_steps():
 def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_for_it(text, fixed):
     inside = replace(AnomalyStep(0, 1, replace(LINE, line=9)), library="framework/loop.py:fit")
     modes = Modes(12, tuple(replace(inside, step=step) for step in range(12)))
-    (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), CPU, source(text))
-    assert finding.site.line == (9 if fixed is None else LINE.line)
+    (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), CPU, source(text), Configs())
+    assert finding.site.line == (9 if "a, b" in text else LINE.line)
     assert ("switched on inside", "framework/loop.py:fit") in finding.facts
-    edits = AnomalyModeLeftOn().remedy(finding).edits
+    remedy = AnomalyModeLeftOn().remedy(finding)
+    edits = remedy.edits
+    decided = "=debug" in text
+    assert (remedy.refused == "`detect_anomaly` is decided by `debug`: change it there") is decided
+    assert ("detect_anomaly=debug, which was True" in finding.message) is decided
     made = [file.after.decode().strip() for file in plan(edits, lambda path: source(text).texts[path].encode()).files]
     assert made == ([] if fixed is None else [fixed])
 
@@ -635,7 +640,7 @@ def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_
 def test_zero_filled_gradients():
     def found(on, text="optimizer.zero_grad(set_to_none=False)", **more):
         table = ZeroGrads(20, tuple(replace(ZeroGrad(LINE, step, set_to_none=False), **more) for step in on))
-        return list(GradientsFilledWithZeros().detect(table, CPU, source(text)))
+        return list(GradientsFilledWithZeros().detect(table, CPU, source(text), Configs()))
 
     (finding,) = found(range(10))
     remedy = GradientsFilledWithZeros().remedy(finding)
@@ -643,17 +648,39 @@ def test_zero_filled_gradients():
     assert found(range(9)) == []
     assert found(range(20), set_to_none=True) == []
     assert GradientsFilledWithZeros().remedy(found(range(20), text="optimizer.zero_grad(False)")[0]).edits == ()
-    assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source())) == []
+    assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source(), Configs())) == []
 
 
-def test_graph002_a_switch_of_the_users_is_not_dropped_safely() -> None:
-    from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded as Rule
+@pytest.mark.parametrize("line", ["loss.backward(retain_graph = keep)", "loss.backward(None, keep)"])
+def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
+    rows = f"keep = {{}}\n\n{line}\n"
+    call = BackwardCall(Site("t.py", 3, "", line), 0, retain=True)
+    table = Backward(20, tuple(replace(call, step=step) for step in range(5)))
+    rule = RetainedGraphNeverNeeded()
+    (finding,) = rule.detect(table, CPU, Source({"t.py": rows.format("True")}), Configs())
+    assert "retain_graph=keep, which was True (set at t.py:1: `keep = True`)" in finding.message
+    remedy = rule.remedy(finding)
+    assert [(edit.site.line, edit.action, edit.value, edit.safe) for edit in remedy.edits] == [
+        (1, "set_constant", "False", False)
+    ]
+    (finding,) = rule.detect(table, CPU, Source({"t.py": rows.format("epochs > 3")}), Configs())
+    remedy = rule.remedy(finding)
+    assert remedy.edits == () and remedy.refused.startswith("`retain_graph` is decided by `keep`, which is set at t.py:1")
 
-    from auditor.model import Finding, Site
 
-    for text, safe in (("loss.backward(retain_graph=True)", True), ("loss.backward(retain_graph = keep)", False)):
-        remedy = Rule().remedy(Finding(Site("a.py", 1, "f", text), "kept", hints={"call": "backward"}))
-        assert remedy is not None and remedy.safe is safe
+def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
+    text = "optimizer.zero_grad(set_to_none=args.drop)"
+    table = ZeroGrads(20, tuple(ZeroGrad(LINE, step, set_to_none=False) for step in range(20)))
+    (finding,) = GradientsFilledWithZeros().detect(table, CPU, source(text), Configs())
+    assert "set_to_none=args.drop, which was False" in finding.message
+    remedy = GradientsFilledWithZeros().remedy(finding)
+    assert remedy.edits == () and remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
+
+
+def test_num009_a_switch_of_the_users_is_changed_where_it_is_set():
+    ((finding,), (remedy,)) = num009(range(12), text="with torch.autograd.set_detect_anomaly(args.debug):")
+    assert finding.message.endswith(": mode=args.debug, which was True")
+    assert remedy.edits == () and remedy.refused == "`mode` is decided by `args.debug`: change it there"
 
 
 HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda'):\n    pass\n"

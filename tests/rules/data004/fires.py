@@ -16,6 +16,19 @@ def pinned_and_blocking__rehearsal():
     return step
 
 
+def a_flag_that_was_false__rehearsal():
+    model = nn.Linear(8, 1, device="cuda")
+    device = torch.device("cuda")
+    use_cuda = device == "cuda"
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, pin_memory=True))
+
+    def step():
+        (x,) = next(batches)
+        model(x.to(device, non_blocking=use_cuda)).mean().backward()  # DATA004
+
+    return step
+
+
 def a_dict_of_tensors__rehearsal():
     model = nn.Linear(8, 1, device="cuda")
     rows = [{"x": torch.ones(8), "y": torch.ones(1)} for _ in range(400)]

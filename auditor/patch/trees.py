@@ -1,0 +1,110 @@
+"""Files beside the directory of the run: which of them are the user's, and from where a diff that touches them is applied."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import sysconfig
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from auditor.patch.diff import diff_bytes
+from auditor.patch.source import Refused
+
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+Changed = tuple[str, bytes, bytes]
+"""Path of a file, relative to the run's directory where it lies below it; its bytes before and after."""
+
+
+def leads_out(path: str) -> bool:
+    """True for a path that does not stay below the directory it is read from."""
+    return os.path.isabs(path) or posixpath.isabs(path) or (path + "/").startswith("../")
+
+
+def is_beside(path: str, cwd: str) -> bool:
+    """True if a path may be a source file beside ``cwd``: absolute, written plainly, and no installed package's."""
+    plain = os.path.isabs(path) and os.path.normpath(path) == path.replace("/", os.sep)
+    if not cwd or not plain or _INSTALLED.intersection(Path(path).parts) or _below(path, _library()):
+        return False
+    return base_of(cwd, [path]) != ""
+
+
+def is_theirs(path: str, cwd: str) -> bool:
+    """True if a file beside ``cwd`` belongs to the user, as far as this machine tells.
+
+    It lies in the git repository that ``cwd`` is in, or in a source tree that PYTHONPATH or an editable install names.
+    """
+    real = os.path.realpath(path)
+    if not is_beside(path, cwd) or not is_beside(real, cwd):
+        return False
+    return any(_below(real, [tree]) for tree in _trees(cwd))
+
+
+def base_of(cwd: str, paths: Iterable[str]) -> str:
+    """The innermost directory that holds ``cwd`` and all paths; empty if they have none in common but the root."""
+    try:
+        base = os.path.commonpath([cwd, *(os.path.join(cwd, path) for path in paths)])
+    except ValueError:  # on other drives
+        return ""
+    return "" if os.path.dirname(base) == base else base
+
+
+def joined_diff(changes: Iterable[Changed], cwd: str) -> bytes:
+    """All files in one unified diff. Where some lie beside ``cwd``, its first line says where it is to be applied.
+
+    Raises :class:`Refused` where the files have no directory in common.
+    """
+    listed = list(changes)
+    base = place_of((path for path, _, _ in listed), cwd)
+    parts = [diff_bytes(before, after, _from(base, path, cwd)) for path, before, after in listed]
+    said = f"The paths begin in {base}: git -C {base} apply\n" if base else ""
+    return said.encode(errors="replace") + b"".join(parts) if any(parts) else b""
+
+
+def place_of(paths: Iterable[str], cwd: str) -> str:
+    """The directory that a diff of these files is applied in; empty for the run's own. Raises :class:`Refused`."""
+    listed = list(paths)
+    if not any(map(os.path.isabs, listed)):
+        return ""
+    base = base_of(cwd, listed)
+    if not base:
+        raise Refused("the files have no directory in common")
+    return base
+
+
+def _from(base: str, path: str, cwd: str) -> str:
+    return os.path.relpath(os.path.join(cwd, path), base).replace(os.sep, "/") if base else path
+
+
+def _trees(cwd: str) -> Iterator[str]:
+    for folder in (cwd, *map(str, Path(cwd).parents)):
+        if os.path.exists(os.path.join(folder, ".git")):
+            yield folder
+            break
+    yield from (os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each)
+    for installed in metadata.distributions():
+        yield from _editable(installed)
+
+
+def _editable(installed: metadata.Distribution) -> Iterator[str]:
+    """The source tree of a package that was installed with ``pip install -e``."""
+    try:
+        facts = json.loads(installed.read_text("direct_url.json") or "{}")
+        if facts.get("dir_info", {}).get("editable") and facts.get("url", "").startswith("file:"):
+            yield url2pathname(urlsplit(facts["url"]).path)
+    except (OSError, ValueError, AttributeError):  # written by another tool, or damaged
+        return
+
+
+def _library() -> list[str]:
+    return [path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))]
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    roots = (os.path.realpath(folder).rstrip(os.sep) + os.sep for folder in folders)
+    return any((os.path.realpath(path) + os.sep).startswith(root) and root != os.sep for root in roots)

@@ -1,0 +1,339 @@
+"""What remains after a statement is dropped reads as if it had been written so; what nothing used before is left alone."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from auditor.model import Edit, Site
+from auditor.patch import Refused, apply_edits, diff_bytes
+
+GONE = "torch.cuda.empty_cache()"
+
+# name: (before, after); the statement that goes is the line with GONE in it
+TIDY = {
+    "an if that only did it": (
+        "a()\nif torch.cuda.is_available():\n    torch.cuda.empty_cache()\nb()\n",
+        "a()\nb()\n",
+    ),
+    "ifs around ifs": (
+        "for b in l:\n    a()\n    if use_cuda:\n        if rank == 0 and not quiet:\n            torch.cuda.empty_cache()\n",
+        "for b in l:\n    a()\n",
+    ),
+    "an if in an else": (
+        "if x:\n    a()\nelse:\n    if y:\n        torch.cuda.empty_cache()\nb()\n",
+        "if x:\n    a()\nb()\n",
+    ),
+    "an elif": (
+        "if x:\n    a()\nelif y:\n    torch.cuda.empty_cache()\nb()\n",
+        "if x:\n    a()\nb()\n",
+    ),
+    "an else with a comment": (
+        "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    torch.cuda.empty_cache()  # all\nb()\n",
+        "if x:\n    a()\nb()\n",
+    ),
+    "the condition turns around": (
+        "if x:  # one\n    torch.cuda.empty_cache()\nelse:  # other\n    b()\n",
+        "if not x:  # other\n    b()\n",
+    ),
+    "turned: is": ("if x is None:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if x is not None:\n    b()\n"),
+    "turned: in": ("if x not in y: torch.cuda.empty_cache()\nelse: b()\n", "if x in y: b()\n"),
+    "turned: not": ("if not x:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if x:\n    b()\n"),
+    "turned: and": ("if x and y:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if not (x and y):\n    b()\n"),
+    "turned: a call with an effect": ("if x():\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if not x():\n    b()\n"),
+    "turned: in brackets": (
+        "if (x\n        and y):\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if (not (x\n        and y)):\n    b()\n",
+    ),
+    "turned in an elif": (
+        "if z:\n    a()\nelif x:\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if z:\n    a()\nelif not x:\n    b()\n",
+    ),
+    "one case of several": (
+        "if x:\n    # free it\n    torch.cuda.empty_cache()  # all\nelif y:\n    b()\n",
+        "if x:\n    pass\nelif y:\n    b()\n",
+    ),
+    "an except": (
+        "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    torch.cuda.empty_cache()  # all\n",
+        "try:\n    a()\nexcept RuntimeError:\n    pass\n",
+    ),
+    "a try that only did it": (
+        "try:\n    torch.cuda.empty_cache()\nexcept AttributeError:\n    warn()\nb()\n",
+        "b()\n",
+    ),
+    "a finally": (
+        "try:\n    a()\nexcept E:\n    b()\nfinally:\n    torch.cuda.empty_cache()\nc()\n",
+        "try:\n    a()\nexcept E:\n    b()\nc()\n",
+    ),
+    "a loop that only did it": ("for _ in range(3):\n    torch.cuda.empty_cache()\na()\n", "a()\n"),
+    "a with that only did it": ("with torch.cuda.device(0):\n    torch.cuda.empty_cache()\na()\n", "a()\n"),
+    # comments
+    "its comment": (
+        "a()\n\n# sync the device\n# for the timer\ntorch.cuda.empty_cache()\n\nb()\n",
+        "a()\n\nb()\n",
+    ),
+    "its comment, told by its words": (
+        "a()\n# empty the cache\ntorch.cuda.empty_cache()\nloss.backward()\n",
+        "a()\nloss.backward()\n",
+    ),
+    "a comment on more than it": (
+        "a()\n# finish the epoch\ntorch.cuda.empty_cache()\nmodel.train()\n",
+        "a()\n# finish the epoch\nmodel.train()\n",
+    ),
+    "a comment on both": (
+        "# cached memory goes, cached files too\ntorch.cuda.empty_cache()\ndrop_cached()\n",
+        "# cached memory goes, cached files too\ndrop_cached()\n",
+    ),
+    "a comment that a tool reads": (
+        "a()\n# fmt: off\ntorch.cuda.empty_cache()\n\nb()\n",
+        "a()\n# fmt: off\n\nb()\n",
+    ),
+    "code that is commented out": (
+        "a()\n# torch.cuda.synchronize()\ntorch.cuda.empty_cache()\n\nb()\n",
+        "a()\n# torch.cuda.synchronize()\n\nb()\n",
+    ),
+    "no comment, the end of a text": (
+        'a = """\n# free\n"""\ntorch.cuda.empty_cache()\n\nb()\n',
+        'a = """\n# free\n"""\n\nb()\n',
+    ),
+    "comments at the end of its block": (
+        "if x:\n    torch.cuda.empty_cache()\n\n    # torch.cuda.synchronize()\nb()\n",
+        "b()\n",
+    ),
+    # blank lines
+    "between blank lines": ("a()\n\ntorch.cuda.empty_cache()\n\nb()\n", "a()\n\nb()\n"),
+    "blank lines below": ("def f():\n    a()\n    torch.cuda.empty_cache()\n\n\nb()\n", "def f():\n    a()\n\n\nb()\n"),
+    "last of a block": ("def f():\n    a()\n\n    torch.cuda.empty_cache()\nb()\n", "def f():\n    a()\nb()\n"),
+    "last of a file": ("a()\n\ntorch.cuda.empty_cache()\n", "a()\n"),
+    "first of a block": ("def f():\n    torch.cuda.empty_cache()\n\n    a()\n", "def f():\n    a()\n"),
+    "first of a file": ("torch.cuda.empty_cache()\n\na()\n", "a()\n"),
+    "blank lines doubled before": ("a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n", "a()\n\n\nb()\nc()\n"),
+    # names
+    "an import": ("import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n", "import torch\nx = torch.zeros(1)\n"),
+    "an import beside a model in eval mode": ("import gc\nmodel.eval()\ngc.collect()\n", "model.eval()\n"),
+    "one name of an import": (
+        "from torch.cuda import empty_cache, synchronize\nempty_cache()\nsynchronize()\n",
+        "from torch.cuda import synchronize\nsynchronize()\n",
+    ),
+    "the last name of an import": (
+        "from torch.cuda import synchronize, empty_cache\nempty_cache()\nsynchronize()\n",
+        "from torch.cuda import synchronize\nsynchronize()\n",
+    ),
+    "one line of an import": (
+        "from torch.cuda import (\n    empty_cache,  # frees\n    synchronize\n)\nempty_cache()\nsynchronize()\n",
+        "from torch.cuda import (\n    synchronize\n)\nsynchronize()\n",
+    ),
+    "an import in a function": (
+        "def f():\n    import gc\n\n    a()\n    gc.collect()\n",
+        "def f():\n    a()\n",
+    ),
+    "a variable of a function": (
+        "def f():\n    index = torch.cuda.current_device()\n    a()\n    torch.cuda.empty_cache(index)\n",
+        "def f():\n    a()\n",
+    ),
+    "variables of variables, and the import": (
+        "import os\ndef f():\n    rank = os.environ['RANK']\n    first = rank == '0'\n    if first:\n        torch.cuda.empty_cache()\n    a()\n",
+        "def f():\n    a()\n",
+    ),
+    "a variable of a script": (
+        "use_cuda = torch.cuda.is_available()\nfor b in l:\n    a()\n    if use_cuda:\n        torch.cuda.empty_cache()\n",
+        "for b in l:\n    a()\n",
+    ),
+}
+
+STAYS = {
+    "read elsewhere": "import gc\nprint(gc.isenabled())\n{}\n",
+    "unused before": "import os\nspare = 1\nfor b in l:\n    a()\n    {}\n",
+    "exported": "import gc\n__all__ = ['gc']\n{}\n",
+    "meant for others": "import gc  # noqa: F401\n{}\n",
+    "tried": "try:\n    import gc\nexcept ImportError:\n    gc = None\na()\n{}\n",
+    "bound twice": "import gc\ndef f(gc):\n    return gc\n{}\n",
+    "read by name": "import gc\nprint(globals()['gc'])\n{}\n",
+    "a module's variable": "n = 1\ndef f():\n    a()\n    {}\n",
+    "what computes it has an effect": "def f():\n    n = next(it)\n    a()\n    {}\n",
+    "one of a pair": "def f():\n    n, m = 1, 2\n    a()\n    {}\n",
+    "counted": "def f():\n    n = 0\n    n += 1\n    {}\n",
+    "read in a nested function": "def f():\n    n = 0\n    def g():\n        return n\n    {}\n",
+    "an annotation in quotes": "import gc\nx: 'gc.Thing' = 1\n{}\n",
+}
+
+REFUSED = {
+    "a condition with an effect": ("if tick():\n    torch.cuda.empty_cache()\n", "may do more than ask"),
+    "a walrus": ("if (n := 3):\n    torch.cuda.empty_cache()\n", "may do more than ask"),
+    "a loop over data": ("for b in l:\n    torch.cuda.empty_cache()\n", "the loop around"),
+    "a loop whose number is read": ("for i in range(3):\n    torch.cuda.empty_cache()\nprint(i)\n", "the loop around"),
+    "a loop that waits": ("while x:\n    torch.cuda.empty_cache()\n", "the loop around"),
+    "a lock": ("with lock:\n    torch.cuda.empty_cache()\n", "`with` block"),
+    "a function": ("def free():\n    torch.cuda.empty_cache()\n", "take it out together with what uses it"),
+    "a try with a finally": ("try:\n    torch.cuda.empty_cache()\nfinally:\n    b()\n", "nothing to try"),
+    "only a finally": ("try:\n    a()\nfinally:\n    torch.cuda.empty_cache()\n", "without a clause"),
+}
+
+
+def dropped(text: str, file: str = "t.py") -> str:
+    name = "collect" if "gc.collect" in text else "empty_cache"
+    line = max(n for n, row in enumerate(text.split("\n"), 1) if name + "(" in row)
+    return apply_edits(text.encode(), [Edit(Site(file, line), "drop_statement", name)]).decode()
+
+
+@pytest.mark.parametrize("name", TIDY)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_what_stays_reads_as_written(name, ends):
+    before, after = (text.replace("\n", ends) for text in TIDY[name])
+    line = max(n for n, row in enumerate(before.split("\n"), 1) if "empty_cache(" in row or "gc.collect(" in row)
+    call = "collect" if "gc.collect(" in before else "empty_cache"
+    assert apply_edits(before.encode(), [Edit(Site("t.py", line), "drop_statement", call)]).decode() == after
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_the_patch_did_not_make_useless_stays(name):
+    call = "gc.collect()" if "gc" in STAYS[name] else "torch.cuda.empty_cache(n)"
+    before = STAYS[name].format(call)
+    rows = before.split("\n")
+    after = "\n".join(row for row in rows if row.strip() != call)
+    assert dropped(before) == after
+
+
+def test_what_a_package_imports_stays():
+    before = "import gc\nimport torch\ngc.collect()\n"
+    assert dropped(before, "pkg/__init__.py") == "import gc\nimport torch\n"
+    assert dropped(before) == "import torch\n"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_left_hollow_is_refused(name):
+    before, words = REFUSED[name]
+    with pytest.raises(Refused, match=words):
+        dropped(before)
+
+
+def test_arguments_that_go_take_their_variable_along():
+    before = b"def f():\n    keep = True\n    loss.backward(retain_graph=keep)\n"
+    edit = Edit(Site("t.py", 3), "drop_keyword", "backward", "retain_graph")
+    assert apply_edits(before, [edit]) == b"def f():\n    loss.backward()\n"
+    before = b"from torch.cuda.amp import autocast\nimport torch\nwith autocast():\n    a()\n"
+    edit = Edit(Site("t.py", 3), "modernize_amp", "autocast")
+    assert apply_edits(before, [edit]) == b'import torch\nwith torch.amp.autocast("cuda"):\n    a()\n'
+
+
+# -- any program: the statements that go are marked, and the tree says what must stay ----------------------------------
+
+SIMPLE = st.sampled_from(["a()", "b = c", "d += 1", 'e("""\n# text\n""")', "x = y; z()"])
+MARKED = st.sampled_from(["gone()", "gone(  # why\n)", "gone()  # why"])
+CONDITIONS = st.sampled_from(["u", "not u", "u.v == 1", "u is None", "f()", "u and v"])
+BETWEEN = st.sampled_from(["", "\n", "# gone for good\n", "\n# a note\n", "\n\n"])
+
+
+@st.composite
+def blocks(draw, depth: int = 0) -> str:
+    """Some statements, each on lines of its own, with comments and blank lines between them."""
+    rows = []
+    for _ in range(draw(st.integers(1, 3))):
+        if depth < 3 and draw(st.integers(0, 2)) == 0:
+            rows.append(draw(compounds(depth + 1)))
+        else:
+            rows.append(draw(st.one_of(SIMPLE, MARKED)))
+    return "\n".join(draw(BETWEEN) + row for row in rows)
+
+
+@st.composite
+def compounds(draw, depth: int) -> str:
+    def block() -> str:
+        lines = draw(blocks(depth)).split("\n")
+        # Lines of a text keep their place: they are no lines of the program.
+        inside, out = False, []
+        for line in lines:
+            out.append(line if inside or not line.strip() else "    " + line)
+            inside ^= line.count('"""') % 2 == 1
+        return "\n".join(out)
+
+    kind = draw(st.sampled_from(["if", "else", "elif", "for", "try", "finally", "with"]))
+    test = draw(CONDITIONS)
+    if kind == "for":
+        return f"for i in {draw(st.sampled_from(['range(3)', 'u']))}:\n{block()}"
+    if kind == "with":
+        return f"with {draw(st.sampled_from(['torch.no_grad()', 'u']))}:\n{block()}"
+    if kind == "try":
+        return f"try:\n{block()}\nexcept E:\n{block()}"
+    if kind == "finally":
+        return f"try:\n{block()}\nexcept E:\n{block()}\nelse:\n{block()}\nfinally:\n{block()}"
+    more = {"if": "", "else": f"\nelse:\n{block()}", "elif": f"\nelif {draw(CONDITIONS)}:\n{block()}\nelse:\n{block()}"}
+    return f"if {test}:\n{block()}{more[kind]}"
+
+
+def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
+    """The effects of a program in order: what a reader of the tree would do, conditions decided by their names."""
+    effects: list[str] = []
+
+    def truth(test: ast.expr) -> bool:
+        if isinstance(test, ast.UnaryOp):
+            return not truth(test.operand)
+        if isinstance(test, ast.BoolOp):
+            return all(truth(value) for value in test.values)
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+            return not truth(ast.Compare(test.left, [ast.Is()], test.comparators))
+        if isinstance(test, ast.Call):
+            effects.append(ast.unparse(test))
+        return choices[sum(map(ord, ast.unparse(test))) % len(choices)]
+
+    def walk(statements: list[ast.stmt]) -> None:
+        for node in statements:
+            if isinstance(node, ast.If):
+                walk(node.body if truth(node.test) else node.orelse)
+            elif isinstance(node, ast.For):
+                for _ in range(2):
+                    walk(node.body)
+            elif isinstance(node, ast.With):
+                walk(node.body)
+            elif isinstance(node, ast.Try):
+                walk(node.body)
+                walk(node.orelse)
+                walk(node.finalbody)
+                for handler in node.handlers if does_something(node.body) else []:
+                    walk(handler.body)
+            elif not isinstance(node, ast.Pass) and not (without and ast.unparse(node) == "gone()"):
+                effects.append(ast.unparse(node))
+
+    walk(tree.body)
+    return effects
+
+
+def does_something(statements: list[ast.stmt]) -> bool:
+    """True if anything but the marked statements stands in a block: else its ``except`` cannot run."""
+    leaves = [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.stmt)]
+    simple = [node for node in leaves if not hasattr(node, "body") and not isinstance(node, ast.Pass)]
+    return any(ast.unparse(node) != "gone()" for node in simple)
+
+
+@given(blocks(), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
+def test_any_statements_go_and_nothing_else_changes(repository, text, choices, windows):
+    before = (text + "\n").replace("\n", "\r\n" if windows else "\n").encode()
+    marked = [node for node in ast.walk(ast.parse(before)) if isinstance(node, ast.Expr) and ast.unparse(node) == "gone()"]
+    edits = [Edit(Site("t.py", node.lineno), "drop_statement", "gone") for node in marked]
+    try:
+        after = apply_edits(before, edits)
+    except Refused:
+        event("refused")
+        return
+    event(f"dropped {min(len(edits), 3)}")
+    tree = ast.parse(after)
+    expected = run(ast.parse(before), without=True, choices=choices)
+    assert run(tree, without=True, choices=choices) == expected
+    assert b"gone()" not in after
+    old, new = before.decode().splitlines(), after.decode().splitlines()
+    assert not {line.strip() for line in new} - {line.strip() for line in old} - {"pass"} - set(turned(new))
+    assert edits or after == before
+    if edits:
+        repository.put("t.py", before)
+        diff = diff_bytes(before, after, "t.py")
+        repository.expect_applies(diff, {"t.py": after})
+        assert repository.git("apply", "-R", "-", stdin=diff).returncode == 0
+        assert (repository.folder / "t.py").read_bytes() == before
+
+
+def turned(lines: list[str]) -> list[str]:
+    """Conditions that stand for their opposite."""
+    return [line.strip() for line in lines if line.strip().startswith(("if ", "elif "))]

@@ -1,0 +1,154 @@
+"""Source beside the directory of the run: whose it is, and a diff that git takes in the directory that holds both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+from auditor.reports import as_json
+from auditor.reports.replacements import replacements
+from click.testing import CliRunner
+
+from auditor.cli import main
+from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
+from auditor.patch import Refused, is_theirs, plan, write
+from auditor.patch.trees import is_beside
+from auditor.recording import SCHEMA, store_sources, write_manifest
+
+TRAIN = b"loss.backward(retain_graph=True)\n"
+MODEL = b"x = x.to(device)\n"
+
+
+def edits(model: Path) -> list[Edit]:
+    return [
+        Edit(Site("train.py", 1, text=TRAIN.decode().strip()), "drop_keyword", "backward", "retain_graph", safe=True),
+        Edit(Site(str(model), 1, text=MODEL.decode().strip()), "set_keyword", "to", "non_blocking", "True", safe=True),
+    ]
+
+
+@pytest.fixture
+def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The directory of a run, and a file of the source tree beside it, in no repository."""
+    run, model = tmp_path / "work" / "exp", tmp_path / "work" / "src" / "models" / "net.py"
+    run.mkdir(parents=True)
+    model.parent.mkdir(parents=True)
+    (run / "train.py").write_bytes(TRAIN)
+    model.write_bytes(MODEL)
+    monkeypatch.chdir(run)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return run, model
+
+
+def git(*words: str, cwd: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", *words], cwd=cwd, input=stdin, capture_output=True, check=False)
+
+
+def test_one_diff_for_both_trees_says_where_it_is_applied(trees):
+    run, model = trees
+    read = {"train.py": TRAIN, str(model): MODEL}.get
+    planned = plan(edits(model), read, cwd=str(run))
+    assert not planned.refused
+    base = run.parent
+    first, rest = planned.diff.split(b"\n", 1)
+    assert first == f"The paths begin in {base}: git -C {base} apply".encode()
+    assert b"--- a/exp/train.py\n" in rest and b"--- a/src/models/net.py\n" in rest
+    done = git("apply", "-", cwd=base, stdin=planned.diff)
+    assert done.returncode == 0, done.stderr
+    assert (run / "train.py").read_bytes() == b"loss.backward()\n"
+    assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
+    assert git("apply", "-R", "-", cwd=base, stdin=planned.diff).returncode == 0
+    assert model.read_bytes() == MODEL
+    assert replacements(planned.diff.decode()) == ()  # SARIF's paths begin elsewhere: no fix is better than a wrong one
+
+
+def test_without_them_the_diff_is_as_before(trees):
+    run, model = trees
+    read = {"train.py": TRAIN, str(model): MODEL}.get
+    planned = plan(edits(model)[:1], read, cwd=str(run))
+    assert planned.diff == plan(edits(model)[:1], read).diff
+    assert planned.diff.startswith(b"--- a/train.py\n")
+    assert "lies outside the directory of the run" in plan(edits(model), read).refused[0][1]
+
+
+def test_a_tree_is_theirs_by_pythonpath_by_git_or_by_an_editable_install(trees, monkeypatch, tmp_path):
+    run, model = trees
+    assert not is_theirs(str(model), str(run))
+    monkeypatch.setenv("PYTHONPATH", str(model.parent.parent))
+    assert is_theirs(str(model), str(run))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    assert not is_theirs(str(model), str(run))
+    info = tmp_path / "site" / "models-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: models\nVersion: 1\n")
+    url = {"url": model.parent.parent.as_uri(), "dir_info": {"editable": False}}
+    (info / "direct_url.json").write_text(json.dumps(url))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert not is_theirs(str(model), str(run))
+    (info / "direct_url.json").write_text(json.dumps(url | {"dir_info": {"editable": True}}))
+    assert is_theirs(str(model), str(run))
+    (info / "direct_url.json").write_text("{")
+    assert not is_theirs(str(model), str(run))
+    git("init", "-q", cwd=run.parent)
+    assert is_theirs(str(model), str(run))
+
+
+def test_what_is_installed_or_linked_from_elsewhere_is_nobodys_to_edit(trees, monkeypatch, tmp_path):
+    run, model = trees
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work"))
+    installed = tmp_path / "work" / "lib" / "site-packages" / "net.py"
+    library = Path(sysconfig.get_path("stdlib")) / "json" / "decoder.py"
+    for path in (str(installed), str(library), f"{run}/../src/models/net.py", "../src/models/net.py"):
+        assert not is_beside(path, str(run)) and not is_theirs(path, str(run)), path
+    outside = tmp_path / "elsewhere.py"
+    outside.write_bytes(MODEL)
+    link = model.parent / "link.py"
+    link.symlink_to(outside)
+    assert not is_theirs(str(link), str(run))
+
+
+def test_nothing_is_written_beside_without_a_reason(trees, monkeypatch):
+    run, model = trees
+    planned = plan(edits(model), {"train.py": TRAIN, str(model): MODEL}.get, cwd=str(run))
+    with pytest.raises(Refused, match="neither PYTHONPATH nor an editable install"):
+        write(planned, run)
+    assert (run / "train.py").read_bytes() == TRAIN and model.read_bytes() == MODEL
+    monkeypatch.setenv("PYTHONPATH", str(model.parent.parent))
+    write(planned, run)
+    assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
+
+
+def report_of(run: Path, model: Path) -> None:
+    findings = tuple(
+        Finding(edit.site, "x", code="GRAPH002", key=str(edit.site), severity=Severity.WARNING, remedy=Remedy("x", (edit,)))
+        for edit in edits(model)
+    )
+    about = Run("train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", "")
+    (run / "audit" / "recording").mkdir(parents=True)
+    (run / "audit" / "report.json").write_bytes(as_json.Json().render(Report(about, (), findings)))
+    stored = store_sources(run / "audit" / "recording", str(run), iter([str(run / "train.py"), str(model)]))
+    write_manifest(run / "audit" / "recording", {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"})
+
+
+def test_fix_applies_to_both_trees_and_takes_it_back(trees, monkeypatch):
+    run, model = trees
+    report_of(run, model)
+    monkeypatch.setenv("PYTHONPATH", str(model.parent.parent))
+    done = CliRunner().invoke(main, ["fix", "audit", "--apply"])
+    assert done.exit_code == 0, done.output
+    assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
+    undo = run / "audit" / "fixes.undo.patch"
+    assert f"git -C {run.parent} apply {undo} takes it back" in done.output
+    assert git("-C", str(run.parent), "apply", str(undo), cwd=run).returncode == 0
+    assert (run / "train.py").read_bytes() == TRAIN and model.read_bytes() == MODEL
+
+
+def test_fix_leaves_a_tree_alone_that_nothing_names(trees):
+    run, model = trees
+    report_of(run, model)
+    done = CliRunner().invoke(main, ["fix", "audit", "--apply"])
+    assert done.exit_code == 0, done.output
+    assert f"not patched: {model} lies outside {run}: set PYTHONPATH" in done.output
+    assert (run / "train.py").read_bytes() == b"loss.backward()\n" and model.read_bytes() == MODEL
