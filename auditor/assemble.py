@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, pictures
+from auditor import __version__, guard, pictures
 from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
@@ -20,7 +20,7 @@ from auditor.evidence.trace_ranks import ranks_of
 from auditor.evidence.training import Trained
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
-from auditor.patch import diff_bytes, shows_line
+from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -37,7 +37,10 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
-    findings = tuple(_with_diff(recording, finding) for finding in judgement.findings)
+    rules = tuple(rules)
+    permitted = Permitted(guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ())
+    found_here = (guard.without_foreign(finding, permitted) for finding in judgement.findings)
+    findings = tuple(_with_diff(recording, finding) for finding in found_here)
     rehearsed = rehearsal_of(recording)
     found = {finding.code for finding in findings}
     faults: list[str] = []

@@ -15,6 +15,7 @@ from typing import Any
 
 from auditor.evidence.table import Table
 from auditor.model import Finding, Severity, Site, Verdict, finding_key
+from auditor.permit import outside
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
 from auditor.rule import NotLooked, Rule
@@ -207,7 +208,11 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         severity=finding.severity or rule.severity,
         key=finding_key(rule.code, finding.site),
     )
-    return replace(named, remedy=rule.remedy(named))
+    remedy = rule.remedy(named)
+    undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
+    if undeclared is not None:
+        raise TypeError(f"{rule.code} asks for an edit that its class does not declare in `edits`: {undeclared}")
+    return replace(named, remedy=remedy)
 
 
 FIELDS: Mapping[str, tuple[type, ...]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import Permit
 
 
 class NotLooked(Exception):
@@ -28,6 +29,9 @@ class Rule:
     since: ClassVar[str]
     rehearsed: ClassVar[bool] = False
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
+
+    edits: ClassVar[tuple[Permit, ...]] = ()
+    """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever a report comes from."""
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]

@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
 from auditor.evidence.calls import CallSite
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 COMMANDS = {
@@ -81,6 +82,10 @@ class AllocatorCallEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (
+        Permit("drop_statement", tuple(f"torch.cuda.{name}" for name in COMMANDS if name.startswith("reset_")), safe=True),
+        Permit("drop_statement", (*(f"torch.cuda.{name}" for name in (*COMMANDS, *QUERIES)), *COLLECTIONS)),
+    )
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from auditor import patch
+from auditor import catalogue, guard, patch
 from auditor.commands import reading, results
 from auditor.commands.results import is_broken
 from auditor.errors import AuditProblem
@@ -36,10 +36,12 @@ def fix(
     judged = reading.report_of(path)
     edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
     require_plain_values(report, edits)
+    recorded = _recorded(path)
+    guard.require_permitted(report, judged, catalogue.rules(), root, recorded or (lambda file: _read(root, file)))
     mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
     for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
         click.echo(f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in the audit", err=True)
-    standing = _standing(judged, mine, _recorded(path), root)
+    standing = _standing(judged, mine, recorded, root)
     for reason in dict.fromkeys(standing.refused):
         click.echo(f"audit: not patched: {reason}", err=True)
     if apply and standing.changed:

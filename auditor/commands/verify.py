@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from auditor import catalogue, guard
 from auditor.commands import reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
@@ -32,6 +33,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     if recording is None:
         raise AuditProblem(f"{report}: the recording that says how to run the target again is not beside it")
     require_recorded_here(recording)
+    require_own(report, judged, recording)
     folder = path if path.is_dir() else path.parent
     checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
@@ -48,6 +50,13 @@ def require_recorded_here(recording: Recording) -> None:
         raise AuditProblem(f"this was recorded in {recording.cwd}, and only there it can be run again", f"cd {recording.cwd}")
 
 
+def require_own(name: str, report: Report, recording: Recording) -> None:
+    """Raise :class:`AuditProblem` unless rules could have made all that the report asks for, and the target is the user's own."""
+    require_plain_values(name, (edit for finding in report.findings if finding.remedy for edit in finding.remedy.edits))
+    guard.require_permitted(name, report, catalogue.rules(), Path.cwd(), recording.original_bytes)
+    guard.require_own_program(recording)
+
+
 def verified(
     report: Report, recording: Recording, *, select: Collection[str] = (), unsafe: bool = False, budget: float, quiet: bool
 ) -> Report | None:
@@ -61,7 +70,6 @@ def verified(
         for note in asked.notes:
             say(note)
         return None
-    require_plain_values("the report", (edit for candidate in asked.patches for edit in candidate.edits))
     with Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory:
         whole = Budget(budget)
         found, verification = Experiment(laboratory, recording, whole.part(asked.share), say).run(asked.patches)
