@@ -70,9 +70,11 @@ def require_own_program(recording: Recording) -> None:
         file = address.path or _file_of(address.module, recording.cwd)
         if Path(recording.cwd, file).resolve().is_relative_to(home):
             raise patch.Refused(f"{file} came with the report")
-        if not (
-            patch.leads_out(os.path.relpath(os.path.join(recording.cwd, file), recording.cwd)) or file in _recorded(recording)
-        ):
+        whole = os.path.normpath(os.path.join(recording.cwd, file))
+        beside = patch.leads_out(os.path.relpath(whole, recording.cwd))
+        if beside and not patch.is_theirs(whole, recording.cwd):
+            raise patch.Refused(f"{file} lies outside {recording.cwd}")
+        if not beside and recording.relative(whole) not in _recorded(recording):
             raise patch.Refused(f"{file} is not among the files that were recorded")
         patch.require_own_file(Path(recording.cwd), file, "set_keyword")
     except patch.Refused as reason:

@@ -103,7 +103,7 @@ def _is_ignored(path: str, root: str) -> bool:
     folder, name = os.path.split(path)
     if git is None or not _in_repository(folder):
         return False
-    listed = _git(git, folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", name)
+    listed = _git(git, folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", f":(literal){name}")
     if listed is None or listed:
         return False
     return _git(git, root, "check-ignore", ".") == b""
@@ -123,7 +123,7 @@ def _git(git: str, folder: str, *words: str) -> bytes | None:
             capture_output=True,
             timeout=_GIT_SECONDS,
             check=False,
-            env={**os.environ, "GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "0"},
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.SubprocessError):
         return None
