@@ -123,7 +123,7 @@ def _git(git: str, folder: str, *words: str) -> bytes | None:
             capture_output=True,
             timeout=_GIT_SECONDS,
             check=False,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            env={**os.environ, "GIT_LITERAL_PATHSPECS": "0", "GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.SubprocessError):
         return None
