@@ -1,4 +1,4 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-slow: the tests that are left out of it.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
@@ -6,14 +6,20 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test lint types manual clean
+.PHONY: demo test test-slow lint types manual clean
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
 	@cd examples/energy_flow/broken && ../../../$(BIN)/audit run trainer:step --steps 50 --out $(CURDIR)/audits/demo-$$(date +%Y%m%d-%H%M%S)
 
+# Files go to the two workers in the order of tests/conftest.py: those that take longest first, so that both end together.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: .venv/ready-dev lint types
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
+
+test-slow: .venv/ready-dev
+	$(PYTEST) -m slow
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

@@ -5,15 +5,47 @@ from __future__ import annotations
 import math
 from datetime import datetime, timezone
 
+_PASSES = {
+    "warmup": "warm-up",
+    "quiet": "timing pass",
+    "anomaly_off": "timing pass without anomaly mode",
+    "trace": "profiler pass",
+    "loud": "diagnostic pass",
+    "leaner": "what-if pass",
+    "numbers": "precision pass",
+    "memory": "memory pass",
+    "origin": "data-flow pass",
+    "replay": "replay",
+    "drill": "drill",
+}
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def pass_named(name: str) -> str:
+    """What people read for a pass of a recording: ``timing pass`` for ``quiet``. A name that is not known stays."""
+    return _PASSES.get(name, name)
 
 
 def duration(us: float, micro: str = "us") -> str:
     """``us`` microseconds as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` is how the smallest unit is spelt."""
+    unit, scale = _unit(us, micro)
+    return f"{digits(us / scale)} {unit}"
+
+
+def within(us: float, low: float | None, high: float | None, micro: str = "us") -> str:
+    """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without where that is not known."""
+    if low is None or high is None:
+        return duration(us, micro)
+    unit, scale = _unit(us, micro)
+    return f"{digits(us / scale)} {unit} [{digits(low / scale)} to {digits(high / scale)}]"
+
+
+def _unit(us: float, micro: str) -> tuple[str, float]:
     for unit, scale in ((micro, 1.0), ("ms", 1e3)):
         if abs(us) < 999.5 * scale:
-            return f"{digits(us / scale)} {unit}"
-    return f"{digits(us / 1e6)} s"
+            return unit, scale
+    return "s", 1e6
 
 
 def size(count: float) -> str:

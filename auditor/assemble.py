@@ -7,19 +7,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, guard, pictures
+from auditor import __version__, amounts, guard, pictures, prices
 from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
 from auditor.evidence.excerpts import excerpt
 from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
-from auditor.evidence.step_series import step_series, traced_series
+from auditor.evidence.step_series import TIMED, step_series, traced_series
+from auditor.evidence.steps import Step, Steps, own_times, queued_share
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.evidence.training import Trained
+from auditor.evidence.unrest import Unrest
 from auditor.explain import page
-from auditor.model import Finding, Outcome, PeakBytes, Report, Run, StepTimes, TargetError
+from auditor.model import Finding, Outcome, PeakBytes, Report, Run, Severity, StepTimes, TargetError
 from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
@@ -28,21 +30,38 @@ from auditor.rule import Rule
 
 TOP_OPERATORS = 15
 
+TOLD = 0.02
+"""Share of the quiet pass from which it is said that waiting for a processor was taken off."""
 
-def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule]], broken: Iterable[str] = ()) -> Report:
+
+def report(
+    recording: Recording,
+    judgement: Judgement,
+    rules: Iterable[type[Rule]],
+    broken: Iterable[str] = (),
+    *,
+    note_below: float = prices.NOTE_BELOW,
+) -> Report:
     """The report of a judged recording, in words: :func:`drawn` adds the charts.
 
     Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences on rule packs left out.
+    Findings whose price is below the share ``note_below`` of the step or the peak become notes.
     """
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
     rules = tuple(rules)
     permitted = Permitted(guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ())
-    found_here = (guard.without_foreign(finding, permitted) for finding in judgement.findings)
-    findings = tuple(_with_diff(recording, finding) for finding in found_here)
     rehearsed = rehearsal_of(recording)
-    found = {finding.code for finding in findings}
+    run = _run(manifest, steps, recording, facts)
+    peaks = _peaks(run, rehearsed)
+    findings = tuple(
+        prices.weighed(
+            _with_diff(recording, guard.without_foreign(finding, permitted)), Severity.NOTE, note_below, run.step_us, peaks
+        )
+        for finding in judgement.findings
+    )
+    found = {code for finding in findings for code in finding.codes}
     faults: list[str] = []
     trained = _trained(recording)
     first = tuple(caveats(trained, judgement.verdicts, broken))
@@ -50,7 +69,7 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
     return Report(
-        run=replace(_run(manifest, steps, recording, facts), training=trained.state if trained is not None else None),
+        run=replace(run, training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
         findings=findings,
         warnings=(
@@ -63,9 +82,10 @@ def report(recording: Recording, judgement: Judgement, rules: Iterable[type[Rule
             *faults,
         ),
         caveats=first,
+        cautions=(said,) if (said := Unrest.of(_quiet(recording)).caution) else (),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
-        method=(*_method(manifest, steps), *_rehearsed(rehearsed)),
+        method=(*_method(manifest, steps, queued_share(_quiet(recording))), *_rehearsed(rehearsed)),
         series=series,
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
@@ -112,12 +132,10 @@ def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.Tr
         device=", ".join(facts.devices) or "cpu" if facts is not None and bare else manifest.get("device", "cpu"),
         outcome=cast("Outcome", manifest.get("outcome", "killed")),
         error=_error(manifest.get("error"), recording),
-        step_us=_times(
-            list(facts.step_us) if facts is not None and bare else [row["us"] for row in steps if row["pass"] == "quiet"]
-        ),
+        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(recording),
         peak_bytes=PeakBytes(
             device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=peak_allocated(recording)),
-            host=max((row["rss"] for row in steps if "rss" in row), default=None),
+            host=_host_peak(steps),
         ),
         torch=str(manifest.get("environment", {}).get("torch", "")),
         python=str(manifest.get("environment", {}).get("python", "")),
@@ -129,14 +147,35 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
     if not error:
         return None
     site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
+    step, pass_name = error.get("step"), error.get("pass_name") or ""
     return TargetError(
         error.get("type", ""),
         error.get("message", ""),
         error.get("traceback", ""),
-        error.get("step"),
-        error.get("pass_name") or "",
+        step if step is None else recording.run_step(pass_name, step),
+        pass_name,
         site,
     )
+
+
+def _host_peak(steps: list[Row]) -> int | None:
+    """Of the passes without instruments, as in the chart; of all where there is none of those (a rehearsal)."""
+    rows = [row for row in steps if "rss" in row]
+    own = [row["rss"] for row in rows if row["pass"] in TIMED]
+    return max(own or (row["rss"] for row in rows), default=None)
+
+
+def _quiet(recording: Recording) -> tuple[Step, ...]:
+    """Steps of the pass without instruments; none where no step was recorded."""
+    return Steps.build(recording).quiet if recording.has("steps") else ()
+
+
+def _quiet_times(recording: Recording) -> StepTimes | None:
+    """What they took, waiting for a processor taken off."""
+    quiet = _quiet(recording)
+    times, within = _times(list(own_times(quiet))), Steps(quiet).typical
+    low, high = (None, None) if within is None else (max(0.0, within.low), within.high)
+    return None if times is None else replace(times, low=low, high=high, queued=queued_share(quiet))
 
 
 def _times(us: list[float]) -> StepTimes | None:
@@ -144,7 +183,7 @@ def _times(us: list[float]) -> StepTimes | None:
         return None
     ordered = sorted(us)
     p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered))
+    return StepTimes(statistics.median(ordered), p95, ordered[0], ordered[-1], len(ordered), mean=statistics.fmean(ordered))
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------
@@ -161,12 +200,20 @@ def _memory(recording: Recording, rehearsed: Recording | None) -> Charts:
 # -- findings ----------------------------------------------------------------------------------------------------------
 
 
+def _peaks(run: Run, rehearsed: Recording | None) -> dict[str, int | None]:
+    """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly Python's and torch's own."""
+    device = run.peak_bytes.device
+    rows = rehearsed.rows("steps") if rehearsed is not None else ()
+    simulated = max((row["peak_allocated"] for row in rows if "peak_allocated" in row), default=device)
+    return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
+
+
 def _with_diff(recording: Recording, finding: Finding) -> Finding:
     remedy = finding.remedy
     if remedy is None or not remedy.edits:
         return finding
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
-    refused = "; ".join(reason for _, reason in planned.refused) or None
+    refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
         return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
@@ -223,19 +270,19 @@ def _rehearsed(rehearsed: Recording | None) -> Iterable[str]:
 
 PASSES = {
     "warmup": "warm-up: left out of every number",
-    "quiet": "quiet pass: a clock and nothing that changes the step; every time that is called measured comes from here",
-    "anomaly_off": "quiet pass with anomaly mode held off: the difference is anomaly mode's price",
-    "trace": "trace pass: torch.profiler alone, for the operators' shares and the timeline",
-    "loud": "loud pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
-    "leaner": "leaner pass: one thing changed at a time, to see what the peak of memory would be",
+    "quiet": "timing pass: a clock and nothing that changes the step; every time that is called measured comes from here",
+    "anomaly_off": "timing pass with anomaly mode held off: the difference is anomaly mode's price",
+    "trace": "profiler pass: torch.profiler alone, for the operators' shares and the timeline",
+    "loud": "diagnostic pass: call sites, loader, backward calls, graphs; causes and counts come from here, never times",
+    "leaner": "what-if pass: one thing changed at a time, to see what the peak of memory would be",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
     "replay": "replay: the run repeated up to the step that went non-finite, its operators watched one by one",
-    "numbers": "numbers pass: in which dtype and range delicate operators ran",
-    "origin": "origin pass: follows values from the model and the training device, to tell them from host tensors",
+    "numbers": "precision pass: in which dtype and range delicate operators ran",
+    "origin": "data-flow pass: follows values from the model and the training device, to tell them from host tensors",
 }
 
 
-def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
+def _method(manifest: Row, steps: list[Row], queued: float) -> Iterable[str]:
     for each in manifest.get("passes", ()):
         count = each["steps"]
         yield f"{PASSES.get(each['name'], each['name'])} ({count} step{'s' * (count != 1)})"
@@ -243,7 +290,12 @@ def _method(manifest: Row, steps: list[Row]) -> Iterable[str]:
     collected = sum(row.get("gc_us", 0.0) for row in quiet)
     if collected:
         share = collected / max(1.0, sum(row["us"] for row in quiet))
-        yield f"garbage collection took {share:.1%} of the quiet pass"
+        yield f"garbage collection took {amounts.percent(share)} of the timing pass"
+    if queued >= TOLD:
+        yield (
+            f"waiting for a processor took {amounts.percent(queued)} of the timing pass: it is taken off every measured time, and "
+            "stays in the chart of step times"
+        )
     if "judged" in manifest:
         yield str(manifest["judged"])
     if manifest.get("device") == "trace":

@@ -13,6 +13,9 @@ from auditor.usage import EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_INTERRUPTED, EXIT_TA
 if TYPE_CHECKING:
     from auditor.model import Report
 
+UNTRAINED = ("nothing", "forward", "evaluated")
+"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was asked."""
+
 __all__ = ["EXIT_FOUND", "EXIT_IMPOSSIBLE", "EXIT_INTERRUPTED", "EXIT_TARGET", "AuditGroup", "exit_code", "main"]
 
 
@@ -240,8 +243,7 @@ for _door in (doors.checkpoint, doors.drill, doors.view, doors.rules, doors.expl
 def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False) -> int:
     """The exit code of CONTRACT.md for a report.
 
-    What keeps a report from being an answer comes before what it found. A forward whose graphs nobody walked is no training,
-    but may be an evaluation: its warning counts as one, where warnings count.
+    What keeps a report from being an answer comes before what it found: a broken rule, or a target that trained nothing.
     """
     from auditor.model import Severity
 
@@ -250,7 +252,7 @@ def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False)
     if report.run.outcome != "completed":
         return EXIT_TARGET
     broken = not allow_broken_rules and any(verdict.status == "failed" for verdict in report.verdicts)
-    untrained = report.run.training == "nothing" or (report.run.training == "forward" and fail_on in ("warning", "note"))
+    untrained = report.run.training in UNTRAINED
     if broken or untrained:
         return EXIT_IMPOSSIBLE
     worst = report.worst()

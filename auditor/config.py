@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from auditor.errors import AuditProblem
+from auditor.prices import NOTE_BELOW
 from auditor.rule import Rule
 
 if sys.version_info >= (3, 11):
@@ -18,7 +19,7 @@ else:
     import tomli as tomllib
 
 FAIL_ON = ("error", "warning", "note", "never")
-KNOWN = ("select", "ignore", "fail-on", "per-file-ignores", "rules")
+KNOWN = ("select", "ignore", "fail-on", "note-below", "per-file-ignores", "rules")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Settings:
     fail_on: str = "never"
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     knobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    note_below: float = NOTE_BELOW
 
 
 def load(start: Path, rules: tuple[type[Rule], ...], *, lenient: bool = False) -> Settings:
@@ -69,7 +71,16 @@ def _read(path: Path, rules: tuple[type[Rule], ...], *, lenient: bool) -> Settin
             for code, values in _table(path, "[tool.audit.rules]", table.get("rules", {})).items()
             if not lenient or any(rule.code == code for rule in rules)
         },
+        _share(path, "note-below", table.get("note-below", NOTE_BELOW)),
     )
+
+
+def _share(path: Path, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise AuditProblem(
+            f"{path}: {key} = {value!r}; it is a share of the step from 0 (never) to 1, as in {key} = {NOTE_BELOW}"
+        )
+    return float(value)
 
 
 def _table(path: Path, name: str, value: Any) -> Mapping[str, Any]:

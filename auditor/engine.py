@@ -13,11 +13,14 @@ from functools import cached_property
 from types import NoneType
 from typing import Any
 
+from auditor import merging, prices
+from auditor.evidence.statements import Statements
 from auditor.evidence.table import Table
 from auditor.model import Finding, Severity, Site, Verdict, finding_key
 from auditor.permit import outside
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
+from auditor.recording_joined import RERUN
 from auditor.rule import NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
@@ -44,7 +47,9 @@ OF_REHEARSALS = frozenset({"copies", "leaner"})
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the rules said: one verdict for each, all findings by price, and sentences about the judging itself."""
+    """What the rules said: one verdict for each, all findings by price, one for each cause and statement, and sentences about
+    the judging itself.
+    """
 
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
@@ -120,8 +125,9 @@ class Tables:
         if self.bare:
             return f"a {self.bare} does not show it: audit run records it"
         outcome = self._recording.manifest.get("outcome")
-        if outcome != "completed":
-            return f"the run ended early ({outcome}), before this could be recorded"
+        if outcome != "completed" and not self._recording.manifest.get(RERUN):
+            which = "rehearsal" if self._recording.manifest.get("device") == "rehearse" else "run"
+            return f"the {which} ended early ({outcome}), before this could be recorded"
         if self._recording.manifest.get("device") == "rehearse" and not OF_REHEARSALS.intersection(parts):
             return "only a run on the CPU or on a GPU records what this needs"
         told = [ABSENT[part] for part in parts if part in ABSENT]
@@ -143,7 +149,8 @@ def judge(
     """
     tables, shadow = Tables(recording), rehearsal_of(recording)
     rehearsed = Tables(shadow) if shadow is not None else None
-    silence = Silence(recording, per_file_ignores or {})
+    statements = Statements(recording.source)
+    silence = Silence(recording, per_file_ignores or {}, statements)
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     chosen = tuple(rules)
@@ -155,7 +162,8 @@ def judge(
         verdicts.append(verdict)
         findings.extend(loud)
     unused = silence.unused({rule.code for rule in chosen})
-    return Judgement(tuple(verdicts), tuple(_distinct(sorted(findings, key=_rank))), unused)
+    whole = merging.joined(_distinct(prices.in_order(findings)), merging.causes_of(chosen), statements)
+    return Judgement(tuple(verdicts), prices.in_order(whole), unused)
 
 
 def rehearsal_of(recording: Recording) -> Recording | None:
@@ -207,7 +215,10 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
         name=rule.title(),
         severity=finding.severity or rule.severity,
         key=finding_key(rule.code, finding.site),
+        places=tuple(replace(each, code=rule.code, key=finding_key(rule.code, each.site)) for each in finding.places),
     )
+    if named.basis == "measured" and named.lost_us_per_step is not None and named.lost_us_per_step_low is None:
+        named = replace(named, basis="estimated")  # too few steps for an interval: nothing is measured without one
     remedy = rule.remedy(named)
     undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
     if undeclared is not None:
@@ -223,6 +234,7 @@ FIELDS: Mapping[str, tuple[type, ...]] = {
     "per_step": (int, float),
     "lost_us_per_step": (int, float, NoneType),
     "lost_bytes": (int, float, NoneType),
+    "places": (tuple,),
 }
 """What a finding must hold for a report to be made of it: rules may be a stranger's."""
 
@@ -236,25 +248,6 @@ def _require_sound(finding: Finding) -> None:
             raise TypeError(f"the finding's {name} is {value!r}")
 
 
-OPENS = frozenset({"MEM015"})
-"""Rules whose findings a report opens with: they say why the run ended."""
-
-
-def _rank(finding: Finding) -> tuple[Any, ...]:
-    severity = finding.severity.rank if finding.severity is not None else 9
-    place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
-    ended = finding.severity is not Severity.ERROR  # what stops or spoils the training comes before what slows it
-    return (
-        finding.code not in OPENS,
-        ended,
-        -(finding.lost_us_per_step or 0.0),
-        severity,
-        -(finding.lost_bytes or 0),
-        finding.code,
-        place,
-    )
-
-
 def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
     """Keys that occur twice (the same text on two lines) get a number."""
     seen: dict[str, int] = {}
@@ -264,10 +257,10 @@ def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 class Silence:
-    """``# audit: ignore[CODE]`` on a source line, and per-file ignores of the configuration."""
+    """``# audit: ignore[CODE]`` on any line of a finding's statement, and per-file ignores of the configuration."""
 
-    def __init__(self, recording: Recording, per_file: Mapping[str, tuple[str, ...]]) -> None:
-        self._per_file = per_file
+    def __init__(self, recording: Recording, per_file: Mapping[str, tuple[str, ...]], statements: Statements) -> None:
+        self._per_file, self._statements = per_file, statements
         self._lines: dict[tuple[str, int], set[str]] = {}
         self._used: set[tuple[str, int]] = set()
         stored = recording.manifest.get("sources", {})
@@ -287,11 +280,10 @@ class Silence:
         ignored = {code for pattern, codes in self._per_file.items() if fnmatch(site.file, pattern) for code in codes}
         if ignored & {finding.code, family}:
             return True
-        codes = self._lines.get((site.file, site.line), set())
-        if codes & {finding.code, family, "*"}:
-            self._used.add((site.file, site.line))
-            return True
-        return False
+        lines = ((site.file, line) for line in self._statements.lines(site))
+        said = {place for place in lines if self._lines.get(place, set()) & {finding.code, family, "*"}}
+        self._used |= said
+        return bool(said)
 
     def unused(self, judged: set[str]) -> tuple[str, ...]:
         """Sentences about comments that silence nothing (of rules that were judged)."""

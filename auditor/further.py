@@ -13,39 +13,56 @@ from collections.abc import Callable
 
 from auditor import processes, runner
 from auditor.errors import AuditProblem, TargetProblem
-from auditor.plan import LEAST_REHEARSED, REHEARSED_STEPS, Plan
-from auditor.recording import SITES, Recording, masked_lines, store_sources, write_manifest
-from auditor.runner import Progress, add_warning, files_of
+from auditor.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
+from auditor.progress import Progress, stage
+from auditor.recording import SITES, Recording
+from auditor.rerun import FAILED, alone, keep_sources, rerun
+from auditor.runner import add_warning, counted
 
 
 def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
     """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU path, where called for.
 
     A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none. Several processes are
-    neither replayed nor rehearsed: a rehearsal plays one GPU, and knows no NCCL. ``timeout`` in s is for
-    all of it. Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
+    neither replayed nor rehearsed: a rehearsal plays one rank on one GPU. ``timeout`` in s is for all of it.
+    Raises :class:`TargetProblem` when the target cannot be run at all; never raises for what the target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if plan.world_size > 1:
         return processes.record(plan, deadline, progress, echo)
+    if plan.device == "rehearse":
+        recording = _checked(_on_shadow(plan, deadline, progress, echo))
+        rerun(plan, [recording], deadline, progress, alone)
+        return recording
     try:
         recording = runner.record(plan, deadline, progress, echo)
     except TargetProblem as problem:
         if plan.device != "auto" or not _needs_cuda(f"{problem.message} {problem.detail}"):
             raise
+        shutil.rmtree(plan.folder, ignore_errors=True)  # what it wrote before it failed says nothing of the rehearsal
         return _rehearse_only(plan, deadline, progress, echo)
-    if plan.device == "rehearse":
-        return _checked(recording)
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
+    rerun(plan, [recording], deadline, progress, alone)
     replay_nonfinite(plan, recording, deadline, progress)
     rehearse(plan, recording, deadline, progress)
     return recording
 
 
+def _on_shadow(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    try:
+        return runner.record(plan, deadline, progress, echo)
+    except TargetProblem as problem:
+        ours = _our_limit(problem.message)
+        if not ours:
+            raise
+        raise TargetProblem(f"the GPU path cannot be rehearsed: {ours}", "--device cpu audits the rest", problem.detail) from None
+
+
 def _checked(recording: Recording) -> Recording:
-    why = limit_of(recording) or _unused(recording)
+    ours = _our_limit(*_said(recording)) if recording.manifest["outcome"] == "raised" else ""
+    why = limit_of(recording) or ours or _unused(recording)
     if why:
         raise TargetProblem(f"the GPU path cannot be rehearsed: {why}", "--device cpu audits the rest")
     return recording
@@ -53,11 +70,30 @@ def _checked(recording: Recording) -> Recording:
 
 NO_CUDA = re.compile(
     r"not compiled with CUDA|No CUDA GPUs are available|no NVIDIA driver|not linked with support for cuda"
+    r"|doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs"
     r"|torch\.cuda\.is_available\(\) is False|cuda\.is_available|Cannot access accelerator device when none is available"
     r"|module 'torch\._C' has no attribute '_cuda_|\bcuda\b.*\bnot available\b|requires? (a )?(CUDA|GPU)",
     re.IGNORECASE,
 )
 """How torch, and programs, say that they cannot go on without CUDA."""
+
+
+OUR_LIMIT = re.compile(
+    r"'CUDA' backend|Cannot access accelerator device when none is available|not compiled with CUDA|compiled without CUDA"
+    r"|not linked with support for cuda|no NVIDIA driver|NCCL built in|module 'torch\._C' has no attribute '_cuda_"
+    r"|libcuda(rt)?\b|CUDA driver|\bactive drivers\b|No CUDA GPUs are available|cudaGetDeviceCount",
+    re.IGNORECASE,
+)
+"""How code in C, of torch and others, says that it looked for a real device: in a rehearsal one was promised."""
+
+
+def _our_limit(said: str, where: str = "") -> str:
+    """An error that a rehearsal ended with, as the rehearsal's own limit; empty if it is none."""
+    if not OUR_LIMIT.search(said):
+        return ""
+    sentence = said.partition(". ")[0][:200]
+    limit = "this is the rehearsal's limit, no fault of the target: a call went past the played GPU to look for a real one"
+    return f"{limit} ({sentence}{where})"
 
 
 def _needs_cuda(text: str) -> bool:
@@ -71,9 +107,20 @@ def _failed_without_cuda(recording: Recording) -> bool:
 
 
 def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
-    recording = _checked(runner.record(plan.on_shadow(REHEARSED_STEPS), deadline, progress, echo))
+    stage(progress, "rehearsal")
+    played = plan.on_shadow(REHEARSED_STEPS)
+    recording = _checked(_on_shadow(played, deadline, progress, echo))
+    rerun(played, [recording], deadline, progress, alone)
     add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
     return recording
+
+
+def _interrupted(recording: Recording, further: Recording, name: str) -> None:
+    """Ctrl-C in a run after the first ends the audit; what was recorded by then is judged."""
+    manifest = recording.manifest
+    manifest["error"] = manifest.get("error") or further.manifest.get("error")
+    manifest["outcome"] = "interrupted"
+    add_warning(recording, f"the {name} was interrupted")
 
 
 # -- the replay --------------------------------------------------------------------------------------------------------
@@ -94,8 +141,12 @@ def replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, p
             add_warning(recording, f"step {step} was not replayed: the time given is used up")
             return
         wanted = plan.replay(step, bad["last_good"])
+        stage(progress, "replay")
         again = _replay_once(wanted, recording, deadline, progress)
         bad = next(iter(again.rows("nonfinite")), None) if again is not None else None
+        if again is not None and again.manifest["outcome"] == "interrupted":
+            _interrupted(recording, again, "replay")
+            return
         if bad is None:
             add_warning(recording, f"the replay of step {step} {_why_in_vain(again)}")
             return
@@ -109,7 +160,7 @@ def _replay_once(plan: Plan, recording: Recording, deadline: float | None, progr
         again = runner.record_once(plan, deadline, progress, lambda text: None)
     except AuditProblem:
         return None
-    _keep_sources(recording, again)
+    keep_sources(recording, again)
     return again
 
 
@@ -137,27 +188,46 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     out of memory the snapshot stays, which says why.
     """
     manifest = recording.manifest
-    if plan.device != "auto" or manifest["device"] != "cpu" or manifest["outcome"] != "completed" or not plan.rehearsed:
+    if plan.device != "auto" or manifest["device"] != "cpu" or not plan.rehearsed:
         return
-    wanted = plan.rehearsal()
+    wanted = _planned(plan, recording)
+    if wanted is None:
+        return
     last = (recording.rows("steps") or [{}])[-1]
     if deadline is not None and deadline - time.monotonic() < 2 * float(last.get("start_us", 0.0)) / 1e6:
         add_warning(recording, "the GPU path was not rehearsed: the time given is used up")
         return
     rehearsed = None
+    stage(progress, "rehearsal")
     try:
         rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
     except AuditProblem as problem:
-        why = problem.message
-    if why:
+        why = _our_limit(problem.message) or problem.message
+    interrupted = rehearsed is not None and rehearsed.manifest["outcome"] == "interrupted"
+    if rehearsed is not None and interrupted:
+        _interrupted(recording, rehearsed, "rehearsal of the GPU path")
+    elif why:
+        recording.manifest["gpu_unused"] = rehearsed is not None and bool(_unused(rehearsed))
         add_warning(recording, f"the GPU path could not be rehearsed: {why}")
     if rehearsed is not None and why and _explained(rehearsed):
         _keep_only_snapshot(rehearsed)
     elif rehearsed is None or why:
         shutil.rmtree(wanted.folder, ignore_errors=True)
         return
-    _keep_sources(recording, rehearsed)
+    else:
+        rerun(wanted, [rehearsed], deadline, progress, alone)
+    keep_sources(recording, rehearsed)
+
+
+def _planned(plan: Plan, recording: Recording) -> Plan | None:
+    """The rehearsal of a target that completed, or of the steps before it failed; None where there are none."""
+    outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    if outcome == "completed":
+        return plan.rehearsal()
+    again = recording.manifest.get("rerun") or {}
+    steps = min(failed, again.get("steps", failed))
+    return plan.rehearsal().fitted(steps) if outcome in FAILED and steps >= LEAST_RERUN else None
 
 
 def _explained(rehearsed: Recording) -> bool:
@@ -175,17 +245,26 @@ def unfit(rehearsed: Recording) -> str:
     """Why a rehearsal cannot be judged; empty if it can."""
     manifest = rehearsed.manifest
     steps = sum(row["pass"] == "loud" for row in rehearsed.rows("steps"))
+    planned = {row["name"]: row["steps"] for row in manifest.get("planned", ())}
     limit = limit_of(rehearsed)
     if limit:
         return limit
     if manifest["outcome"] == "oom":
         return f"it runs out of memory after {steps} steps: {(manifest.get('error') or {}).get('message', '')}"
-    if steps < LEAST_REHEARSED:
-        error = manifest.get("error") or {}
-        said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else manifest["outcome"]
-        where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
-        return f"it ended after {steps} step{'s' * (steps != 1)} ({said}{where})"
+    if steps < min(LEAST_REHEARSED, planned.get("loud", LEAST_REHEARSED)):
+        said, where = _said(rehearsed)
+        ours = _our_limit(said, where)
+        ended = f"it ended after {steps} step{'s' * (steps != 1)}"
+        return f"{ended}; {ours}" if ours else f"{ended} ({said.removesuffix(': ')}{where})"
     return _unused(rehearsed)
+
+
+def _said(rehearsed: Recording) -> tuple[str, str]:
+    """What the target raised, in one line, and where; its outcome if it raised nothing."""
+    error = rehearsed.manifest.get("error") or {}
+    said = f"{error.get('type', '')}: {error.get('message', '')}".splitlines()[0] if error else rehearsed.manifest["outcome"]
+    where = f" at {os.path.basename(error['file'])}:{error['line']}" if error.get("file") else ""
+    return said, where
 
 
 def _unused(rehearsed: Recording) -> str:
@@ -203,13 +282,3 @@ def limit_of(rehearsed: Recording) -> str:
         return ""
     where = f" at {rehearsed.site(ended['at'])}" if ended.get("at") is not None else ""
     return f"{ended['reason']}{where}"
-
-
-def _keep_sources(recording: Recording, further: Recording) -> None:
-    """A line found by a further run may lie in a file that no site of the main recording names."""
-    manifest = recording.manifest
-    files = [*files_of(further.folder, further.manifest), *further.manifest.get("configs", ())]
-    sources = store_sources(recording.folder, manifest["cwd"], iter(files))
-    manifest["sources"] = {**sources, **manifest["sources"]}
-    manifest["masked"] = {**masked_lines(manifest["cwd"], files), **manifest.get("masked", {})}
-    write_manifest(recording.folder, manifest)

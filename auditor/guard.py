@@ -36,7 +36,7 @@ def without_foreign(finding: Finding, permitted: patch.Permitted) -> Finding:
         return finding
     try:
         for edit in remedy.edits:
-            permitted.require(finding.code, edit)
+            permitted.require(finding.codes, edit)
     except patch.Refused as reason:
         return replace(finding, remedy=replace(remedy, edits=(), diff=None, refused=str(reason)))
     return finding
@@ -51,9 +51,9 @@ def require_permitted(name: str, report: Report, rules: Iterable[type[Rule]], ro
     named = [site.file for finding in report.findings if (site := finding.site) is not None]
     own = patch.OwnFiles(root, (*named, *(_sources(root) if edits else ())))
     permitted = patch.Permitted(permits_of(rules), read, own.names, own.read)
-    for code, edit in edits:
+    for codes, edit in edits:
         try:
-            permitted.require(code, edit)
+            permitted.require(codes, edit)
             patch.require_own_file(root, edit.site.file, edit.action)
         except patch.Refused as reason:
             raise AuditProblem(f"{name}: {edit.site}: {reason}", CHANGED) from None
@@ -107,10 +107,10 @@ def _recorded(recording: Recording) -> Collection[str]:
 AGAIN = "audit run TARGET --verify measures the patches of a run of your own"
 
 
-def _edits(report: Report) -> Iterator[tuple[str, Edit]]:
+def _edits(report: Report) -> Iterator[tuple[tuple[str, ...], Edit]]:
     for finding in report.findings:
         if finding.remedy is not None:
-            yield from ((finding.code, edit) for edit in finding.remedy.edits)
+            yield from ((finding.codes, edit) for edit in finding.remedy.edits)
 
 
 def _sources(root: Path) -> Iterator[str]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from auditor import prices
 from auditor.pictures import Lanes, Layers, Series
+from auditor.places import FoundAt as FoundAt  # noqa: PLC0414 - the nouns are imported from here
+from auditor.places import Site as Site  # noqa: PLC0414
 from auditor.verification import Verification, Verified
 
 SCHEMA = "audit-report/1"
@@ -44,23 +48,6 @@ class Severity(str, enum.Enum):
     def rank(self) -> int:
         """0 for the worst; sorts findings and decides ``--fail-on``."""
         return list(Severity).index(self)
-
-
-@dataclass(frozen=True)
-class Site:
-    """One place in the user's source.
-
-    ``file`` is relative to the working directory of the run when it lies below it, else absolute;
-    ``line`` is 1-based; ``text`` is that line as it stood when the run was recorded, stripped.
-    """
-
-    file: str
-    line: int
-    function: str = ""
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -122,11 +109,14 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect at one place, with its price.
+    """One defect at one statement, with its price.
 
     ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not measured.
-    ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the price was come by. A rule fills what
-    it knows; the engine adds code, name, severity (unless the rule lowers it), key and remedy.
+    ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured price has them (docs/prices.md says how
+    sure they are), and one whose interval reaches zero is not proven. ``grows`` says that so many bytes more are lost on each
+    step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
+    rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where there is one. ``negligible``:
+    its price is too small to be more than a note (``auditor.prices``).
     """
 
     site: Site | None
@@ -134,6 +124,8 @@ class Finding:
     steps: int = 0
     per_step: float = 0.0
     lost_us_per_step: float | None = None
+    lost_us_per_step_low: float | None = None
+    lost_us_per_step_high: float | None = None
     lost_bytes: int | None = None
     grows: bool = False
     basis: Basis = "none"
@@ -147,6 +139,24 @@ class Finding:
     key: str = ""
     remedy: Remedy | None = None
     verified: Verified | None = None
+    places: tuple[FoundAt, ...] = ()
+    negligible: bool = False
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of all rules that found it, the leading one first."""
+        return tuple(dict.fromkeys((self.code, *(place.code for place in self.places if place.code))))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all its parts, its own first: two findings that share one are the same, whatever was joined."""
+        return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
+
+    @property
+    def proven_us(self) -> float | None:
+        """``lost_us_per_step`` where it is a number above zero, and so is all of its interval; else None: it counts in no sum and order."""
+        lost, low = self.lost_us_per_step, self.lost_us_per_step_low
+        return lost if lost is not None and 0.0 < lost < math.inf and (low is None or low > 0.0) else None
 
 
 @dataclass(frozen=True)
@@ -161,13 +171,21 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step time of the quiet pass in us, warm-up left out."""
+    """Step time of the quiet pass in us, warm-up left out, and what steps waited for a processor taken off.
+
+    ``low`` and ``high`` are between what the median lies (None of too few steps, and in a trace); ``queued`` is the share
+    (0 to 1) of the host's time in which steps waited for a processor. ``mean`` is what shares are of; None in reports of 0.1.
+    """
 
     median: float
     p95: float
     min: float
     max: float
     n: int
+    low: float | None = None
+    high: float | None = None
+    queued: float = 0.0
+    mean: float | None = None
 
 
 @dataclass(frozen=True)
@@ -180,7 +198,7 @@ class PeakBytes:
 
 @dataclass(frozen=True)
 class TargetError:
-    """What ended the target early. ``traceback`` holds the user's own frames, none of ours."""
+    """What ended the target early, in which ``step`` of the run (from 0). ``traceback`` holds the user's own frames, none of ours."""
 
     type: str
     message: str
@@ -251,7 +269,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Report:
-    """The one result object; every page and format is a function of it."""
+    """The one result object; every page and format is a function of it. Its findings are in the order of their price."""
 
     run: Run
     verdicts: tuple[Verdict, ...]
@@ -259,6 +277,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     """Those of ``warnings`` that stand above the findings: each says that the rest means less than it seems."""
+    cautions: tuple[str, ...] = ()
+    """Sentences that stand there too, and are no fault: what makes all times less certain, and what to do about it."""
     tool: dict[str, str] = field(default_factory=dict)
     schema: str = SCHEMA
     environment: dict[str, str] = field(default_factory=dict)
@@ -278,6 +298,9 @@ class Report:
     """Timelines, parts of steps, segment maps."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", prices.in_order(self.findings))
 
     def worst(self) -> Severity | None:
         """Severity of the worst finding, or None."""

@@ -26,13 +26,15 @@ def fault(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """One plotted line: ``x`` is the step's number in the run, ``y`` in ``unit`` (``us`` or ``bytes``)."""
+    """One plotted line: ``x`` is the step's number in the run (from 0), ``y`` in ``unit`` (``us`` or ``bytes``)."""
 
     name: str
     unit: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     marks: tuple[tuple[float, str], ...] = ()
+    ended: tuple[float, str] | None = None
+    """The step in which the run ended early, and by what."""
 
 
 @dataclass(frozen=True)

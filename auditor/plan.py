@@ -25,6 +25,9 @@ REPLAY = "replay"
 REPLAY_PARTS = ("births", "nonfinite")
 """What a replay of a step that ended with non-finite gradients or parameters looks for."""
 
+RERUN = "rerun"
+"""Folder of a second run's own recording, inside that of the run which failed before all its passes were done."""
+
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
@@ -39,6 +42,12 @@ LEANER_STEPS = ("", "gradients", "", "foreach", "")
 
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
+
+LEAST_RERUN = 4
+"""Steps that a target must take before it fails for a second run to say anything: one warms up, three show a rhythm."""
+
+RERUN_PATIENCE_S, RERUN_PATIENCE = 120.0, 20.0
+"""A second run that nothing limits may take this long, and so many times as long as the first took to the same step."""
 
 RANK_FOLDER = "rank"
 """Folders of the processes' own recordings: ``rank0``, ``rank1``, ..."""
@@ -88,6 +97,64 @@ class Copied:
     kept: str
 
 
+TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
+"""Of the steps that a short target takes, the timing pass has half of what the diagnostic pass leaves, the trace a tenth."""
+
+CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner")
+"""The order of passes in a second run of a target that failed: the most telling ones first."""
+
+AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
+"""Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules say nothing of a rhythm."""
+
+FIXED = ("origin", "numbers", "memory", "trace")
+"""Passes of a few steps, which more of them would tell no more."""
+
+TELLING = 8
+"""Steps of the diagnostic pass from which more of them tell less than whole other passes: some rules ask for so many."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """That a target takes ``steps`` steps and no more: it ends there, or fails in the next one.
+
+    ``kept`` are passes that an earlier run has done and this one leaves out. That run lies in the folder ``known``, and
+    its numbers of places in the source are used on, so that the rows of both can be read as one recording.
+    """
+
+    steps: int
+    kept: tuple[str, ...] = ()
+    known: str = ""
+
+    def share_out(self, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``steps`` together, with the warm-up.
+
+        Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a fixed number are filled, and
+        the diagnostic and the timing pass share the rest. A pass that must be whole (``leaner``) is so or is left out. Where
+        the timing pass was done before, the passes with instruments come first: the target may fail earlier this time.
+        """
+        warmup = min(warmup, max(1, self.steps // 10))
+        most = {name: 0 if name in self.kept else wanted.get(name, 0) for name in CAUSES}
+        most["trace"] = min(most["trace"], round(TRACED_SHARE * self.steps))
+        given, left = dict.fromkeys(most, 0), self.steps - warmup
+
+        def give(name: str, steps: int) -> None:
+            nonlocal left
+            more = max(0, min(steps, most[name] - given[name], left))
+            given[name], left = given[name] + more, left - more
+
+        for name, steps in AT_LEAST.items():
+            give(name, steps)
+        give("loud", TELLING - given["loud"])
+        for name in FIXED:
+            give(name, most[name])
+        if left >= most["leaner"] + most["loud"] - given["loud"]:
+            give("leaner", most["leaner"])
+        give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
+        give("loud", left)
+        ordered = CAUSES if self.known else wanted
+        return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
+
+
 What = Literal["", "nan", "inf", "oom", "kill"]
 Where = Literal["batch", "activation", "gradient"]
 
@@ -110,8 +177,9 @@ class Plan:
     ``memory_limit`` in bytes of device memory, of a real device or the shadow. ``world_size`` processes run the target, of
     which this is number ``rank``; they meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass,
     watched for what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
-    With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
-    ``shown_args`` are ``args`` with secrets masked: what is written down in the place of them.
+    With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs). With ``fit`` the passes are
+    shortened to the steps that the target takes. ``shown_args`` are ``args`` with secrets masked: what is written down in the
+    place of them.
     """
 
     target: str
@@ -122,7 +190,6 @@ class Plan:
     folder: str
     parts: tuple[str, ...]
     progress_fd: int | None = None
-    quiet_steps: int | None = None
     loud_steps: int | None = None
     trace_steps: int = TRACE_STEPS
     replay_step: int | None = None
@@ -135,6 +202,7 @@ class Plan:
     rank: int | None = None
     rendezvous: int = 0
     trial: Trial | None = None
+    fit: Fit | None = None
     shown_args: tuple[str, ...] | None = None
 
     @property
@@ -155,18 +223,15 @@ class Plan:
     def on_shadow(self, steps: int) -> Plan:
         """The same plan with the shadow device: one pass for causes, no times, no trace."""
         warmup = min(self.warmup, REHEARSED_WARMUP)
-        return replace(self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, quiet_steps=0, loud_steps=None)
+        return replace(self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, loud_steps=None)
 
-    def fitted(self, available: int) -> Plan:
-        """The same plan for a target that ends after ``available`` steps: a short warm-up, the rest shared out."""
-        warmup = min(self.warmup, max(1, available // 10))
-        if self.device == "rehearse":
-            return replace(self, warmup=warmup, steps=max(1, min(self.steps, available - warmup - 1)))
-        traced = min(self.trace_steps, available // 10)
-        rest = max(2, available - warmup - traced - NUMBERS_STEPS - ORIGIN_STEPS)
-        half = min(self.steps, max(1, rest // 2))
-        loud = min(self.steps, max(1, rest - half))
-        return replace(self, warmup=warmup, quiet_steps=half, loud_steps=loud, trace_steps=traced)
+    def fitted(self, steps: int) -> Plan:
+        """The same plan for a target that ends after ``steps`` steps."""
+        return replace(self, fit=Fit(steps))
+
+    def rerun(self, steps: int, kept: tuple[str, ...]) -> Plan:
+        """The plan of a second run, of the ``steps`` steps before the one that failed, for the passes that are not ``kept``."""
+        return replace(self, folder=f"{self.folder}/{RERUN}", fit=Fit(steps, kept, self.folder))
 
     def to_json(self) -> str:
         """The plan as one line of JSON."""
@@ -180,6 +245,8 @@ class Plan:
             data[name] = tuple(data[name]) if data[name] is not None else None
         if data["trial"] and data["trial"]["loaders"]:
             data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
-        for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial)):
+        if data["fit"]:
+            data["fit"]["kept"] = tuple(data["fit"]["kept"])
+        for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial), ("fit", Fit)):
             data[name] = kind(**data[name]) if data[name] else None
         return Plan(**data)

@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from auditor.errors import TargetProblem
-from auditor.plan import RANK_FOLDER, Plan
+from auditor.plan import RANK_FOLDER, Fit, Plan
+from auditor.progress import Progress, silent
 from auditor.ranked import RankedRecording
 from auditor.recording import Recording, UnreadableRecording, read_manifest
-from auditor.runner import FOLLOWED, MINIMUM_STEPS, Child, Progress, add_warning, clear, counted, seal
+from auditor.rerun import rerun
+from auditor.runner import FOLLOWED, MINIMUM_STEPS, Child, add_warning, clear, counted, seal
 
 ALONE_S = 15.0
 """How long the other ranks may go on after one failed: they wait for it in their next collective."""
@@ -44,17 +46,27 @@ def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callabl
         recordings = _record_once(plan.fitted(total), deadline, progress, echo)
         for each in recordings:
             add_warning(each, f"the target ends after {total} steps, so the passes were shortened to fit")
+
+    def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
+        return _record_once(plan, until, progress, lambda text: None, wanted.fit)
+
+    rerun(plan, recordings, deadline, progress, again)
     return RankedRecording(Path(plan.folder))
 
 
-def _record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> list[Recording]:
+def _record_once(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None], fit: Fit | None = None
+) -> list[Recording]:
+    """One recording for each rank; with ``fit`` that of a second run, inside the first's."""
     port = _free_port()
     plans = [
         replace(plan, folder=f"{plan.folder}/{RANK_FOLDER}{rank}", rank=rank, rendezvous=port) for rank in range(plan.world_size)
     ]
+    if fit is not None:
+        plans = [each.rerun(fit.steps, fit.kept) for each in plans]
     children: list[Child] = []
     try:
-        children.extend(Child(each, progress if each.rank == 0 else _silent, _prefixed(echo, each.rank or 0)) for each in plans)
+        children.extend(Child(each, progress if each.rank == 0 else silent, _prefixed(echo, each.rank or 0)) for each in plans)
         ended = _wait(children, plans, deadline)
     finally:
         for child in children:
@@ -112,10 +124,6 @@ def _free_port() -> int:
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _silent(name: str, done: int, steps: int) -> None:
-    """Only rank 0 shows progress."""
 
 
 def _prefixed(echo: Callable[[str], None], rank: int) -> Callable[[str], None]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from auditor.errors import AuditProblem
+from auditor.evidence.steps import Steps, own_times
 from auditor.model import Rank
 from auditor.plan import RANK_FOLDER
 from auditor.recording import MANIFEST, TRACE, Recording, UnreadableRecording
@@ -53,8 +54,8 @@ class RankedRecording(Recording):
         """Facts of all ranks from their traces; None where not every rank wrote one."""
         from auditor.timeline import fleet
 
-        files = [each.folder / TRACE for each in self.members]
-        if len(files) < 2 or not all(file.is_file() for file in files):
+        files = [file for file in map(_trace, self.members) if file.is_file()]
+        if len(files) < max(2, len(self.members)):
             return None
         try:
             return fleet(files)
@@ -63,7 +64,7 @@ class RankedRecording(Recording):
 
     def rows_of_ranks(self, traced: Mapping[str, Rank]) -> tuple[Rank, ...]:
         """One row a rank: what its trace says (``traced``, by path), with times and memory of the passes that nothing disturbed."""
-        return tuple(_row(each, traced.get(str(each.folder / TRACE))) for each in self.members)
+        return tuple(_row(each, traced.get(str(_trace(each)))) for each in self.members)
 
     def _judged(self) -> tuple[Recording, str]:
         failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
@@ -72,7 +73,7 @@ class RankedRecording(Recording):
             return min(own, key=lambda each: (each.manifest.get("error") or {}).get("time_us") or 0), "which failed first"
         least = self.ranks.least_waiting if self.ranks is not None else None
         for each in self.members if least is not None else ():
-            if str(each.folder / TRACE) == least.path:  # type: ignore[union-attr]
+            if str(_trace(each)) == least.path:  # type: ignore[union-attr]
                 return each, "which waits least in collectives: the others wait for it"
         slowest = max(self.members, key=_median_us)
         if _median_us(slowest) > SLOWER * _median_us(self.members[0]):
@@ -85,6 +86,11 @@ class RankedRecording(Recording):
             f"the error that is shown is that of rank {judged}" for each in failed if _rank(each) == judged and len(failed) > 1
         ]
         return shown + [f"rank {_rank(each)} did not end well either: {_ended(each)}" for each in failed if _rank(each) != judged]
+
+
+def _trace(recording: Recording) -> Path:
+    """Where a rank's trace lies, if it has one."""
+    return recording.trace or recording.folder / TRACE
 
 
 def _ended(recording: Recording) -> str:
@@ -110,10 +116,8 @@ def _rank(recording: Recording) -> int:
 
 
 def _quiet(recording: Recording) -> list[float]:
-    """Times of the quiet steps in us; the device's own where it told them."""
-    device = {(row["pass"], row["step"]): float(row["us"]) for row in recording.rows("device_times")}
-    quiet = [row for row in recording.rows("steps") if row["pass"] == "quiet"]
-    return [device.get((row["pass"], row["step"]), float(row["us"])) for row in quiet]
+    """Times of the quiet steps in us, waiting for a processor taken off; the device's own where it told them."""
+    return list(own_times(Steps.build(recording).quiet)) if recording.has("steps") else []
 
 
 def _median_us(recording: Recording) -> float:

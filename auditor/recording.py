@@ -19,6 +19,7 @@ import msgspec
 
 from auditor import redaction
 from auditor.model import Site
+from auditor.recording_joined import RERUN, joined, site_numbers, taken_passes
 from auditor.recording_shapes import ROWS, Manifest
 
 SCHEMA = "audit-recording/1"
@@ -53,6 +54,7 @@ class RecordingWriter:
         self._rows: dict[str, list[Row]] = {}
         self._files: dict[str, IO[bytes]] = {}
         self._sites: dict[tuple[Any, ...], int] = {}
+        self._next = 0
         self._encode = msgspec.json.Encoder().encode
 
     def add(self, part: str, row: Row) -> None:
@@ -67,9 +69,15 @@ class RecordingWriter:
         key = (file, line, function, *more.values())
         number = self._sites.get(key)
         if number is None:
-            number = self._sites[key] = len(self._sites)
+            number = self._sites[key] = self._next
+            self._next += 1
             self.add(SITES, {"id": number, "file": file, "line": line, "function": function, **more})
         return number
+
+    def adopt_sites(self, rows: Iterable[Row]) -> None:
+        """Use the numbers that another recording of the same program gave to its places; before the first :meth:`site`."""
+        self._sites = site_numbers(rows)
+        self._next = max(self._sites.values(), default=-1) + 1
 
     def touch(self, part: str) -> None:
         """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not looked*."""
@@ -144,8 +152,27 @@ class Recording:
     @property
     def trace(self) -> Path | None:
         """The file that torch.profiler wrote, if there is one."""
+        again = self.rerun
+        if again is not None and "trace" in self.taken:
+            return again.trace
         path = self.folder / TRACE
         return path if path.is_file() else None
+
+    @cached_property
+    def rerun(self) -> Recording | None:
+        """The recording of a second run, up to the step before the one in which this run failed.
+
+        The passes that :attr:`taken` names are those of the second run, and ``rows`` reads both as one recording.
+        """
+        again = self.inside(RERUN) if self.taken else None
+        if again is not None:
+            again.taken = frozenset()  # it has none of its own, whatever a stranger's folder says
+        return again
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names of the passes that are read from the second run; empty where there was none."""
+        return taken_passes(self.manifest)
 
     @property
     def snapshot(self) -> Path | None:
@@ -153,19 +180,23 @@ class Recording:
 
         Torch also reports errors that it gets over by itself (cuDNN asks for less workspace): those do not count.
         """
-        names = AT_OOM + AT_END if self.manifest.get("outcome") == "oom" else AT_END + AT_OOM
-        return next((self.folder / name for name in names if (self.folder / name).is_file()), None)
+        ended = self.manifest.get("outcome") == "oom"
+        names, folders = AT_OOM + AT_END if ended else AT_END + AT_OOM, [self.folder]
+        if self.rerun is not None:  # what is read of its steps goes with its snapshot; how the run ended, with its own
+            folders.insert(1 if ended or not self.taken & {"memory", "loud"} else 0, self.rerun.folder)
+        found = (folder / name for folder in folders for name in names)
+        return next((path for path in found if path.is_file()), None)
 
     def has(self, part: str) -> bool:
         """True if the probe that writes this part ran (it may have seen nothing)."""
-        return (self.folder / f"{part}.jsonl").is_file()
+        again = self.rerun
+        return (self.folder / f"{part}.jsonl").is_file() or (again is not None and again.has(part))
 
     def rows(self, part: str) -> list[Row]:
         """All whole rows of a part, in order; a last line that was cut off (a killed run) is left out."""
         path = self.folder / f"{part}.jsonl"
-        if not path.is_file():
-            return []
-        return list(self._decoded(path))
+        own = list(self._decoded(path)) if path.is_file() else []
+        return own if self.rerun is None else joined(own, self.rerun.rows(part), self.taken)
 
     def _decoded(self, path: Path) -> Iterator[Row]:
         decode, shapes = msgspec.json.Decoder(dict[str, Any]).decode, ROWS.get(path.stem, ())
@@ -178,6 +209,11 @@ class Recording:
                 except _NO_JSON:
                     continue
                 yield row
+
+    def run_step(self, pass_name: str, step: int) -> int:
+        """Number in the run of a pass's step: from 0, warm-up and earlier passes included, as the program's own loop counts."""
+        rows = self.rows("steps")
+        return step + next((number for number, row in enumerate(rows) if row["pass"] == pass_name), len(rows))
 
     @property
     def cwd(self) -> str:

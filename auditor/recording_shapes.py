@@ -29,6 +29,11 @@ class _Error(TypedDict, total=False):
     time_us: float
 
 
+class _Rerun(TypedDict, total=False):
+    passes: list[str]
+    steps: int
+
+
 class Manifest(TypedDict, total=False):
     """Fields of ``manifest.json`` that readers lean on; one with a field of another type is refused."""
 
@@ -44,6 +49,7 @@ class Manifest(TypedDict, total=False):
     rank: int | None
     device: str
     passes: list[_Pass]
+    planned: list[_Pass]
     parts: list[str]
     probes: dict[str, _Probe]
     outcome: Outcome | Literal["not run"]
@@ -55,6 +61,7 @@ class Manifest(TypedDict, total=False):
     withheld: list[str]
     recorded_at: str
     warnings: list[str]
+    rerun: _Rerun | None
 
 
 class _Counters(TypedDict, total=False):

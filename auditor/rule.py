@@ -32,6 +32,10 @@ class Rule:
 
     edits: ClassVar[tuple[Permit, ...]] = ()
     """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever a report comes from."""
+    cause: ClassVar[str] = ""
+    """What rules that find the same thing in a statement have in common: there their findings are one. Empty: its own code."""
+    leads: ClassVar[int] = 0
+    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined finding code and message."""
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]

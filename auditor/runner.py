@@ -23,6 +23,7 @@ from auditor import redaction
 from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
+from auditor.progress import Pace, Progress
 from auditor.recording import SITES, SOURCES, Recording, Row, masked_lines, read_manifest, store_sources, write_manifest
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
@@ -40,8 +41,6 @@ FOLLOWED = "alone"
 
 PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
 """A line that torch's CPU allocator prints because we profile: not the target's own words."""
-
-Progress = Callable[[str, int, int], None]
 
 
 def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
@@ -81,11 +80,10 @@ class Child:
     def __init__(self, plan: Plan, progress: Progress, echo: Callable[[str], None]) -> None:
         folder = Path(plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self._progress = progress
+        self._pace = Pace(progress)
         self._echo = echo
         self._output: deque[bytes] = deque()
         self._kept = 0
-        self.last_progress = ("", 0, 0)
         reading, writing = os.pipe()
         shown, _, _ = redaction.redacted_arguments(plan.args)
         root = str(Path(__file__).resolve().parent.parent)
@@ -126,6 +124,8 @@ class Child:
     def _wait_finished(self, deadline: float | None) -> int:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left is not None and self._pace.hangs(left):
+                left = 0.0
             try:
                 return self.process.wait(min(1.0, left) if left is not None else 1.0)
             except subprocess.TimeoutExpired:
@@ -139,15 +139,24 @@ class Child:
             time.sleep(0.3)
 
     def end(self, how: signal.Signals) -> None:
-        """Ask the process to end, and make it after :data:`GRACE_S`."""
+        """Ask the process to end, once more if it takes further steps, and make it after :data:`GRACE_S`."""
         if self.process.poll() is not None:
             return
         self.process.send_signal(how)
+        steps, until = self._pace.steps, time.monotonic() + GRACE_S
         try:
-            self.process.wait(GRACE_S)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            self.process.kill()
-            self.process.wait()
+            while time.monotonic() < until:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(1.0)
+                    return
+                if self._pace.steps > steps:  # an import or the target itself dropped it
+                    self.process.send_signal(how)
+                    steps = self._pace.steps
+        except KeyboardInterrupt:
+            pass
+        self.ask_for_stacks()
+        self.process.kill()
+        self.process.wait()
 
     def leave(self) -> None:
         """Loader workers and other children of the target do not outlive it; then read what it had printed."""
@@ -169,9 +178,8 @@ class Child:
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:
             for line in pipe:
-                name, done, steps = line.decode().split()
-                self.last_progress = (name, int(done), int(steps))
-                self._progress(*self.last_progress)
+                with suppress(ValueError):  # a pipe that nobody reads would stop the child
+                    self._pace.read(line.decode())
 
     @property
     def output(self) -> bytes:
@@ -188,6 +196,8 @@ def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
     try:
         manifest = read_manifest(folder)
     except Exception as error:
+        if ended == "interrupted":
+            raise KeyboardInterrupt from None
         raise AuditProblem(
             f"the recording process ended before it began (exit code {ended})", "", child.output.decode("utf-8", "replace")
         ) from error
@@ -226,6 +236,8 @@ def _settle_outcome(manifest: Row, ended: str | int, folder: Path) -> None:
             manifest["outcome"] = "killed" if ended == FOLLOWED else ended
         if ended == "timeout":
             manifest["error"] = _error("Timeout", "the target did not finish in the time given", manifest, _where_it_hung(folder))
+        elif ended == "interrupted" and not manifest.get("finished"):
+            manifest["error"] = _error("KeyboardInterrupt", "it did not stop when asked to", manifest, _where_it_hung(folder))
         elif manifest["outcome"] == "killed":
             manifest["error"] = _error(FOLLOWED, "it was ended because another rank had failed, or was done, before it", manifest)
         return

@@ -64,7 +64,8 @@ class AuditGroup(click.Group):
             raise click.UsageError(MISSING.get(name or "", missing.format_message()), missing.ctx) from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            click.echo(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
             if "--debug" in sys.argv:

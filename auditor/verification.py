@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Status = Literal["better", "same", "worse", "broken", "inconclusive"]
+"""``same`` says that enough pairs of runs show no difference; ``inconclusive`` that there were too few to tell."""
+
 
 @dataclass(frozen=True)
 class Verified:
@@ -15,7 +18,7 @@ class Verified:
     ``same_result`` is None where the target itself does not repeat its losses. ``note`` says in a sentence what decided.
     """
 
-    status: Literal["better", "same", "worse", "broken"]
+    status: Status
     step_us_before: float | None
     step_us_after: float | None
     ratio: float | None

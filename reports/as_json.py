@@ -88,11 +88,19 @@ def _written(report: Report) -> Object:
 
 def _finding(finding: Finding) -> Object:
     # hints may hold anything that a rule likes; they are emptied before anything walks them.
-    built: Object = msgspec.to_builtins(replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE))
+    bare = replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE)
+    built: Object = msgspec.to_builtins(bare)
     del built["hints"]
+    places = [_place(place) for place in built.pop("places")]
     leading = {name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")}
-    last = {name: built.pop(name) for name in ("verified", "grows")}
+    last = {name: built.pop(name) for name in ("verified", "grows", "negligible")} | {"places": places}
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
+
+
+def _place(built: Object) -> Object:
+    site: Object = built.pop("site")
+    leading = {name: built.pop(name) for name in ("code", "key")}
+    return leading | site | {"expression": built.pop("text")} | built
 
 
 def _remedy(remedy: Remedy) -> Object:
@@ -126,6 +134,8 @@ def _read_finding(row: Any) -> Any:
     if not isinstance(row, dict):
         return row
     shaped = {name: value for name, value in row.items() if name != "hints"}
+    if isinstance(row.get("places"), list):
+        shaped["places"] = [_read_place(place) for place in row["places"]]
     remedy = row.get("remedy")
     if isinstance(remedy, dict):
         edits = remedy.get("edits")
@@ -136,9 +146,15 @@ def _read_finding(row: Any) -> Any:
 
 
 def _read_edit(row: Any) -> Any:
-    if not isinstance(row, dict):
-        return row
-    return row | {"site": {name: row[name] for name in ("file", "line", "function", "text") if name in row}}
+    return row | {"site": _read_site(row)} if isinstance(row, dict) else row
+
+
+def _read_place(row: Any) -> Any:
+    return row | {"site": _read_site(row), "text": row.get("expression", "")} if isinstance(row, dict) else row
+
+
+def _read_site(row: Object) -> Object:
+    return {name: row[name] for name in ("file", "line", "function", "text") if name in row}
 
 
 def _read_series(row: Any) -> Any:

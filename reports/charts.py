@@ -79,6 +79,8 @@ class Chart:
     total: int
     codes: tuple[str, ...] = ()
     """Rules and families whose findings can be seen in it."""
+    ended: Mark | None = None
+    """The step that did not complete."""
 
     @property
     def kept(self) -> int:
@@ -102,7 +104,8 @@ class Chart:
 
     def data(self) -> dict[str, Any]:
         """What the page's script needs to draw it with plotly."""
-        return {"id": self.id, "unit": self.unit, "lines": [_data(line) for line in self.lines]}
+        ended = {"x": self.ended.x, "label": self.ended.label} if self.ended is not None else None
+        return {"id": self.id, "unit": self.unit, "lines": [_data(line) for line in self.lines], "ended": ended}
 
 
 def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
@@ -170,7 +173,8 @@ class _Frame:
 def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
     shown_unit, scale = scaled(unit, max(abs(y) for line in series for y in line.y if math.isfinite(y)))
     points = [_points(line, scale) for line in series]
-    frame = _frame([point for line in points for point in line])
+    ended = next((line.ended for line in series if line.ended is not None and math.isfinite(line.ended[0])), None)
+    frame = _frame([*(point for line in points for point in line), *([(ended[0], None)] if ended is not None else [])])
     lines = tuple(_line(number, line, points[number], frame, len(series)) for number, line in enumerate(series))
     return Chart(
         id=name,
@@ -181,6 +185,7 @@ def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
         y_ticks=tuple(Tick(frame.down(y), amounts.digits(y)) for y in ticks(frame.low, frame.high, 4)),
         total=sum(len(line) for line in points),
         codes=_CODES.get(unit, ()),
+        ended=Mark(ended[0], 0.0, frame.across(ended[0]), 0.0, text.one_line(ended[1], 200)) if ended is not None else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from auditor.model import Finding, Report, Severity
 
-from . import summary, text
+from . import costs, summary, text
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MESSAGE_LIMIT = 2000
@@ -26,6 +26,8 @@ class Github:
 def _lines(report: Report) -> Iterator[str]:
     for caveat in report.caveats:
         yield _command("error", {"title": "audit"}, caveat)
+    for caution in report.cautions:
+        yield _command("warning", {"title": "audit"}, caution)
     for finding in report.findings:
         yield _command(_COMMANDS[summary.severity(finding)], _properties(finding), _message(finding))
     if report.run.outcome != "completed":
@@ -45,8 +47,8 @@ def _properties(finding: Finding) -> dict[str, str]:
 
 
 def _message(finding: Finding) -> str:
-    price = summary.cost(finding)
-    words = [finding.message, f"Costs {price} ({finding.basis})." if price else ""]
+    price = costs.price(finding)
+    words = [finding.message, f"Costs {price}." if price else ""]
     words.append(finding.remedy.text if finding.remedy is not None else "")
     return "\n".join(text.one_line(word, _MESSAGE_LIMIT) for word in words if word)
 

@@ -19,7 +19,7 @@ from auditor import amounts
 from auditor.model import Report
 from auditor.pictures import Lanes, drawn
 
-from . import charts, lanes, page, pictures, ranks, stacked, summary, text, verified
+from . import charts, families, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -63,10 +63,14 @@ def _context(report: Report) -> dict[str, Any]:
         "caveats": report.caveats,
         "warnings": (*summary.limits(report), *faults),
         "anchors": _anchors(report),
-        "families": summary.families(report),
-        "statuses": [(status, summary.with_status(report, status)) for status in summary.STATUSES],
+        "explained": page.explained(report),
+        "families": families.families(report),
+        "statuses": [(status, summary.with_status(report, status)) for status in families.STATUSES],
         "recoverable": summary.recoverable(report),
+        "nothing_proven": verified.nothing_proven(report),
         "proven": summary.proven(report),
+        "dropped": verified.dropped(report),
+        "unpriced": summary.unpriced(report),
         "verified": verified.banner(report),
         "proposals": page.proposals(report),
         "verified_how": tuple(verified.method(report.verification)) if report.verification else (),
@@ -141,7 +145,8 @@ def _anchors(report: Report) -> dict[str, str]:
     """Id of the first finding of each code."""
     first: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
-        first.setdefault(finding.code, f"finding-{number}")
+        for code in finding.codes:
+            first.setdefault(code, f"finding-{number}")
     return first
 
 
@@ -161,6 +166,7 @@ def _environment() -> jinja2.Environment:
         "digits": amounts.digits,
         "percent": amounts.percent,
         "moment": amounts.moment,
+        "pass_named": amounts.pass_named,
         "path": text.path,
         "line": text.one_line,
         "breakable": page.breakable,
@@ -178,6 +184,8 @@ def _environment() -> jinja2.Environment:
         "tells_p95": summary.TELLS_P95,
         "rehearsed": summary.rehearsed,
         "severities": summary.severities,
+        "usual_step": shares.usual_step,
+        "step_axis": shares.step_axis,
         "looked": summary.looked,
         "reasons": summary.reasons,
     }

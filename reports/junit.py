@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from auditor.model import Finding, Report, Verdict
 
-from . import summary, text
+from . import costs, families, summary, text
 
 _NAME_LIMIT = 300
 _TEXT_LIMIT = 4000
 
 
 class Junit:
-    """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So is the target itself a case."""
+    """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So is the target itself a case.
+
+    Rules that found something come first, in the order of their dearest finding.
+    """
 
     name = "junit"
     suffix = ".xml"
@@ -23,17 +26,25 @@ class Junit:
         """The document. Characters that XML cannot hold, or that steer a terminal, are written as escapes."""
         suite = ET.Element("testsuite", name=_name(f"audit of {report.run.target}"), timestamp=_name(report.run.recorded_at))
         suite.append(_target(report))
-        for verdict in report.verdicts:
+        for verdict in sorted(report.verdicts, key=_by_price(report)):
             suite.append(_case(report, verdict))
         for tag, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
             suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
         suite.set("tests", str(len(suite)))
-        if report.warnings:
-            ET.SubElement(suite, "system-err").text = _text("\n".join(_name(warning) for warning in report.warnings))
+        if limits := (*report.cautions, *report.warnings):
+            ET.SubElement(suite, "system-err").text = _text("\n".join(map(_name, limits)))
         whole = ET.Element("testsuites", {key: value for key, value in suite.attrib.items() if key != "timestamp"})
         whole.append(suite)
         ET.indent(whole)
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(whole, "unicode")}\n'
+
+
+def _by_price(report: Report) -> Callable[[Verdict], int]:
+    places: dict[str, int] = {}
+    for number, finding in enumerate(report.findings):
+        for code in finding.codes:
+            places.setdefault(code, number)
+    return lambda verdict: places.get(verdict.code, len(report.findings))
 
 
 def _target(report: Report) -> ET.Element:
@@ -50,10 +61,10 @@ def _target(report: Report) -> ET.Element:
 
 
 def _case(report: Report, verdict: Verdict) -> ET.Element:
-    family = f"audit.{summary.family_of(verdict.code)}"
+    family = f"audit.{families.family_of(verdict.code)}"
     case = ET.Element("testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}"))
     if verdict.status == "found":
-        _add_failure(case, [finding for finding in report.findings if finding.code == verdict.code])
+        _add_failure(case, [finding for finding in report.findings if verdict.code in finding.codes])
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_name(verdict.reason))
     elif verdict.status == "failed":
@@ -81,8 +92,8 @@ def _described(finding: Finding) -> str:
 
 
 def _whole(finding: Finding) -> str:
-    price = summary.cost(finding)
-    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price} {finding.basis}" if price else ""]
+    price = costs.price(finding)
+    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price}" if price else ""]
     lines += _facts(finding.facts)
     if finding.remedy is not None and finding.remedy.text:
         lines.append(f"remedy: {text.one_line(finding.remedy.text, _TEXT_LIMIT)}")

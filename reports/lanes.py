@@ -74,8 +74,7 @@ def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str,
 def _said(chart: Lanes, bars: Sequence[Bar]) -> str:
     if chart.kind != "segments":
         return ""
-    free = sum(bar.length for bar in bars if chart.tones[bar.tone].colour == 0)
-    return f"{amounts.size(sum(bar.length for bar in bars))} reserved, of which about {amounts.size(free)} are free."
+    return f"{amounts.size(sum(bar.length for bar in bars))} reserved."
 
 
 Body = tuple[str, str, int, float, float, str]

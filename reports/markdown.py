@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import summary, text
+from . import costs, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -75,6 +75,8 @@ def _parts(report: Report) -> Iterator[str]:
     for words in summary.headline(report):
         yield f"**{escape(words)}**\n\n"
     yield f"{_subject(report)}\n"
+    for caution in report.cautions:
+        yield f"\n**Warning:** {escape(caution)}\n"
     yield from _table(report)
     for finding in report.findings:
         yield "".join(f"{line}\n" for line in _section(report, finding))
@@ -94,11 +96,11 @@ def _table(report: Report) -> Iterator[str]:
         return
     yield "\n| | rule | cost | where | what |\n|---|---|---|---|---|\n"
     for finding in report.findings[:_ROWS]:
-        price = summary.cost(finding)
+        price = costs.price(finding)
         cells = (
             summary.severity(finding).value,
             escape(finding.code, 40),
-            f"{price} {finding.basis}" if price else "",
+            price,
             f"<code>{escape(str(finding.site), 300)}</code>" if finding.site else "",
             _prose(finding.message, 300),
         )

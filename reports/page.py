@@ -5,28 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from markupsafe import Markup
 
 from auditor import amounts
-from auditor.model import Edit, Excerpt, Finding, Report
+from auditor.model import Edit, Finding, Report
+from auditor.prices import share_of_step
 
-from . import manual, summary, text
+from . import costs, families, manual, shares, summary, text
+from .code_lines import CodeLine, diff_lines, excerpt_lines
 from .verified import Proof, proof, speed
 
 _MESSAGE_LIMIT = 5000
 _MANY = 18
 """Digits that no amount of memory has."""
-
-LINE_LIMIT = 400
-"""Characters of a source or diff line that are shown."""
-
-OPENING_LINES = 8
-"""Heads of functions and classes around an excerpt that are shown."""
-
-DIFF_LINES = 400
-"""Lines of one diff that are shown; fixes.patch has them all."""
 
 # Not ";" or "&": they end and begin what escaping wrote.
 _SEPARATOR = re.compile(r"([/.:_])(?=[^/.:_])")
@@ -46,15 +38,6 @@ _SEEN_ON = {
 
 
 @dataclass(frozen=True)
-class CodeLine:
-    """One line of an excerpt or a diff. ``kind`` is a class of the style sheet."""
-
-    kind: Literal["plain", "marked", "opening", "add", "remove", "hunk", "file"]
-    number: int | None
-    text: str
-
-
-@dataclass(frozen=True)
 class Fix:
     """The remedy: words, the patch and what it promises."""
 
@@ -64,6 +47,27 @@ class Fix:
     refused: str
     promises: tuple[str, ...]
     config: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and ``share`` where it has one."""
+
+    place: str
+    code: str
+    expression: str
+    per_step: str
+    price: str
+    share: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """The manual page of a rule and its place on the page."""
+
+    id: str
+    code: str
+    html: Markup
 
 
 @dataclass(frozen=True)
@@ -78,15 +82,17 @@ class Card:
     price: str
     share: str
     basis: str
+    between: str
     seen_on: str
     frequency: str
     excerpt: tuple[CodeLine, ...]
     fix: Fix | None
     proof: Proof | None
-    page: Markup | None
-    """The rule's manual page, on the first finding of its rule only."""
+    pages: tuple[Page, ...]
+    """Manual pages of its rules, each on the first finding of the rule only."""
     shown_in: tuple[Shown, ...]
     """Charts in which it can be seen."""
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ def proposals(report: Report) -> tuple[Proposed, ...]:
             speed(each.verified),
             each.text,
             each.curve,
-            tuple(_diff(each.diff)),
+            tuple(diff_lines(each.diff)),
             proof(each.verified),
         )
         for number, each in enumerate(made, 1)
@@ -140,7 +146,8 @@ def places(report: Report) -> dict[str, tuple[str, str]]:
     """Anchor and code of each finding by its key; the first where several have one key."""
     known: dict[str, tuple[str, str]] = {}
     for number, finding in enumerate(report.findings, 1):
-        known.setdefault(finding.key, (f"finding-{number}", text.one_line(finding.code, 20)))
+        for key in finding.keys:
+            known.setdefault(key, (f"finding-{number}", text.one_line(finding.code, 20)))
     return known
 
 
@@ -175,25 +182,33 @@ def breakable(name: str) -> Markup:
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
 
 
-def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
-    explained: set[str] = set()
+def explained(report: Report) -> dict[str, str]:
+    """Id of the manual page of each rule that found something: it stands with the rule's first finding."""
+    known: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
-        page = None
-        if finding.code in report.manual and finding.code not in explained:
-            explained.add(finding.code)
-            page = manual.to_html(report.manual[finding.code])
+        for code in finding.codes:
+            own = "" if code == finding.code else f"-{len(known)}"
+            if code in report.manual:
+                known.setdefault(code, f"rule-finding-{number}{own}")
+    return known
+
+
+def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
+    left = explained(report)
+    for number, finding in enumerate(report.findings, 1):
+        pages = tuple(Page(left.pop(code), code, manual.to_html(report.manual[code])) for code in finding.codes if code in left)
         anchor = f"finding-{number}"
-        yield _card(anchor, finding, report, page, tuple(chart for chart in charts if _shows(chart, finding, anchor)))
+        yield _card(anchor, finding, report, pages, tuple(chart for chart in charts if _shows(chart, finding, anchor)))
 
 
 def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
-    family = summary.family_of(finding.code)
+    family = families.family_of(finding.code)
     if chart.device and family == "MEM" and finding.seen_on == "cpu":
         return False
-    return anchor in chart.anchors or not chart.codes.isdisjoint({finding.code, family})
+    return anchor in chart.anchors or not chart.codes.isdisjoint({*finding.codes, family})
 
 
-def _card(name: str, finding: Finding, report: Report, page: Markup | None, shown_in: tuple[Shown, ...]) -> Card:
+def _card(name: str, finding: Finding, report: Report, pages: tuple[Page, ...], shown_in: tuple[Shown, ...]) -> Card:
     place = str(finding.site) if finding.site else ""
     excerpt = report.excerpts.get(place)
     return Card(
@@ -202,52 +217,48 @@ def _card(name: str, finding: Finding, report: Report, page: Markup | None, show
         severity=summary.severity(finding).value,
         title=title(finding.name) or finding.code,
         place=place,
-        price=summary.cost(finding, "µs"),
+        price=costs.short(finding, "µs"),
         share=_share(finding, report),
         basis=_basis(finding),
+        between=costs.between(finding, "µs"),
         seen_on=_SEEN_ON[finding.seen_on],
         frequency=summary.frequency(finding, report),
-        excerpt=tuple(_excerpt(excerpt, finding)),
+        excerpt=tuple(excerpt_lines(excerpt, finding)),
         fix=_fix(finding),
         proof=proof(finding.verified) if finding.verified else None,
-        page=page,
+        pages=pages,
         shown_in=shown_in,
+        parts=tuple(_parts(finding, report)),
     )
 
 
 def _basis(finding: Finding) -> str:
     source = _SOURCES.get(finding.seen_on)
+    if costs.basis(finding) == costs.NOT_PROVEN:
+        return f"{summary.cost(finding, 'µs')}, but the interval reaches zero"
     if finding.basis == "estimated":
         return f"estimated from {source or 'this run, not measured'}"
     return {"measured": f"measured in {source or 'this run'}", "none": "not priced"}[finding.basis]
 
 
 def _share(finding: Finding, report: Report) -> str:
-    lost, times = summary.priced(finding), report.run.step_us
-    if lost is None or times is None or times.median <= 0:
-        return ""
-    return f"{amounts.percent(lost / times.median)} of the median step"
+    said = shares.share(finding, report)
+    return f"{said} of the {shares.usual_step(report)}" if said else ""
 
 
-def _excerpt(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
-    site = finding.site
-    if site is None:
-        return
-    if excerpt is None or not excerpt.lines:
-        if site.text:
-            yield CodeLine("marked", site.line, text.one_line(site.text, LINE_LIMIT))
-        return
-    margin = _margin(excerpt)
-    for number, line in excerpt.opening[:OPENING_LINES]:
-        yield CodeLine("opening", number, text.one_line(line[margin:], LINE_LIMIT))
-    for number, line in enumerate(excerpt.lines, excerpt.first):
-        yield CodeLine("marked" if number == site.line else "plain", number, text.one_line(line[margin:], LINE_LIMIT))
-
-
-def _margin(excerpt: Excerpt) -> int:
-    """Spaces that all lines begin with: deep code would stand outside a phone's screen."""
-    written = [line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()]
-    return min((len(line) - len(line.lstrip(" ")) for line in written), default=0)
+def _parts(finding: Finding, report: Report) -> Iterator[Part]:
+    """Rows of the table of what a finding joins."""
+    for place in finding.places:
+        us, times = place.lost_us_per_step, report.run.step_us
+        found = share_of_step(us, times) if us is not None else None
+        yield Part(
+            str(place.site),
+            place.code if place.code != finding.code else "",
+            place.text,
+            summary.seldom(place.per_step),
+            "" if us is None else f"{amounts.duration(us, 'µs')} / step",
+            "" if found is None else amounts.percent(found),
+        )
 
 
 def _fix(finding: Finding) -> Fix | None:
@@ -257,7 +268,7 @@ def _fix(finding: Finding) -> Fix | None:
     return Fix(
         text=remedy.text,
         safe=remedy.safe,
-        diff=tuple(_diff(remedy.diff or "")),
+        diff=tuple(diff_lines(remedy.diff or "")),
         refused=remedy.refused or "",
         promises=tuple(dict.fromkeys(_promise(edit) for edit in remedy.edits if edit.reason)),
         config="\n".join(f"{name}={value}" for name, value in (remedy.config or {}).items()),
@@ -266,19 +277,3 @@ def _fix(finding: Finding) -> Fix | None:
 
 def _promise(edit: Edit) -> str:
     return text.one_line(edit.reason, 500)
-
-
-def _diff(diff: str) -> Iterator[CodeLine]:
-    lines = diff.rstrip("\n").split("\n") if diff else []
-    for line in lines[:DIFF_LINES]:
-        yield CodeLine(_diff_kind(line), None, text.one_line(line, LINE_LIMIT))
-    if len(lines) > DIFF_LINES:
-        yield CodeLine("hunk", None, f"[{len(lines) - DIFF_LINES} more lines: see fixes.patch]")
-
-
-def _diff_kind(line: str) -> Literal["add", "remove", "hunk", "file", "plain"]:
-    if line.startswith(("--- ", "+++ ", "diff ")):
-        return "file"
-    if line.startswith("@@"):
-        return "hunk"
-    return "add" if line.startswith("+") else "remove" if line.startswith("-") else "plain"

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from auditor.model import Finding, Report, Severity, Site, Verdict
+from auditor.model import Finding, FoundAt, Report, Severity, Site, Verdict
+from auditor.prices import priced
 
-from . import summary, text
+from . import costs, families, summary, text
 from .replacements import Replacement, replacements
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -56,7 +57,8 @@ def _judged(report: Report) -> tuple[Verdict, ...]:
     """One verdict for each code, those of findings among them even where a report forgot the verdict."""
     found = {verdict.code: verdict for verdict in report.verdicts}
     for finding in report.findings:
-        found.setdefault(finding.code, Verdict(finding.code, finding.name, "found"))
+        for code in finding.codes:
+            found.setdefault(code, Verdict(code, finding.name if code == finding.code else code, "found"))
     return tuple(found.values())
 
 
@@ -76,9 +78,9 @@ def _rule(report: Report, verdict: Verdict) -> Object:
         "id": text.one_line(verdict.code, 200),
         "name": text.one_line(verdict.name, 200),
         "shortDescription": {"text": text.one_line(title, 1000)},
-        "properties": {"tags": [text.one_line(summary.family_of(verdict.code), 200)]},
+        "properties": {"tags": [text.one_line(families.family_of(verdict.code), 200)]},
     }
-    severities = [summary.severity(finding) for finding in report.findings if finding.code == verdict.code]
+    severities = [summary.severity(finding) for finding in report.findings if verdict.code in finding.codes]
     if severities:
         rule["defaultConfiguration"] = {"level": _LEVELS[min(severities, key=lambda severity: severity.rank)]}
     if page:
@@ -121,7 +123,7 @@ def _failures(report: Report) -> Iterator[Object]:
 def _limits(report: Report) -> Iterator[Object]:
     for verdict in summary.with_status(report, "skipped"):
         yield _notification("note", f"could not look: {verdict.reason}", verdict.code)
-    for warning in summary.limits(report):
+    for warning in (*report.cautions, *summary.limits(report)):
         yield _notification("warning", warning)
 
 
@@ -143,8 +145,15 @@ def _result(report: Report, finding: Finding, codes: dict[str, int]) -> Object:
         "partialFingerprints": {"auditFindingKey/v1": text.one_line(finding.key or finding.code)},
         "properties": _properties(finding),
     }
+    if finding.places:
+        result["relatedLocations"] = [_related(number, place) for number, place in enumerate(finding.places, 1)]
     fixes = [*_fixes(finding)]
     return result | {"fixes": fixes} if fixes else result
+
+
+def _related(number: int, place: FoundAt) -> Object:
+    said = f"{place.code}: {place.text}" if place.code else place.text
+    return {"id": number, **_location(place.site), "message": {"text": text.one_line(said, _SNIPPET_LIMIT)}}
 
 
 def _message(finding: Finding) -> str:
@@ -157,10 +166,13 @@ def _message(finding: Finding) -> str:
 def _properties(finding: Finding) -> Object:
     facts = {text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT) for label, value in finding.facts}
     return {
-        "cost": summary.cost(finding),
+        "cost": costs.short(finding),
         "basis": finding.basis,
         "seenOn": finding.seen_on,
-        "lostMicrosecondsPerStep": summary.priced(finding),
+        "lostMicrosecondsPerStep": priced(finding),
+        "lostMicrosecondsPerStepLow": finding.lost_us_per_step_low,
+        "lostMicrosecondsPerStepHigh": finding.lost_us_per_step_high,
+        "proven": finding.proven_us is not None,
         "lostBytes": finding.lost_bytes,
         "facts": facts,
     }

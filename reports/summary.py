@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
 
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, Status, Verdict
+from auditor.prices import costs_nothing, priced, share_of_step, usual_us
 
-from . import text, verified
-
-STATUSES: tuple[Status, ...] = get_args(Status)
-
-FAMILIES = {
-    "SYNC": "Host waits for the device",
-    "DATA": "Input pipeline",
-    "GRAPH": "Autograd graph",
-    "MEM": "Memory",
-    "NUM": "Numerics",
-    "AMP": "Mixed precision",
-    "CFG": "Settings",
-    "OPT": "Optimizer",
-    "KERN": "Kernels",
-    "DIST": "Distributed",
-    "CKPT": "Checkpoints",
-    "TIME": "Step time",
-}
+from . import shares, text, verified
+from .families import STATUSES
 
 SELDOM = 0.01
 """Times per step below which the number says nothing."""
@@ -104,55 +87,28 @@ def steps(report: Report) -> str:
 
 
 def step_time(report: Report) -> str:
-    """``median 116 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if none was timed."""
+    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if
+    none was timed.
+    """
     times = report.run.step_us
     if times is None:
         return ""
-    median, timed = amounts.duration(times.median), f"({amounts.count(times.n, 'step')})"
+    median, timed = amounts.within(times.median, times.low, times.high), f"({amounts.count(times.n, 'step')})"
     if times.n < 2:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
-    return f"median {median}, {p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
+    mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
+    return f"median {median}, {mean}{p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
 
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the median step, None if unknown."""
+    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the mean step, None if unknown."""
 
     basis: str
     us_per_step: float
     share: float | None
     findings: int
-
-
-@dataclass(frozen=True)
-class Family:
-    """The verdicts of one family of rules, found first."""
-
-    code: str
-    label: str
-    verdicts: tuple[Verdict, ...]
-
-    def count(self, status: Status) -> int:
-        """How many rules of the family came to ``status``."""
-        return sum(verdict.status == status for verdict in self.verdicts)
-
-
-def family_of(code: str) -> str:
-    """The letters of a rule's code: ``SYNC`` of ``SYNC001``."""
-    return code.rstrip("0123456789") or code
-
-
-def families(report: Report) -> tuple[Family, ...]:
-    """All verdicts by family: known families in their fixed order, others after them."""
-    grouped: dict[str, list[Verdict]] = {code: [] for code in FAMILIES}
-    for verdict in report.verdicts:
-        grouped.setdefault(family_of(verdict.code), []).append(verdict)
-    return tuple(
-        Family(code, FAMILIES.get(code, code), tuple(sorted(verdicts, key=lambda v: (STATUSES.index(v.status), v.code))))
-        for code, verdicts in grouped.items()
-        if verdicts
-    )
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
@@ -177,23 +133,20 @@ def severities(report: Report) -> str:
 
 
 def recoverable(report: Report) -> tuple[Recoverable, ...]:
-    """What would come back per step, once for each basis that has a price: measured first. Never added together."""
+    """What would come back per step, once for each basis that has a proven price: measured first. Never added together.
+
+    What re-runs with a patch have settled (what came back is known, or that nothing does) is not promised once more.
+    """
     return tuple(_recoverable(report))
 
 
 def _recoverable(report: Report) -> Iterator[Recoverable]:
-    median = report.run.step_us.median if report.run.step_us else 0.0
+    counted = [finding for finding in report.findings if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [price for finding in report.findings if finding.basis == basis and (price := priced(finding)) is not None]
+        prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
         if prices:
             total = sum(prices)
-            yield Recoverable(basis, total, total / median if median > 0 else None, len(prices))
-
-
-def priced(finding: Finding) -> float | None:
-    """``lost_us_per_step`` where it is a number above zero."""
-    lost = finding.lost_us_per_step
-    return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
+            yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))
 
 
 def proven(report: Report) -> Finding | None:
@@ -227,15 +180,20 @@ def cost(finding: Finding, micro: str = "us") -> str:
     if lost is not None:
         return f"{amounts.duration(lost, micro)} / step"
     if not finding.lost_bytes:
-        return ""
+        return f"0 {micro} / step" if costs_nothing(finding) else ""
     return f"{amounts.size(finding.lost_bytes)}{' / step' if finding.grows else ''}"
 
 
 def per_step(finding: Finding) -> str:
     """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not counted."""
-    if finding.per_step <= 0:
+    return seldom(finding.per_step)
+
+
+def seldom(times: float) -> str:
+    """A number of times per step; empty for none."""
+    if times <= 0:
         return ""
-    return amounts.digits(finding.per_step) if finding.per_step >= SELDOM else f"<{SELDOM}"
+    return amounts.digits(times) if times >= SELDOM else f"<{SELDOM}"
 
 
 def frequency(finding: Finding, report: Report) -> str:
@@ -261,12 +219,18 @@ def headline(report: Report) -> tuple[str, ...]:
     """The report's first words, without a verb of promise: what was verified, then each basis of price by itself."""
     if not report.findings:
         return (nothing_found(report),)
-    return tuple(_headline(report)) or (f"found {severities(report)}, without a price in time",)
+    return tuple(_headline(report)) or (f"found {severities(report)}, {unpriced(report)}",)
+
+
+def unpriced(report: Report) -> str:
+    """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
+    some = any(priced(finding) is not None and not verified.settled(finding) for finding in report.findings)
+    return "and no price in time is proven" if some else "without a price in time"
 
 
 def _headline(report: Report) -> Iterator[str]:
     best = proven(report)
-    if said := verified.headline(report):
+    if said := verified.headline(report) or verified.nothing_proven(report):
         yield said
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
@@ -274,6 +238,8 @@ def _headline(report: Report) -> Iterator[str]:
             f"verified: {amounts.duration(before - after)} per step came back with the patch for {best.code} "
             f"({amounts.duration(before)} to {amounts.duration(after)})"
         )
+    if said := verified.dropped(report):
+        yield said
     for part in recoverable(report):
         yield f"{part.basis}: {_price(report, part)} could come back, from {amounts.count(part.findings, 'finding')}"
 
@@ -283,8 +249,8 @@ def _price(report: Report, part: Recoverable) -> str:
     if report.run.step_us is None or part.share is None:
         return lost
     if part.share > 1:
-        return f"{lost}, more than the whole median step (these findings overlap),"
-    return f"{lost} of {amounts.duration(report.run.step_us.median)} ({amounts.percent(part.share)})"
+        return f"{lost}, more than the whole {shares.usual_step(report)} (these findings overlap),"
+    return f"{lost} of {amounts.duration(usual_us(report.run.step_us))} ({amounts.percent(part.share)})"
 
 
 def nothing_found(report: Report) -> str:

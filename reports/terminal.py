@@ -13,9 +13,10 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import ranks, summary, text, verified
+from . import costs, families, ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -70,7 +71,7 @@ class Terminal:
 
 def _lines(report: Report, width: int) -> Iterator[Text]:
     yield from _subject(report, width)
-    for caveat in report.caveats:
+    for caveat in (*report.caveats, *report.cautions):
         said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
         yield from _wrapped(said, width, style="bold yellow")
     yield from _ranks(report, width)
@@ -135,11 +136,11 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    price = summary.cost(finding)
+    price = costs.price(finding)
     return (
         summary.severity(finding).value,
         text.path(finding.code),
-        f"{price} {finding.basis}" if price else "not priced",
+        price or "not priced",
         summary.per_step(finding) or "-",
         text.path(str(finding.site)) if finding.site else "(no place in the source)",
     )
@@ -152,7 +153,7 @@ def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> 
 
 def _looked_at(report: Report, width: int) -> Iterator[Text]:
     words = {"found": "found something", "clean": "found nothing", "skipped": "could not look", "failed": "failed"}
-    counted = {status: len(summary.with_status(report, status)) for status in summary.STATUSES}
+    counted = {status: len(summary.with_status(report, status)) for status in families.STATUSES}
     said = ", ".join(f"{number} {words[status]}" for status, number in counted.items() if number or status != "failed")
     if report.findings:  # else the sentence above has counted them
         yield from _wrapped(f"rules: {said}", width)
@@ -194,7 +195,7 @@ def _where(error: TargetError | None) -> str:
     if error is None:
         return ""
     words = f" in step {error.step}" if error.step is not None else ""
-    words += f" of the {text.one_line(error.pass_name, 40)} pass" if error.pass_name else ""
+    words += f" ({text.one_line(amounts.pass_named(error.pass_name), 40)})" if error.pass_name else ""
     return words + (f", at {text.path(str(error.site))}" if error.site else "")
 
 

@@ -13,12 +13,17 @@ from . import text
 
 NOTE_LIMIT = 600
 
+UNDECIDED = frozenset({"broken", "inconclusive"})
+"""What all good patches together may come to, of which nothing is promised."""
+
 _WORDS = {
     "better": "Verified: better with this change",
     "same": "Verified: no difference in step time proven",
     "worse": "Verified: slower with this change",
     "broken": "Not good: left out of fixes.patch",
+    "inconclusive": "Inconclusive: too few runs to tell",
 }
+_UNTIMED = "Checked in the rehearsal: the result, not the time"
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def proof(verified: Verified) -> Proof:
     before, after = verified.step_us_before or 0.0, verified.step_us_after or 0.0
     slower = max(before, after, 1e-9)
     return Proof(
-        words=_WORDS[verified.status],
+        words=_UNTIMED if verified.status == "same" and verified.ratio is None else _WORDS[verified.status],
         status=verified.status,
         before=before,
         after=after,
@@ -53,7 +58,7 @@ def banner(report: Report) -> tuple[str, ...]:
     """What all good patches together bought, as measured, and which they are; empty where that was not measured."""
     verification = report.verification
     together = verification.together if verification is not None else None
-    if verification is None or together is None or together.status == "broken" or together.ratio is None:
+    if verification is None or together is None or together.status in UNDECIDED or together.ratio is None:
         return ()
     patches = f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
     return speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
@@ -65,12 +70,44 @@ def headline(report: Report) -> str:
     return f"verified: {', '.join(said)}" if said else ""
 
 
+def settled(finding: Finding) -> bool:
+    """True where re-runs with its patch have shown what comes back: that is told by them, and no longer by the audit's price."""
+    verified = finding.verified
+    if verified is None or verified.status == "inconclusive":
+        return False
+    return verified.status != "same" or verified.ratio is not None
+
+
+def nothing_proven(report: Report) -> str:
+    """The headline where patches were timed again and none is proven to be better; empty where one is, or none was timed."""
+    verification, tried = report.verification, [f.verified for f in report.findings if f.verified is not None]
+    if verification is None or verification.proposals or banner(report) or any(each.status == "better" for each in tried):
+        return ""
+    runs = amounts.count(verification.runs, "run")
+    if any(each.status == "inconclusive" for each in tried):
+        return f"re-run: nothing is proven after {runs}; give audit verify a larger --budget"
+    return f"re-run: no patch is proven to be better, by {runs}" if any(each.ratio is not None for each in tried) else ""
+
+
+def dropped(report: Report) -> str:
+    """Which patches re-runs have shown not to work; empty where there is none."""
+    broken = [f.code for f in report.findings if f.verified is not None and f.verified.status == "broken"]
+    if not broken:
+        return ""
+    codes = text.one_line(", ".join(dict.fromkeys(broken)), 400)
+    return f"left out: with the patch{'es' * (len(broken) > 1)} for {codes} the target fails or computes something else"
+
+
 def line(finding: Finding) -> str:
     """One line below a finding; empty where its patch was not tried."""
     verified = finding.verified
     if verified is None:
         return ""
-    word = {"broken": "patch left out", "same": "verified"}.get(verified.status, f"verified {verified.status}")
+    word = {"broken": "patch left out", "same": "verified", "inconclusive": "inconclusive"}.get(
+        verified.status, f"verified {verified.status}"
+    )
+    if verified.status == "same" and verified.ratio is None:
+        word = "checked, not timed"
     return f"{word}: {'; '.join(_parts(verified))}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_precision import FP32, HALF, TF32, Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -80,7 +81,7 @@ class NoMixedPrecision(Rule):
         loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
         yield Finding(
             None,
-            f"{slow:.0%} of the kernel time is matrix products and convolutions in fp32{_or_tf32(precision)}, none in 16 bits: "
+            f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in fp32{_or_tf32(precision)}, none in 16 bits: "
             f"{precision.device or 'the device'} has tensor cores for them",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace_precision import FP32, TF32, Precision
 from auditor.model import Edit, Finding, Remedy, Severity
@@ -83,7 +84,7 @@ class Tf32Off(Rule):
         loud = precision.marked and slow * precision.busy >= self.of_step
         yield Finding(
             None,
-            f"{slow:.0%} of the kernel time is matrix products in full fp32: {precision.device or 'the device'} has TF32, "
+            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: {precision.device or 'the device'} has TF32, "
             "and no product uses it",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_precision import Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
@@ -70,11 +71,13 @@ class AwkwardProductSizes(Rule):
         sizes = precision.awkward
         yield Finding(
             None,
-            f"16-bit products whose sizes are no multiples of 8 take {us / precision.kernel_us:.0%} of the kernel time: "
+            f"16-bit products whose sizes are no multiples of 8 take {amounts.percent(us / precision.kernel_us)} of the kernel time: "
             f"most of it with k x n = {sizes[0][0]}",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
-            facts=tuple((f"k x n = {size}", f"{time / precision.kernel_us:.1%} of kernel time") for size, time in sizes[:5]),
+            facts=tuple(
+                (f"k x n = {size}", f"{amounts.percent(time / precision.kernel_us)} of kernel time") for size, time in sizes[:5]
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

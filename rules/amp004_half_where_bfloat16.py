@@ -86,7 +86,7 @@ class HalfWhereBfloat16IsNative(Rule):
         Permit("set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"),
     )
 
-    share: float = knob(0.5, "Share of the loud steps on which a loss is scaled from which it is reported.")
+    share: float = knob(0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported.")
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("what it can run natively is not known")

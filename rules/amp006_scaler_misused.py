@@ -100,7 +100,7 @@ class GradScalerMisused(Rule):
     rehearsed = True
     edits = (Permit("insert_before", value=r"[\w.]+\.unscale_\([\w.]+\)", made=unscale_calls),)
 
-    share: float = knob(0.5, "Share of the loud steps on which it happens from which it is reported.")
+    share: float = knob(0.5, "Share of the diagnosed steps on which it happens from which it is reported.")
     skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")
     fewest: int = knob(8, "Updates of the scaler below which nothing is said about a share.")
 

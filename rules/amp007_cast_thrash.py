@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_precision import HALF, Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -71,8 +72,8 @@ class CastThrash(Rule):
             return
         yield Finding(
             None,
-            f"converting between types takes {us / precision.kernel_us:.0%} of the kernel time, "
-            f"{precision.casts / precision.steps:.0f} conversions {'per step' if precision.marked else 'in the trace'}",
+            f"converting between types takes {amounts.percent(us / precision.kernel_us)} of the kernel time, "
+            f"{amounts.digits(precision.casts / precision.steps)} conversions {'per step' if precision.marked else 'in the trace'}",
             steps=precision.steps if precision.marked else 0,
             per_step=precision.casts / precision.steps if precision.marked else 0.0,
             lost_us_per_step=us / precision.steps if precision.marked else None,

@@ -75,7 +75,7 @@ class AutotuningEveryStep(Rule):
             return
         yield Finding(
             None,
-            f"cuDNN tries its algorithms on {often}: {tuning.times / structure.steps:.0f} waits per step, "
+            f"cuDNN tries its algorithms on {often}: {amounts.digits(tuning.times / structure.steps)} waits per step, "
             f"{amounts.duration(tuning.us / structure.steps)}",
             steps=len(often.seen),
             per_step=tuning.times / structure.steps,

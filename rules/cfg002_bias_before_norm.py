@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.layers import CONVOLUTIONS, biased_before_norm
 from auditor.evidence.trace_structure import Structure
@@ -75,8 +76,8 @@ class BiasBeforeBatchNorm(Rule):
         each = structure.biased / structure.steps
         yield Finding(
             structure.biased_at.site,
-            f"{each:.0f} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias that a batch "
-            f"norm takes away: {structure.bias_share:.1%} of the kernel time",
+            f"{amounts.digits(each)} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias that a batch "
+            f"norm takes away: {amounts.percent(structure.bias_share)} of the kernel time",
             steps=structure.steps if structure.marked else 0,
             per_step=each if structure.marked else 0.0,
             lost_us_per_step=structure.bias_us / structure.steps if loud else None,

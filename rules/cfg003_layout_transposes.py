@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_structure import Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -66,7 +67,7 @@ class LayoutTransposedAroundConvolutions(Rule):
             return
         yield Finding(
             None,
-            f"changing layouts around convolutions takes {us / structure.kernel_us:.0%} of the kernel time: "
+            f"changing layouts around convolutions takes {amounts.percent(us / structure.kernel_us)} of the kernel time: "
             "model and input are not in the channels-last format",
             steps=structure.steps if structure.marked else 0,
             lost_us_per_step=us / structure.steps if structure.marked else None,
@@ -74,7 +75,8 @@ class LayoutTransposedAroundConvolutions(Rule):
             seen_on="trace",
             severity=None if structure.marked else Severity.NOTE,
             facts=tuple(
-                (name[:90], f"{time / structure.kernel_us:.1%} of kernel time") for name, time in structure.transposes[:4]
+                (name[:90], f"{amounts.percent(time / structure.kernel_us)} of kernel time")
+                for name, time in structure.transposes[:4]
             ),
         )
 

@@ -119,7 +119,7 @@ def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
         severity=Severity.NOTE if asked or not large else None,
         facts=(
             ("operator", birth.op),
-            ("share of the forward's elements", f"{birth.share:.1%}"),
+            ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
             ("largest tensor in float64", amounts.count(birth.largest, "element")),
         ),
         hints={"how": birth.how},
@@ -130,7 +130,7 @@ def _whole(doubles: Doubles, machine: Machine, source: Source) -> Finding:
     steps = max(each.steps for each in doubles.births)
     return Finding(
         _turned(source),
-        f"the whole step runs in float64, with {doubles.trained:.0%} of the trained parameters",
+        f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained parameters",
         steps=steps,
         per_step=sum(each.calls for each in doubles.births) / steps,
         seen_on=machine.device,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Checkpoints, Machine, Saves
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule
@@ -68,7 +69,7 @@ class CheckpointDamaged(Rule):
             yield Finding(
                 line.site,
                 f"torch.save writes over the run's only checkpoint in place, on {line.rhythm}: a job that dies in one of these "
-                f"{max(save.us for save in over) / 1e3:.3g} ms has none",
+                f"{amounts.duration(max(save.us for save in over))} has none",
                 steps=len(line.rhythm.seen),
                 per_step=line.per_step,
                 seen_on=machine.device,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, Saves
 from auditor.evidence.saves import SavingLine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
+
+from .pricing import between
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,13 @@ class SaveBlocksStep(Rule):
     The step waits while a checkpoint is written.
 
     ## What it finds
-    ``torch.save`` on the step's own thread, at least twice in the quiet pass, whose calls took a noticeable share of all
+    ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a noticeable share of all
     steps' time. A single save is silent: how often it comes cannot be told from one.
 
     ## Why it costs
     Training stands still while the tensors are copied to the host, packed and written. On a GPU the call also waits for the
-    work that is under way, which is not lost: there the price is an estimate from above.
+    work that is under way, which is not lost: there the price is an estimate from above. Of two saves it is an estimate
+    too: they say nothing of their own spread.
 
     ## Example
     ```python
@@ -63,16 +67,16 @@ class SaveBlocksStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.05, "Share of the quiet steps' time in saves of one line from which it is reported.")
+    share: float = knob(0.05, "Share of the timed steps' time in saves of one line from which it is reported.")
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         for line in saves.lines():
             share = line.us / saves.step_us if saves.step_us else 0.0
             if len(line.saves) < 2 or share < self.share:
                 continue
-            yield Finding(
+            found = Finding(
                 line.site,
-                f"torch.save takes {share:.0%} of the step time: {line.us / len(line.saves) / 1e3:.3g} ms on {line.rhythm}",
+                f"torch.save takes {amounts.percent(share)} of the step time: {amounts.duration(line.us / len(line.saves))} on {line.rhythm}",
                 steps=len(line.rhythm.seen),
                 per_step=line.per_step,
                 lost_us_per_step=line.us / saves.steps,
@@ -80,6 +84,7 @@ class SaveBlocksStep(Rule):
                 seen_on=machine.device,
                 facts=_facts(line),
             )
+            yield found if machine.cuda else between(found, line.price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
@@ -90,6 +95,6 @@ class SaveBlocksStep(Rule):
 
 def _facts(line: SavingLine) -> tuple[tuple[str, str], ...]:
     sizes = [save.size for save in line.saves if save.size is not None]
-    size = (("largest file", f"{max(sizes) / 2**20:.3g} MiB"),) if sizes else ()
+    size = (("largest file", amounts.size(max(sizes))),) if sizes else ()
     longest = max(save.us for save in line.saves)
-    return (("saves", f"{len(line.saves)}"), ("longest", f"{longest / 1e3:.3g} ms"), *size)
+    return (("saves", f"{len(line.saves)}"), ("longest", amounts.duration(longest)), *size)

@@ -22,8 +22,9 @@ class CopyRule(Rule):
     """Base of the rules about copies; no rule itself."""
 
     rehearsed = True
+    cause = "copy to the device"
 
-    share: float = knob(0.5, "Share of the loud steps from which a copy is reported.")
+    share: float = knob(0.5, "Share of the diagnosed steps from which a copy is reported.")
 
     def usual(self, sites: Iterable[CopySite], *, by_libraries: bool = False) -> Iterator[CopySite]:
         """Lines that copy on most steps; by themselves, since what a library copies for them is not theirs to change."""

@@ -63,6 +63,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
     severity = Severity.NOTE
     since = "0.1"
     edits = (NOT_WAITING,)
+    leads = 1
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("batch", blocking=True, pinned=True)):

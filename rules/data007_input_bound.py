@@ -14,6 +14,8 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
+from .pricing import between
+
 
 @dataclass(frozen=True)
 class StepWaitsForInput(Rule):
@@ -21,7 +23,7 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the quiet steps waited for a large share of their time, on at least half of them. In a
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their time, on at least half of them. In a
     trace: the share of the steps in which the loop waited for its loader and no device worked; waits that device work hides
     cost nothing and are not counted.
 
@@ -85,8 +87,8 @@ class StepWaitsForInput(Rule):
         Permit("set_keyword", LOADER, "prefetch_factor", COUNT),
     )
 
-    share: float = knob(0.2, "Share of the quiet pass's time spent waiting from which it is a warning.")
-    severe: float = knob(0.4, "Share of the quiet pass's time spent waiting from which it is an error.")
+    share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
+    severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
     noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
 
@@ -100,9 +102,9 @@ class StepWaitsForInput(Rule):
         if 2 * slow < len(waiting.steps_us):
             return
         loader = waiting.loader
-        yield Finding(
+        found = Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, {waiting.share:.0%} of its time (num_workers={loader.workers})",
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
@@ -116,6 +118,7 @@ class StepWaitsForInput(Rule):
                 "persistent": given(source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False),
             },
         )
+        yield between(found, waiting.price)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         if not steps.loader:
@@ -129,7 +132,7 @@ class StepWaitsForInput(Rule):
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
             steps.loader_site,
-            f"for {share:.0%} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}",
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -137,8 +140,11 @@ class StepWaitsForInput(Rule):
             seen_on="trace",
             severity=self._severity_in_trace(steps, share, mean),
             facts=(
-                ("waiting", f"{steps.share('loader_us'):.1%} of the time, {amounts.duration(steps.mean('loader_us'))} per step"),
-                ("not hidden by device work", f"{share:.1%}, {amounts.duration(mean)} per step"),
+                (
+                    "waiting",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time, {amounts.duration(steps.mean('loader_us'))} per step",
+                ),
+                ("not hidden by device work", f"{amounts.percent(share)}, {amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),
         )

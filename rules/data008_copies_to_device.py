@@ -77,7 +77,7 @@ class StepBoundByCopiesToDevice(Rule):
         marked = steps.marked
         yield Finding(
             None,
-            f"for {share:.0%} of {steps.where} the device does nothing but copy from the host",
+            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy from the host",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -85,7 +85,7 @@ class StepBoundByCopiesToDevice(Rule):
             seen_on="trace",
             severity=self._severity(share) if steps.certain else Severity.NOTE,
             facts=(
-                ("copies to the device", f"{steps.share('to_device_us'):.1%} of the time"),
+                ("copies to the device", f"{amounts.percent(steps.share('to_device_us'))} of the time"),
                 ("with nothing beside them", f"{amounts.duration(mean)} per step"),
                 ("steps from", steps.source),
             ),

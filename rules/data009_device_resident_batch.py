@@ -72,7 +72,7 @@ class LoaderYieldsDeviceTensors(Rule):
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(0.5, "Share of the loud steps on which a batch must come on the device.")
+    share: float = knob(0.5, "Share of the diagnosed steps on which a batch must come on the device.")
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("a batch cannot be on a device")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_job import Job
 from auditor.evidence.trace_ranks import Ranks
 from auditor.model import Finding, Remedy, Severity
@@ -73,11 +74,15 @@ class ExposedCommunication(Rule):
             return
         who = f" on rank {job.rank}" if ranks.rows else ""
         hidden = 1 - job.exposed_us / job.communication_us if job.communication_us else 0.0
-        waited = f", and the others wait {ranks.waited_share:.0%} of theirs for it" if ranks.waited_share >= self.share else ""
+        waited = (
+            f", and the others wait {amounts.percent(ranks.waited_share)} of theirs for it"
+            if ranks.waited_share >= self.share
+            else ""
+        )
         yield Finding(
             None,
-            f"communication that nothing hides takes {share:.0%} of the steps' time{who} "
-            f"({hidden:.0%} of all communication is hidden){waited}",
+            f"communication that nothing hides takes {amounts.percent(share)} of the steps' time{who} "
+            f"({amounts.percent(hidden)} of all communication is hidden){waited}",
             steps=job.steps if job.marked else 0,
             lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
             basis="estimated" if job.marked else "none",

@@ -81,7 +81,7 @@ class RankKeepsOthersWaiting(Rule):
         why = f": it spends {amounts.duration(excess[1])} more {excess[0]}" if excess else ""
         yield Finding(
             None,
-            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step, {ranks.waited_share:.0%}, for rank {ranks.late}, "
+            f"the other ranks wait {amounts.duration(ranks.waited_us)} of each step, {amounts.percent(ranks.waited_share)}, for rank {ranks.late}, "
             f"last at {ranks.last} of {ranks.shared} collectives{why}",
             steps=ranks.steps,
             lost_us_per_step=ranks.waited_us if ranks.steps >= self.least_steps else None,

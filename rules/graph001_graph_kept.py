@@ -68,7 +68,7 @@ class GraphKeptAcrossSteps(Rule):
     since = "0.1"
     edits = (Permit("detach", safe=True),)
 
-    share: float = knob(0.6, "Share of the loud steps after which there must be more tensors.")
+    share: float = knob(0.6, "Share of the diagnosed steps after which there must be more tensors.")
     steady: float = knob(0.9, "Share of them after which the graph must be longer or heavier, where the tensors do not multiply.")
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 

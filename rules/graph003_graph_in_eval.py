@@ -66,7 +66,7 @@ class GraphRecordedInEvaluation(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    calls: int = knob(3, "Calls of one line in the loud pass, no graph of which was walked, before it is reported.")
+    calls: int = knob(3, "Calls of one line in the diagnostic pass, no graph of which was walked, before it is reported.")
 
     def detect(self, evaluations: Evaluations, machine: Machine) -> Iterator[Finding]:
         for place in evaluations.for_nothing(self.calls):

@@ -62,7 +62,7 @@ class GradientsKeepTheirGraph(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.5, "Share of the loud steps after which gradients of an earlier step must still have their graph.")
+    share: float = knob(0.5, "Share of the diagnosed steps after which gradients of an earlier step must still have their graph.")
 
     def detect(self, cycles: Cycles, machine: Machine) -> Iterator[Finding]:
         for cycle in cycles.lasting(self.share):

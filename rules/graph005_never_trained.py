@@ -72,7 +72,7 @@ class ParametersNeverTrained(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(8, "Steps that the optimizer must have taken in the loud pass before anything is said.")
+    fewest: int = knob(8, "Steps that the optimizer must have taken in the diagnostic pass before anything is said.")
 
     def detect(self, fed: Fed, machine: Machine) -> Iterator[Finding]:
         for stepped in fed.long_enough(self.fewest):

@@ -86,7 +86,7 @@ class TrainableTensorLeftOut(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(8, "Steps of the loud pass that must have given the tensor a gradient.")
+    fewest: int = knob(8, "Steps of the diagnostic pass that must have given the tensor a gradient.")
 
     def detect(self, strays: Strays, fed: Fed, machine: Machine) -> Iterator[Finding]:
         if not fed.optimizers:  # gradients are looked at for their own sake

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.trace_idle import HOST, INPUT, LAUNCHING, WAIT, DeviceIdle
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -86,10 +87,14 @@ class DeviceIdleInStep(Rule):
         loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
         cause = max(CARRIED, key=idle.share_of)
         because = LONG_KERNELS if cause == LAUNCHING and not idle.small else CARRIED[cause]
-        why = f"mostly ({idle.share_of(cause):.0%}) because {because}" if 2 * idle.share_of(cause) >= idle.share else UNEXPLAINED
+        why = (
+            f"mostly ({amounts.percent(idle.share_of(cause))}) because {because}"
+            if 2 * idle.share_of(cause) >= idle.share
+            else UNEXPLAINED
+        )
         yield Finding(
             None,
-            f"the device has nothing to do for {idle.share:.0%} of {idle.of_what}: {why}",
+            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: {why}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
             basis="estimated" if loud else "none",

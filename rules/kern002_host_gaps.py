@@ -79,7 +79,7 @@ class HostLeavesDeviceIdle(Rule):
         longest = idle.gaps[0]
         yield Finding(
             None,
-            f"the device idles {share:.0%} of {idle.of_what} in gaps of 0.5 ms or more while the host does something else; "
+            f"the device idles {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or more while the host does something else; "
             f"the longest is {amounts.duration(longest.us)}{_in(longest)}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=idle.us_per_step(HOST) if loud else None,

@@ -78,8 +78,8 @@ class LaunchBound(Rule):
         most = ", most of it in the optimizer (OPT001)" if single else ""
         yield Finding(
             None,
-            f"the device waits for launches {share:.0%} of {idle.of_what}{most}: "
-            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and {idle.empty:.0%} of the kernels found the queue empty",
+            f"the device waits for launches {amounts.percent(share)} of {idle.of_what}{most}: "
+            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and {amounts.percent(idle.empty)} of the kernels found the queue empty",
             steps=idle.steps if idle.marked else 0,
             per_step=idle.kernels / idle.steps if idle.marked else 0.0,
             lost_us_per_step=lost if loud else None,

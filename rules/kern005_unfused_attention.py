@@ -68,8 +68,8 @@ class UnfusedAttention(Rule):
             return
         yield Finding(
             structure.attention_at.site,
-            f"attention{structure.attention_at} runs as bmm, softmax, bmm: {share:.0%} of the kernel time, "
-            f"{structure.attentions / structure.steps:.0f} times {'per step' if structure.marked else 'in the trace'}",
+            f"attention{structure.attention_at} runs as bmm, softmax, bmm: {amounts.percent(share)} of the kernel time, "
+            f"{amounts.digits(structure.attentions / structure.steps)} times {'per step' if structure.marked else 'in the trace'}",
             steps=structure.steps if structure.marked else 0,
             per_step=structure.attentions / structure.steps if structure.marked else 0.0,
             seen_on="trace",

@@ -75,8 +75,8 @@ class LoopOverIndex(Rule):
                 continue
             yield Finding(
                 loop.site,
-                f"a Python loop gives `{loop.op}` {loop.turns:.0f} pieces of a tensor one by one: {loop.operators:.0f} operators per step, "
-                f"{loop.share:.0%} of all outside the backward",
+                f"a Python loop gives `{loop.op}` {amounts.digits(loop.turns)} pieces of a tensor one by one: {amounts.digits(loop.operators)} operators per step, "
+                f"{amounts.percent(loop.share)} of all outside the backward",
                 steps=loop.steps,
                 per_step=loop.turns,
                 seen_on=machine.device,
@@ -96,7 +96,7 @@ class LoopOverIndex(Rule):
                 per_step=loop.times / structure.steps if structure.marked else 0.0,
                 seen_on="trace",
                 severity=None if structure.marked else Severity.NOTE,
-                facts=(("share of the step on the host", f"{loop.us_per_step / step_us:.0%}"),),
+                facts=(("share of the step on the host", f"{amounts.percent(loop.us_per_step / step_us)}"),),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -71,8 +71,8 @@ class DeviceMemoryNearlyFull(Rule):
             if device.share < self.share and device.reserved_share < self.severe:
                 continue
             full = device.share >= self.share
-            needed = f"tensors need {device.share:.0%} of the memory of {device.name or f'device {device.device}'} at once"
-            held = f"the allocator holds {device.reserved_share:.0%} of the device, tensors need {device.share:.0%}"
+            needed = f"tensors need {amounts.percent(device.share)} of the memory of {device.name or f'device {device.device}'} at once"
+            held = f"the allocator holds {amounts.percent(device.reserved_share)} of the device, tensors need {amounts.percent(device.share)}"
             yield Finding(
                 None,
                 needed if full else held,

@@ -20,7 +20,7 @@ class MemoryGrowsEveryStep(Rule):
     Memory grows step over step.
 
     ## What it finds
-    Allocated device memory at the end of each quiet step, or the host's resident set, that rises: the Theil-Sen slope is
+    Allocated device memory at the end of each timed step, or the host's resident set, that rises: the Theil-Sen slope is
     above zero with 95 % confidence, most steps end higher than the one before, the growth is not noise by size, and the
     last third of the pass still takes part in it (a cache that fills up levels off). On the device the line is named whose
     blocks stay, where an allocation history was recorded: in the memory pass of a GPU, or in a rehearsal. A rehearsal is a

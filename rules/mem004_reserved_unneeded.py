@@ -79,7 +79,7 @@ class ReservedMemoryNeverNeeded(Rule):
         yield Finding(
             None,
             f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} reserved "
-            f"({memory.unneeded_share:.0%}) were not needed even at the peak",
+            f"({amounts.percent(memory.unneeded_share)}) were not needed even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
             basis=machine.bytes_basis,
@@ -95,7 +95,7 @@ class ReservedMemoryNeverNeeded(Rule):
             yield Finding(
                 None,
                 f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} reserved on GPU "
-                f"{course.device} ({course.unneeded_share:.0%}) were not needed even at the peak",
+                f"{course.device} ({amounts.percent(course.unneeded_share)}) were not needed even at the peak",
                 lost_bytes=course.unneeded_bytes,
                 basis="measured",
                 seen_on="snapshot",

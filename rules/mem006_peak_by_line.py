@@ -75,7 +75,7 @@ class PeakHeldByFewLines(Rule):
             yield Finding(
                 first.site,
                 f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; tensors made here hold "
-                f"{amounts.size(first.size)} of it ({first.size / each.allocated:.0%})",
+                f"{amounts.size(first.size)} of it ({amounts.percent(first.size / each.allocated)})",
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(

@@ -10,6 +10,8 @@ from auditor.evidence import DeviceCalls, Machine, OomHandlers
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
+from .pricing import between
+
 WHY = {
     "same_graph": "backward runs again on the graph of the try that failed, whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
@@ -120,7 +122,7 @@ class OutOfMemoryHandledWrongly(Rule):
             price = (
                 f"{amounts.duration(site.us_per_step)} per step inside the call" if machine.cuda else "rehearsed, so not priced"
             )
-            yield Finding(
+            found = Finding(
                 site.site,
                 f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: before torch raises one it gives its "
                 f"cache back by itself ({price})",
@@ -133,6 +135,7 @@ class OutOfMemoryHandledWrongly(Rule):
                 facts=site.facts,
                 hints={"reasons": ("periodic",)},
             )
+            yield between(found, site.price) if machine.cuda else found
 
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints["reasons"] == ("periodic",):

@@ -18,7 +18,7 @@ class HostMemoryNearlyFull(Rule):
 
     ## What it finds
     A process whose resident set was at least 85 % of the RAM that it may use (the machine's, or the limit of its container) at
-    the end of most quiet steps. Whether memory grows is asked by MEM003. Loader workers are processes of their own: their
+    the end of most timed steps. Whether memory grows is asked by MEM003. Loader workers are processes of their own: their
     memory is not counted here.
 
     ## Why it costs
@@ -61,7 +61,7 @@ class HostMemoryNearlyFull(Rule):
     since = "0.1"
 
     full: float = knob(0.85, "Share of the usable RAM that the process must hold.")
-    share: float = knob(0.5, "Share of the quiet steps that must end above it.")
+    share: float = knob(0.5, "Share of the timed steps that must end above it.")
 
     def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
         if machine.device == "rehearsal":
@@ -74,8 +74,8 @@ class HostMemoryNearlyFull(Rule):
         peak = host.trend.peak
         yield Finding(
             None,
-            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({peak / host.usable:.0%}), on {above} of "
-            f"{len(host.trend.values)} steps more than {self.full:.0%}",
+            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({amounts.percent(peak / host.usable)}), on {above} of "
+            f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
             steps=above,
             seen_on=machine.device,
             facts=(("held at most", amounts.size(peak)), ("usable", amounts.size(host.usable))),

@@ -76,6 +76,8 @@ class RanOutOfMemory(Rule):
         if not oom.happened:
             return
         asked = f"{amounts.size(oom.requested)} were requested" if oom.requested is not None else "a request failed"
+        if self._by_segment(oom):
+            asked += f" (to hold it the allocator asks the device for a segment of {amounts.size(oom.tried or 0)})"
         first = next((holder for holder in oom.holders if holder.site is not None), None)
         held = f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})" if first is not None else ""
         where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
@@ -90,9 +92,16 @@ class RanOutOfMemory(Rule):
             hints={"kind": oom.kind, "setting": fitting[0] if fitting else "", "set_at": allocator_home(configs)},
         )
 
+    @staticmethod
+    def _by_segment(oom: OutOfMemory) -> bool:
+        """Whether torch's message names another size: that of the segment, not of the request."""
+        return oom.requested is not None and oom.tried is not None and amounts.size(oom.tried) != amounts.size(oom.requested)
+
     def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         if oom.requested is not None:
             yield "requested", amounts.size(oom.requested)
+        if self._by_segment(oom):
+            yield "segment to hold it", f"{amounts.size(oom.tried or 0)}, which is the size in torch's message"
         yield "free inside reserved", amounts.size(oom.free_inside)
         yield "largest free piece", amounts.size(oom.largest_free)
         if oom.device_free is not None:

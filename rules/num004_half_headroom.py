@@ -97,11 +97,11 @@ class HalfNearOverflow(Rule):
             yield Finding(
                 site,
                 f"{worst.op} gave values up to {_peak(worst):.4g} in float16, which ends at 65504: "
-                f"{_headroom(worst):.1f} powers of two are left",
+                f"{_headroom(worst):.2g} powers of two are left",
                 steps=worst.steps,
                 per_step=sum(numerics.per_step(call) for call in near),
                 seen_on=machine.device,
-                facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2f} powers of two")),
+                facts=(*worst.facts, ("headroom", f"{_headroom(worst):.2g} powers of two")),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Machine, Updates
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -25,7 +26,7 @@ class UpdatesRoundedAway(Rule):
     ## What it finds
     Weights stored in bfloat16 or float16 that one of torch's optimizers steps, most of which are bit for bit what they were
     although their gradient asks for a change that float32 would keep. Measured on the first weights of each parameter, in
-    steps of the loud pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
+    steps of the diagnostic pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
     may round at random or keep what was lost.
 
     ## Why it costs
@@ -84,7 +85,7 @@ class UpdatesRoundedAway(Rule):
             least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)
             yield Finding(
                 each.site,
-                f"{each.optimizer} leaves {each.share:.0%} of the {each.dtype} weights that have a gradient as they are: an update "
+                f"{each.optimizer} leaves {amounts.percent(each.share)} of the {each.dtype} weights that have a gradient as they are: an update "
                 f"at a rate of {each.rate:g} is below {least:.1g} of the weight and rounded away",
                 steps=each.steps,
                 per_step=1.0,

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.batch_means import Estimate
 from auditor.evidence import Configs, Machine, Modes, Source, Steps
 from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
+
+from .pricing import between
 
 _SWITCHES = ("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly")
 OFF = "set_detect_anomaly(False)"
@@ -24,7 +27,7 @@ class AnomalyModeLeftOn(Rule):
 
     ## What it finds
     Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on most steps. A single
-    diagnostic step is silent. The price is the difference between quiet passes with it and without it.
+    diagnostic step is silent. The price is the difference between timing passes with it and without it.
 
     ## Why it costs
     Every forward operation stores a Python traceback, and every backward function's outputs are checked for NaN: a
@@ -57,7 +60,9 @@ class AnomalyModeLeftOn(Rule):
 
     ## Sources
     PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different tests will slow down your
-    program execution". The threshold is ours; a difference within the noise of the two medians is not claimed.
+    program execution". The threshold is ours. The price is the difference of the two passes' median steps, waiting for a
+    processor taken off; its interval is Welch's over batch medians, since neighbouring steps are alike (docs/prices.md). Where
+    it reaches zero nothing is claimed.
     """
 
     code = "NUM009"
@@ -76,13 +81,11 @@ class AnomalyModeLeftOn(Rule):
         if not seen.usual(self.share):
             return
         asked = _asked(modes, source, configs)
-        saved = steps.saved_with_anomaly_off()
-        share = (
-            "" if saved is None else f"; without it a step is {amounts.duration(saved)} faster ({steps.share_of_step(saved):.0%})"
-        )
-        yield Finding(
+        price = steps.saved_with_anomaly_off()
+        saved = price.value if price is not None and price.value > 0.0 else None
+        found = Finding(
             site if asked is None else asked.site,
-            f"anomaly mode is on for the backward of {seen}{share}"
+            f"anomaly mode is on for the backward of {seen}{_gain(price, steps)}"
             + (f": {asked.said}" if asked is not None and asked.written else ""),
             steps=len(seen.seen),
             per_step=modes.anomaly_backwards,
@@ -95,6 +98,7 @@ class AnomalyModeLeftOn(Rule):
                 "asked": asked,
             },
         )
+        yield found if saved is None else between(found, price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
@@ -108,6 +112,18 @@ class AnomalyModeLeftOn(Rule):
         return Remedy(text, (Edit(finding.site, "rename_call", call, value=OFF, safe=True, reason=reason),))
 
 
+def _gain(price: Estimate | None, steps: Steps) -> str:
+    """What holding it off gave, in words; that nothing is proven where the interval reaches zero."""
+    if price is None:
+        return ""
+    if price.proven:
+        return (
+            f"; without it a step is {amounts.duration(price.value)} faster ({amounts.percent(steps.share_of_step(price.value))})"
+        )
+    between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
+    return f"; that a step is faster without it is not proven (the difference is between {between_them})"
+
+
 def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
     """The argument that switched it on: of a framework, or an expression that the call takes; None for a plain call."""
     if modes.anomaly_library:
@@ -118,9 +134,9 @@ def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
 
 
 def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
-    facts = [("backward calls under it", f"{modes.anomaly_backwards:.1f} per step")]
+    facts = [("backward calls under it", f"{amounts.digits(modes.anomaly_backwards)} per step")]
     if modes.anomaly_library:
         facts.append(("switched on inside", modes.anomaly_library))
     if modes.checks:
-        facts.append(("host syncs that its checks make on a GPU", f"{modes.checks:.0f} per step (rehearsed)"))
+        facts.append(("host syncs that its checks make on a GPU", f"{amounts.digits(modes.checks)} per step (rehearsed)"))
     return tuple(facts)

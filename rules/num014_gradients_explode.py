@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import GradientNorms, Machine
 from auditor.evidence.norms import Growth, NormSeries
 from auditor.model import Finding, Remedy, Severity
@@ -113,5 +114,5 @@ def _facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:
         ("steps looked at", f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)"),
         ("norms taken", "before clipping" if series.clipped else "as the optimizer stepped"),
         ("largest norm", f"{max(norm for _, norm in series.finite):.4g}"),
-        ("later above earlier", f"{growth.rising:.0%} of pairs in the second half"),
+        ("later above earlier", f"{amounts.percent(growth.rising)} of pairs in the second half"),
     )

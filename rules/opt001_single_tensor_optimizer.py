@@ -94,7 +94,7 @@ class OptimizerStepsOneByOne(Rule):
         priced = loud and optimizer.idle_us_per_step > 0
         yield Finding(
             optimizer.where.site,
-            f"{' and '.join(optimizer.names)}{optimizer.where} launches {optimizer.launches_per_call:.0f} kernels in each step(), "
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches {amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
             f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after the other",
             steps=optimizer.steps if loud else 0,
             per_step=optimizer.calls / optimizer.steps,
@@ -103,7 +103,7 @@ class OptimizerStepsOneByOne(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(
-                ("share of the steps on the host", f"{optimizer.host_share:.1%}"),
+                ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
                 ("device idle between its launches", f"{amounts.duration(optimizer.idle_us_per_step)} per step"),
             ),
             hints={"foreach": _foreach(optimizer.names, source, configs)},
@@ -122,7 +122,7 @@ def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs)
     first = alone.first
     return Finding(
         first.made_at or first.site,
-        f"{first.name} is told to step one parameter after the other: {alone.operators_per_call:.0f} operators in each step(), "
+        f"{first.name} is told to step one parameter after the other: {amounts.digits(alone.operators_per_call)} operators in each step(), "
         "each a launch on a GPU",
         steps=len(alone.rhythm.seen),
         per_step=alone.per_step,

@@ -67,7 +67,7 @@ class GradientsFilledWithZeros(Rule):
         Permit("set_keyword", (ANY, ".zero_grad"), "set_to_none", "True", elsewhere=True),
     )
 
-    share: float = knob(0.5, "Share of the loud steps from which it is reported.")
+    share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 
     def detect(self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         for zeroing in zero_grads.zeroing():
@@ -80,7 +80,7 @@ class GradientsFilledWithZeros(Rule):
                 steps=len(zeroing.rhythm.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
-                facts=(("host time", f"{amounts.duration(zeroing.us_per_step)} per step (loud pass)"),),
+                facts=(("host time", f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)"),),
                 hints={"call": source.call_with_keyword(zeroing.site, "set_to_none"), "asked": asked},
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence import Configs, Source
 from auditor.evidence.given import given
 from auditor.evidence.trace_optimizer import OptimizerCalls
@@ -82,12 +83,12 @@ class FusedOptimizerNotUsed(Rule):
         made_at = source.only_call(could[0], lacking="foreach")
         yield Finding(
             optimizer.where.site,
-            f"{could[0]}{optimizer.where} steps with foreach operators, {optimizer.host_share:.0%} of the steps' time on the host: "
+            f"{could[0]}{optimizer.where} steps with foreach operators, {amounts.percent(optimizer.host_share)} of the steps' time on the host: "
             "fused=True does the same in one pass",
             steps=optimizer.steps if optimizer.marked else 0,
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
-            facts=(("launches per step()", f"{optimizer.launches_per_call:.0f}"),),
+            facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
             hints={"fused": given(source, configs, made_at, could[0], "fused", ran=False)},
         )
 

@@ -65,6 +65,7 @@ class ClipReadsGradientNorm(ReadingRule):
         Permit("drop_keyword", (ANY,), "error_if_nonfinite"),
         Permit("set_keyword", (ANY,), "error_if_nonfinite", "False", elsewhere=True),
     )
+    leads = 4
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:
         for finding in self.report(reads, reads.clips(), self._sentence):
@@ -74,7 +75,7 @@ class ClipReadsGradientNorm(ReadingRule):
             yield replace(finding, message=finding.message + decided, hints={"call": call, "asked": asked})
 
     def _sentence(self, place: Place) -> str:
-        return f"clipping reads the gradients' norm: this {place.waits} on {place.rhythm}"
+        return f"clipping reads the gradients' norm: {place.waits('this')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         look = "look at the norms that it returns every so many steps."

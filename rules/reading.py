@@ -31,10 +31,12 @@ LOGS_OR_SUMS = (
 class ReadingRule(Rule):
     """Base of the rules about reads; no rule itself."""
 
-    share: float = knob(0.5, "Share of the loud steps from which a line that does it is a warning.")
-    rare: float = knob(0.1, "Share of the loud steps below which it is not reported.")
+    cause = "read"
+
+    share: float = knob(0.5, "Share of the diagnosed steps from which a line that does it is a warning.")
+    rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
     interval: int = knob(10, "At a constant distance of this many steps or more it is rate-limited and not reported.")
-    enough: int = knob(10, "With fewer loud steps only a line that does it on every step is reported.")
+    enough: int = knob(10, "With fewer diagnosed steps only a line that does it on every step is reported.")
 
     def report(self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]) -> Iterator[Finding]:
         """A finding for each place that does it often enough; a note where it is not usual, or a library's doing."""
@@ -52,6 +54,7 @@ class ReadingRule(Rule):
                 seen_on=reads.device,
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
+                places=place.found_at,
                 hints={"once": all(read.n == 1 for read in place.reads), "library": place.library},
             )
 

@@ -73,6 +73,7 @@ class ScalarReadEveryStep(ReadingRule):
     since = "0.1"
     rehearsed = True
     edits = LOGS_OR_SUMS
+    leads = 1
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         return self.less_often(self.report(reads, reads.places("scalar"), self._sentence), source)
@@ -81,7 +82,7 @@ class ScalarReadEveryStep(ReadingRule):
         return waits_in_trace(waits, waits.of("scalar"), lambda place: f"`{place.operator}` turns a tensor into a Python number")
 
     def _sentence(self, place: Place) -> str:
-        return f"`{place.text}` turns a tensor into a Python number{place.through}: it {place.waits} on {place.rhythm}"
+        return f"`{place.text}` turns a tensor into a Python number{place.through}: {place.waits('it')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         library = finding.hints.get("library") or ""

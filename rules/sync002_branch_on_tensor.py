@@ -76,7 +76,7 @@ class BranchOnTensor(ReadingRule):
         return waits_in_trace(waits, waits.of("branch"), lambda place: f"Python branches on a tensor (`{place.operator}`)")
 
     def _sentence(self, place: Place) -> str:
-        return f"Python branches on the tensor `{place.text}`: this {place.waits} on {place.rhythm}"
+        return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

@@ -73,6 +73,7 @@ class CopyToHostEveryStep(ReadingRule):
     since = "0.1"
     rehearsed = True
     edits = LOGS_OR_SUMS
+    leads = 2
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:
         return self.less_often(self.report(reads, reads.places("transfer"), self._sentence), source)
@@ -81,7 +82,7 @@ class CopyToHostEveryStep(ReadingRule):
         return waits_in_trace(waits, waits.of("copy to host"), lambda place: f"`{place.operator}` copies a tensor to the host")
 
     def _sentence(self, place: Place) -> str:
-        return f"`{place.text}` copies a tensor to the host{place.through}: it {place.waits} on {place.rhythm}"
+        return f"`{place.text}` copies a tensor to the host{place.through}: {place.waits('it')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (

@@ -65,6 +65,7 @@ class DataDependentShape(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    leads = 3
 
     def detect(self, reads: Reads) -> Iterator[Finding]:
         return self.report(reads, reads.places("shape"), self._sentence)
@@ -75,7 +76,7 @@ class DataDependentShape(ReadingRule):
         )
 
     def _sentence(self, place: Place) -> str:
-        return f"the size of `{place.text}` depends on values{place.through}: it {place.waits} on {place.rhythm}"
+        return f"the size of `{place.text}` depends on values{place.through}: {place.waits('it')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (

@@ -1,4 +1,4 @@
-"""SYNC006: a tensor is copied to the device and the host waits until it is there."""
+"""SYNC006: a tensor is copied to the device and {copies.host_waits} until it is there."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class BlockingCopyEveryStep(CopyRule):
     code = "SYNC006"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 2
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):

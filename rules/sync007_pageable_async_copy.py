@@ -67,6 +67,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
     code = "SYNC007"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 3
 
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 

@@ -12,6 +12,8 @@ from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
+from .pricing import between
+
 COMMANDS = {
     "reset_peak_memory_stats": "the peak that is read later is only that of one step",
     "reset_accumulated_memory_stats": "the totals that are read later are only those of one step",
@@ -75,7 +77,7 @@ class AllocatorCallEveryStep(Rule):
     The step shares its device with another process that needs the memory between steps.
 
     ## Sources
-    Prices are measured around the calls in the quiet pass. The thresholds are ours.
+    Prices are measured around the calls in the timing pass. The thresholds are ours.
     """
 
     code = "SYNC009"
@@ -100,7 +102,7 @@ class AllocatorCallEveryStep(Rule):
         for site in seen:
             priced = machine.cuda or site.name in COLLECTIONS
             price = f"{amounts.duration(site.us_per_step)} per step" if priced else UNPRICED[machine.device]
-            yield Finding(
+            found = Finding(
                 site.site,
                 f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
                 steps=len(site.rhythm.seen),
@@ -112,6 +114,7 @@ class AllocatorCallEveryStep(Rule):
                 facts=site.facts,
                 hints={"call": site.name, "alone": source.stands_alone(site.site, site.name.rpartition(".")[2])},
             )
+            yield between(found, site.price) if priced else found
 
     def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
         if churn.flushes < self.flushes or churn.again_bytes < self.again * churn.peak_reserved or churn.retries:

@@ -62,10 +62,13 @@ class TensorMadeOnHostThenMoved(CopyRule):
     severity = Severity.WARNING
     since = "0.1"
     edits = (Permit("make_on_device", (".to", ".cuda"), safe=True),)
+    leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for place in self.usual(copies.sites("made on the host", blocking=True)):
-            message = f"a tensor of {place.amount} is made on the host and moved to the device on {place.rhythm}: the host waits"
+            message = (
+                f"a tensor of {place.amount} is made on the host and moved to the device on {place.rhythm}: {copies.host_waits}"
+            )
             hints = {"moves": place.moves, "makes": source.makes_at(place.site)}
             yield self.report(copies, place, place.site, message, hints=hints)
 

@@ -62,11 +62,12 @@ class ConstantSentEveryStep(CopyRule):
     code = "SYNC011"
     severity = Severity.WARNING
     since = "0.1"
+    leads = 5
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("constant", blocking=True)):
             what = f"Python numbers ({place.amount})" if place.written else f"numbers ({place.amount}) made on the host"
-            message = f"{what} are sent to the device on {place.rhythm}: the host waits for the copy"
+            message = f"{what} are sent to the device on {place.rhythm}: {copies.host_waits} for the copy"
             yield self.report(copies, place, place.site, message, hints={"written": place.written})
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -104,7 +104,7 @@ class DriverAllocationsInSteadyState(Rule):
         if n < 2 or us < self.noticed * span_us:
             return
         names = " and ".join(one.api for one in calls)
-        message = f"{n} calls of {names} take {us / span_us:.0%} of the trace, which marks no steps: warm-up may be among them"
+        message = f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks no steps: warm-up may be among them"
         facts = tuple((one.api, f"{one.n} calls, {amounts.duration(one.us)}") for one in calls)
         yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts)
 

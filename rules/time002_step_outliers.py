@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from statistics import median
 
 from auditor import amounts
+from auditor.batch_means import mean_of
 from auditor.evidence import Batches, Machine, Steps
 from auditor.evidence.rhythm import Rhythm
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob
 
+from .pricing import between
+
 COLLECTOR, LOADER = "garbage collection", "waiting for the loader"
 WARMING = 1
 """Steps of a trace that are left out: the first holds the profiler's own start."""
+
+
+OWN = (", waiting for the processor taken off", "")
+"""What a time here is that the report's own median is not: what others took is no outlier of the program's."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class StepOutliers(Rule):
     Some steps take far longer than the others.
 
     ## What it finds
-    Steps of the quiet pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
+    Steps of the timing pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
     least three, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
     warning that says so, else a note. What a step waited for the processor while other programs had it is not counted.
 
@@ -94,13 +101,15 @@ class StepOutliers(Rule):
     def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
         waits = batches.waits_by_step()
         timed = [
-            TimedStep(s.number, s.us - s.queued_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)}) for s in steps.quiet
+            TimedStep(steps.quiet_from + s.number, s.own_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)})
+            for s in steps.quiet
         ]
-        return self._report(timed, "quiet steps", machine.device)
+        return self._report(timed, "timed steps", machine.device)
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps(self.enough + WARMING)
-        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in enumerate(steps.steps)]
+        numbers = steps.numbers or range(len(steps.steps))
+        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in zip(numbers, steps.steps, strict=True)]
         return self._report(timed[WARMING:], "steps of the trace", "trace")
 
     def _report(self, steps: list[TimedStep], what: str, seen_on: SeenOn) -> Iterator[Finding]:
@@ -116,7 +125,7 @@ class StepOutliers(Rule):
             return  # on a shared machine another process's turn looks the same
         interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval
         regular = f", every {interval} steps" if interval else ""
-        yield Finding(
+        found = Finding(
             None,
             f"{len(slow)} of {len(steps)} {what} take {self.ratio:g} times the median or more{regular}: "
             + (f"{cause} explains it" if cause else "no cause that was watched explains it"),
@@ -127,12 +136,18 @@ class StepOutliers(Rule):
             seen_on=seen_on,
             severity=None if cause else Severity.NOTE,
             facts=(
-                ("median step", amounts.duration(typical)),
-                ("slowest step", amounts.duration(max(step.us for step in slow))),
-                ("slow steps", ", ".join(str(step.number) for step in slow[:20])),
+                (f"median step{OWN[seen_on == 'trace']}", amounts.duration(typical)),
+                (f"slowest step{OWN[seen_on == 'trace']}", amounts.duration(max(step.us for step in slow))),
+                (
+                    f"slow steps ({'as the profiler counts' if seen_on == 'trace' else 'from 0, warm-up included'})",
+                    ", ".join(str(step.number) for step in slow[:20]),
+                ),
             ),
             hints={"cause": cause},
         )
+        beyond = {step.number: step.us - typical for step in slow}
+        price = mean_of([beyond.get(step.number, 0.0) for step in steps])
+        yield found if seen_on == "trace" else between(found, price)
 
     def _cause(self, steps: Iterable[TimedStep], slow: list[TimedStep], extra: float) -> str:
         """What takes at least half of the extra time, beyond what it takes on a usual step; empty where nothing does."""

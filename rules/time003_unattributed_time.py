@@ -80,7 +80,7 @@ class UnattributedTime(Rule):
         yield Finding(
             site,
             # no price: the work may be needed, so what would come back is not known
-            f"for {share:.0%} of {steps.where} nothing happened that the profiler knows{where}",
+            f"for {amounts.percent(share)} of {steps.where} nothing happened that the profiler knows{where}",
             steps=steps.steps_above("unknown_us", self.share),
             per_step=1.0,
             seen_on="trace",
@@ -88,10 +88,10 @@ class UnattributedTime(Rule):
                 ("unknown", f"{amounts.duration(steps.mean('unknown_us'))} per step, in stretches of a millisecond or more"),
                 ("longest stretch", amounts.duration(steps.silence.us)),
                 *((("inside", steps.silence.function),) if steps.silence.function else ()),
-                ("device busy", f"{steps.share('busy_us'):.1%} of the time"),
+                ("device busy", f"{amounts.percent(steps.share('busy_us'))} of the time"),
                 (
                     "waiting for the loader",
-                    f"{steps.share('loader_us'):.1%} of the time" if steps.loader else "no loader recorded",
+                    f"{amounts.percent(steps.share('loader_us'))} of the time" if steps.loader else "no loader recorded",
                 ),
             ),
         )

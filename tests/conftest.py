@@ -22,6 +22,26 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared machine")
 
+LONGEST = (
+    "verify/test_verify_command.py",
+    "seam/test_rehearsals.py",
+    "rules/test_rules.py",
+    "seam/test_outcomes.py",
+    "test_examples.py",
+    "seam/test_scripts.py",
+    "drill/test_drill_command.py",
+    "seam/test_replay.py",
+    "seam/test_processes.py",
+    "seam/test_fixes.py",
+)
+"""Files that take longest, first: whoever gets one of them last would keep the other worker waiting."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest files first, the others in their order."""
+    places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
 
 @pytest.fixture(scope="session")
 def audit():

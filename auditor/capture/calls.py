@@ -6,7 +6,6 @@ import functools
 import gc
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from auditor.capture.clock import RunQueue
 from auditor.capture.frames import OWN
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
@@ -56,6 +56,7 @@ class CallsProbe(Probe):
         self._patches = Patches()
         self._thread = 0
         self._inside = False
+        self._queue = RunQueue()
         self._rows: dict[tuple[int, str], list[float]] = {}
 
     def start(self) -> None:
@@ -74,6 +75,7 @@ class CallsProbe(Probe):
     def stop(self) -> None:
         """Put them back."""
         self._patches.undo()
+        self._queue.close()
 
     def step_begin(self) -> None:
         """The step runs on this thread: calls of others are not the step's doing."""
@@ -120,11 +122,11 @@ class CallsProbe(Probe):
             self._inside = True
             totals = self._rows.setdefault((at, name), [0, 0.0])
             totals[0] += 1  # before the call: without a GPU several of these raise
-            start = time.perf_counter()
+            start = self._queue.mark()
             try:
                 return original(*args, **kwargs)
             finally:
-                totals[1] += (time.perf_counter() - start) * 1e6
+                totals[1] += self._queue.own_us(start)
                 self._inside = False
 
         return hook

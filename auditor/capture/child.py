@@ -20,12 +20,16 @@ from auditor.capture.process import set_up
 from auditor.capture.tracebacks import without_own
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
-from auditor.recording import SCHEMA, RecordingWriter, write_manifest
+from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
 
 if TYPE_CHECKING:
     from auditor.capture.frames import Frames
     from auditor.capture.probe import Context
     from auditor.capture.session import Session
+
+
+STOPPED_AT = 3
+"""Frames that are told of a target that Ctrl-C stopped."""
 
 
 class Recorder:
@@ -37,6 +41,8 @@ class Recorder:
         self.address = targets.parse(plan.target)
         self.kind: targets.Kind = "callable"
         self.writer = RecordingWriter(self.folder)
+        if plan.fit is not None and plan.fit.known:
+            self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SITES))
         self.warnings: list[str] = []
         self.outcome = "killed"  # until something better is known: what is on disk must be true if we vanish now
         self.error: dict[str, Any] | None = None
@@ -73,6 +79,7 @@ class Recorder:
                 "rank": self.plan.rank,
                 "device": self.context.device if self.context is not None else "cpu",
                 "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
+                "planned": [{"name": p.name, "steps": p.steps} for p in session.planned] if session is not None else [],
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,
@@ -155,6 +162,7 @@ class Recorder:
             self._disarm_oom = watch_oom(self.folder)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
+        self.session.plan_passes()
         self.save()
         return self.session
 
@@ -252,6 +260,11 @@ class Recorder:
         except BaseException as error:
             self._failed("raised", error)
 
+    def interrupted(self, error: KeyboardInterrupt) -> None:
+        """The run was stopped before its first step, or after its last."""
+        self.outcome, self.error = "interrupted", self._describe(error)
+        self.save()
+
     def _failed(self, outcome: str, error: BaseException) -> None:
         self.outcome = outcome
         self.error = self._describe(error)
@@ -259,8 +272,10 @@ class Recorder:
             self.session.broken()
 
     def _describe(self, error: BaseException) -> dict[str, Any]:
-        told = "".join(without_own(traceback.TracebackException.from_exception(error)).format())
-        described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "traceback": told}
+        told, said = "".join(without_own(traceback.TracebackException.from_exception(error)).format()), str(error)
+        if isinstance(error, KeyboardInterrupt):
+            told, said = self._where_it_was(error), said or "it was stopped (Ctrl-C or SIGTERM)"
+        described: dict[str, Any] = {"type": type(error).__name__, "message": said, "traceback": told}
         described["time_us"] = time.time_ns() // 1000  # which of several processes failed first
         if self.context is not None and self.session is not None and self.session.passes:
             described.update(step=self.context.step, pass_name=self.context.pass_name)
@@ -269,6 +284,13 @@ class Recorder:
         if frames:
             described.update(file=os.path.abspath(frames[-1].filename), line=frames[-1].lineno, function=frames[-1].name)
         return described
+
+    def _where_it_was(self, error: BaseException) -> str:
+        """The lines of the user's own, innermost last, of a target that was stopped: nothing went wrong in what they call."""
+        raised, here = traceback.extract_tb(error.__traceback__), os.getcwd() + os.sep
+        is_user = self._frames.is_user if self._frames is not None else lambda file: file.startswith(here)
+        theirs = [frame for frame in raised if is_user(frame.filename)]
+        return "".join(traceback.format_list(theirs[-STOPPED_AT:]))
 
     def _wind_up(self) -> None:
         """Put everything back and write what is known. May be called twice."""
@@ -294,9 +316,8 @@ def main() -> None:
         recorder.error = {"problem": problem.message, "hint": problem.hint, "detail": problem.detail}
         recorder.outcome = "not run"
         recorder.save()
-    except KeyboardInterrupt:
-        recorder.outcome = "interrupted"
-        recorder.save()
+    except KeyboardInterrupt as error:
+        recorder.interrupted(error)
     except Exception as error:  # our own fault: it must not look like the target's
         recorder.outcome = "not run"
         message = f"the recorder itself failed ({type(error).__name__}: {error}); this is a bug of the auditor"

@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -28,7 +28,7 @@ class Clock:
         self._context = context
         self._origin = time.perf_counter_ns()
         self._origin_unix_us = time.time_ns() / 1e3
-        self._begin_ns = 0
+        self._begun = Mark()
         self._gc_ns = 0
         self._gc_n = 0
         self._gc_begin = 0
@@ -38,7 +38,6 @@ class Clock:
         self._counted = True
         self._statm = _open("/proc/self/statm")
         self._queued = RunQueue()
-        self._queued_ns = 0
         self._process = psutil.Process()
 
     @property
@@ -71,22 +70,22 @@ class Clock:
         if self._cuda:
             self._stream = torch.cuda.current_stream()
             self._event = _mark(self._stream)
-        self._queued_ns = self._queued.ns()
-        self._begin_ns = time.perf_counter_ns()
+        self._begun = self._queued.mark()
 
     def end(self) -> None:
         """The step ends now: write its row (with CUDA, the device's time follows at :meth:`settle`)."""
-        host_us = (time.perf_counter_ns() - self._begin_ns) / 1e3
+        host_us, queued_us = self._queued.since(self._begun)
+        started_us = (self._begun.at_ns - self._origin) / 1e3
         row: Row = {
             "pass": self._context.pass_name,
             "step": self._context.step,
             "us": host_us,
             "host_us": host_us,
-            "start_us": (self._begin_ns - self._origin) / 1e3,
-            "unix_us": self._origin_unix_us + (self._begin_ns - self._origin) / 1e3,
+            "start_us": started_us,
+            "unix_us": self._origin_unix_us + started_us,
             "gc_us": self._gc_ns / 1e3,
             "gc_n": self._gc_n,
-            "queued_us": (self._queued.ns() - self._queued_ns) / 1e3,
+            "queued_us": queued_us,
         }
         if self._cuda:
             now = torch.cuda.current_stream()  # a step may leave another device current: events of two cannot be compared
@@ -140,6 +139,14 @@ def _open(path: str) -> int | None:
         return None
 
 
+class Mark(NamedTuple):
+    """A moment on a thread: by ``perf_counter_ns``, and what :meth:`RunQueue.ns` said just after it."""
+
+    at_ns: int = 0
+    queued_ns: int = 0
+    thread: int = 0
+
+
 class RunQueue:
     """How long this thread was ready to run while something else had the processor.
 
@@ -164,9 +171,25 @@ class RunQueue:
         except (OSError, IndexError, ValueError):
             return 0
 
-    def own_us(self) -> float:
-        """A clock in us that stands still while this thread is ready to run and has no processor."""
-        return time.perf_counter() * 1e6 - self.ns() / 1e3
+    def mark(self) -> Mark:
+        """Now."""
+        at_ns = time.perf_counter_ns()
+        return Mark(at_ns, self.ns(), threading.get_native_id())
+
+    def since(self, mark: Mark) -> tuple[float, float]:
+        """Time since a mark in us, and how much of it the thread waited for a processor (0 to all of it).
+
+        The clock is read first there and last here: a wait between the two readings is inside both or outside both, or the
+        wait could be longer than the time. On another thread than the mark's nothing is known of it.
+        """
+        queued_ns = self.ns() - mark.queued_ns if threading.get_native_id() == mark.thread else 0
+        ns = time.perf_counter_ns() - mark.at_ns
+        return ns / 1e3, min(max(queued_ns, 0), ns) / 1e3
+
+    def own_us(self, mark: Mark) -> float:
+        """Time since a mark in us without what the thread waited for a processor."""
+        us, queued_us = self.since(mark)
+        return us - queued_us
 
     def close(self) -> None:
         """Close the file; the next reading opens it again."""

@@ -184,12 +184,12 @@ class LoaderProbe(Probe):
             waited = self._step.get(facts) or self._step.setdefault(facts, _Waited())
             self._inside = True
             self._sample_devices.clear()
-            start = self._queue.own_us()
+            start = self._queue.mark()
             try:
                 batch = original(iterator)
                 waited.n += 1
             finally:  # the end of an epoch is waited for, too
-                waited.us += self._queue.own_us() - start
+                waited.us += self._queue.own_us(start)
                 self._inside = False
             if look is not None:
                 look(facts, waited, batch)
@@ -205,12 +205,12 @@ class LoaderProbe(Probe):
             if not self._counts():
                 return original(loader)
             self._inside = True
-            start = self._queue.own_us()
+            start = self._queue.mark()
             try:
                 iterator = original(loader)
             finally:
                 self._inside = False
-            waited_us = self._queue.own_us() - start
+            waited_us = self._queue.own_us(start)
             facts = self._facts_of(iterator) if isinstance(iterator, _BaseDataLoaderIter) else None
             if facts is not None:
                 self._step.setdefault(facts, _Waited()).us += waited_us

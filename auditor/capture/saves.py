@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
 import torch
 
+from auditor.capture.clock import RunQueue
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 
@@ -26,6 +26,7 @@ class SavesProbe(Probe):
         super().__init__(context)
         self._patches = Patches()
         self._thread = 0
+        self._queue = RunQueue()
 
     def start(self) -> None:
         """Swap the function."""
@@ -39,18 +40,20 @@ class SavesProbe(Probe):
     def stop(self) -> None:
         """Put it back."""
         self._patches.undo()
+        self._queue.close()
 
     def _save(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         here = self.context.in_step and threading.get_ident() == self._thread
         at = self.context.frames.here() if here else None
-        path = _path(args[1] if len(args) > 1 else kwargs.get("f")) if at is not None else None
+        if at is None:
+            return original(*args, **kwargs)
+        path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
         replaced = path is not None and _size(path) > 0
-        start = time.perf_counter()
+        start = self._queue.mark()
         result = original(*args, **kwargs)
-        us = (time.perf_counter() - start) * 1e6
-        if at is not None:
-            size = None if path is None else _size(path)
-            self.context.add("saves", {"at": at, "us": us, "path": path, "replaced": replaced, "bytes": size})
+        us = self._queue.own_us(start)
+        size = None if path is None else _size(path)
+        self.context.add("saves", {"at": at, "us": us, "path": path, "replaced": replaced, "bytes": size})
         return result
 
 

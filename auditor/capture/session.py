@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,14 +45,7 @@ class Session:
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
-        self._queue = [Pass("warmup", plan.warmup), Pass("quiet", plan.quiet_steps or plan.steps)]
-        if plan.device == "rehearse":
-            leaner = [Pass("leaner", len(LEANER_STEPS))] if any("leaner" in probe.passes for probe in probes) else []
-            self._queue = [Pass("warmup", plan.warmup), Pass("loud", plan.steps), *leaner]
-        if plan.replay_step is not None:
-            self._queue = [Pass("replay", plan.replay_step + 1)]
-        if plan.drill is not None:
-            self._queue = [Pass("drill", plan.steps)]
+        self._queue: list[Pass] = []
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
@@ -85,6 +79,8 @@ class Session:
 
     def begin(self) -> None:
         """A step of the target begins."""
+        if not self.passes:
+            self.plan_passes()
         if not self.passes or self._pass.done >= self._pass.steps:
             self._next_pass()
         context = self._context
@@ -109,7 +105,7 @@ class Session:
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass()
-            self._extend()
+            self._replan()
 
     def broken(self) -> None:
         """The target raised inside a step: keep what is known and stop the instruments."""
@@ -122,9 +118,6 @@ class Session:
 
     def _next_pass(self) -> None:
         self._stop_pass()
-        while self._queue and self._queue[0].steps <= 0:
-            self.passes.append(self._queue.pop(0))
-            self._extend()
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
@@ -149,32 +142,78 @@ class Session:
         self._guard_named("clock", self._clock.settle)
         self._context.writer.flush()
 
-    def _extend(self) -> None:
-        """Which pass comes after the one that just ended depends on what was seen so far."""
-        name, steps = self._pass.name, self._plan.loud_steps or self._plan.steps
-        if self._plan.trial is not None:
-            if name == "quiet" and self._context.device == "cuda":
-                self._queue.append(Pass("loud", SYNC_STEPS))
-        elif name == "quiet":
-            if self._modes is not None and self._modes.anomaly_seen and self._modes.name not in self.failures:
-                self._queue.append(Pass("anomaly_off", self._pass.done))
-            if self._may_trace():
-                self._queue.append(Pass("trace", self._plan.trace_steps))
-            if any("loud" in probe.passes for probe in self._probes):
-                self._queue.append(Pass("loud", steps))
-        elif name == "loud":
-            if any("numbers" in probe.passes for probe in self._probes):
-                self._queue.append(Pass("numbers", NUMBERS_STEPS))
-            if self._context.device == "cuda":
-                self._queue.append(Pass("memory", MEMORY_STEPS))
-            elif self._context.device == "cpu" and any("origin" in probe.passes for probe in self._probes):
-                self._queue.append(Pass("origin", ORIGIN_STEPS))
+    def plan_passes(self) -> None:
+        """Decide which passes there are: when the first step is about to begin, and it is known what it can run on."""
+        if not self._queue:
+            self._queue = self._planned()
+            self._tell_outline()
+
+    @property
+    def planned(self) -> list[Pass]:
+        """All passes, done and to come, as far as they are known by now."""
+        return [*self.passes, *self._queue]
+
+    def _planned(self) -> list[Pass]:
+        """All passes in order, as far as they are known when the first step begins."""
+        plan = self._plan
+        if plan.replay_step is not None:
+            return [Pass("replay", plan.replay_step + 1)]
+        if plan.drill is not None:
+            return [Pass("drill", plan.steps)]
+        wanted = self._wanted()
+        steps = {"warmup": plan.warmup, **wanted} if plan.fit is None else plan.fit.share_out(plan.warmup, wanted)
+        return [Pass(name, n) for name, n in steps.items() if n > 0]
+
+    def _wanted(self) -> dict[str, int]:
+        """Steps of the passes after the warm-up, in order, of a target that takes as many as it is asked for."""
+        plan, device = self._plan, self._context.device
+        if plan.trial is not None and plan.device != "rehearse":
+            return {"quiet": plan.steps, "loud": SYNC_STEPS if device == "cuda" else 0}
+        watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
+        causes = {
+            "loud": plan.loud_steps or plan.steps,
+            "leaner": len(LEANER_STEPS),
+            "numbers": NUMBERS_STEPS,
+            "origin": ORIGIN_STEPS if device == "cpu" else 0,
+        }
+        causes = {name: steps for name, steps in causes.items() if name in watched}
+        if plan.device == "rehearse":
+            return {"loud": plan.steps, **causes}
+        causes.pop("leaner", None)
+        if device == "cuda":
+            causes["memory"] = MEMORY_STEPS
+        return {"quiet": plan.steps, "trace": plan.trace_steps, **causes}
+
+    def _replan(self) -> None:
+        """What a pass has shown of the step may change what comes after it."""
+        known = len(self._queue)
+        if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
+            steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
+            self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []
+        if self._queue and self._queue[0].name == "trace" and not self._may_trace():
+            del self._queue[0]
+        if len(self._queue) != known:
+            self._tell_outline()
+
+    def _room_for(self, steps: int) -> int:
+        """How many steps a pass may have that was not planned: where they are counted, the diagnostic pass gives up half of its own."""
+        if self._plan.fit is None:
+            return steps
+        loud = next((each for each in self._queue if each.name == "loud"), None)
+        if loud is None:
+            return 0
+        given = min(steps, loud.steps // 2)
+        loud.steps -= given
+        return given
+
+    def _tell_outline(self) -> None:
+        outline = getattr(self._progress, "outline", None)
+        if outline is not None:
+            outline([(each.name, each.steps) for each in self.planned])
 
     # -- the trace -----------------------------------------------------------------------------------------------
 
     def _may_trace(self) -> bool:
-        if self._plan.trace_steps <= 0:
-            return False
         if self._modes is not None and self._modes.user_profiler_seen:
             self._context.warn(
                 "the step runs torch.profiler itself: our own trace was left out (two profilers cannot run at once), and "
@@ -254,7 +293,10 @@ class Session:
 
 
 class ProgressPipe:
-    """Tells the parent about passes and steps, at most twenty times a second."""
+    """Tells the parent about passes and steps, at most twenty times a second.
+
+    Lines: ``pass done steps``, and ``= pass:steps pass:steps ...`` for all passes of the run when that is known or changes.
+    """
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
@@ -266,9 +308,16 @@ class ProgressPipe:
         if self._fd is None or (0 < done < steps and now - self._last < 0.05):
             return
         self._last = now
-        import os
+        self._write(f"{name} {done} {steps}")
 
+    def outline(self, passes: Iterable[tuple[str, int]]) -> None:
+        """Say which passes the run has, done and to come, and how many steps each."""
+        self._write("= " + " ".join(f"{name}:{steps}" for name, steps in passes))
+
+    def _write(self, line: str) -> None:
+        if self._fd is None:
+            return
         try:
-            os.write(self._fd, f"{name} {done} {steps}\n".encode())
+            os.write(self._fd, f"{line}\n".encode())
         except OSError:
             self._fd = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from auditor.bare_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.bare_trace import RankedTraces, TraceRecording
-from auditor.commands import choosing, cluster, out_folder, results
+from auditor.commands import choosing, cluster, out_folder, progress, results
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot_file import snapshot_of
 from auditor.evidence.trace import timeline_of
@@ -37,10 +37,11 @@ def analyze(
     keep_freed_memory()
     codes = []
     for path in paths:
-        recording = _open(Path(path), dask)
-        folder = Path(out) if out else _home(recording)
-        out_folder.refuse_others_files(folder)
-        report = results.judge(recording, choice.rules, choice.settings, choice.broken)
+        with progress.working(f"reading {Path(path).name or path}", quiet=quiet):
+            recording = _open(Path(path), dask)
+            folder = Path(out) if out else _home(recording)
+            out_folder.refuse_others_files(folder)
+            report = results.judge(recording, choice.rules, choice.settings, choice.broken)
         results.deliver(report, recording, folder, formats, quiet=quiet)
         codes.append(choice.ended(report, fail_on))
     return max(codes)

@@ -12,6 +12,7 @@ import click
 
 from auditor import target as targets
 from auditor.cli import EXIT_FOUND, EXIT_TARGET
+from auditor.commands import progress
 from auditor.drill import report, runs
 from auditor.errors import AuditProblem
 from auditor.plan import Device, Drill, Where
@@ -44,8 +45,10 @@ def drill(
     deadline = None if timeout is None else time.monotonic() + timeout
     order = runs.Order(target, args, fault, steps, device, folder.resolve(), deadline)
     say = (lambda text: None) if quiet else (lambda text: click.echo(f"{text} ...", err=True))
+    counted = progress.Steps()
     try:
-        found = report.judged(order, runs.run(order, say))
+        with progress.working("drill", lambda: str(counted), quiet=quiet):
+            found = report.judged(order, runs.run(order, say, counted))
     except runs.TargetFailed as failure:
         click.echo(f"audit: {failure}", err=True)
         return EXIT_TARGET

@@ -36,7 +36,7 @@ def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Setting
     """The report on a recording, without its charts; ``broken`` are sentences on rule packs that were left out."""
     with no_collections():  # evidence can be millions of rows, all of them alive until the report is made
         judgement = engine.judge(recording, rules, knobs=settings.knobs, per_file_ignores=settings.per_file_ignores)
-    return assemble.report(recording, judgement, rules, broken)
+    return assemble.report(recording, judgement, rules, broken, note_below=settings.note_below)
 
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
@@ -133,7 +133,7 @@ def _export(report: Report, recording: Recording, folder: Path) -> None:
     if trace is not None and _is_copied(trace, recording) and not list((folder / run).glob("*.pt.trace.json.gz")):
         with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):  # a run that was killed may leave half a trace
             catalogue.reports("tensorboard").export(trace, folder, run, "host_0", trace.stat().st_mtime_ns)
-    scalars.write(report, recording.rows("reads"), folder / run)
+    scalars.write(report, recording.rows("reads"), folder / run, loud_from=recording.run_step("loud", 0))
 
 
 def _is_copied(trace: Path, recording: Recording) -> bool:

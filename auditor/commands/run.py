@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from auditor import assemble, engine, further, runner
+from auditor import assemble, engine, further
 from auditor import target as targets
-from auditor.commands import choosing, out_folder, results
+from auditor.commands import choosing, out_folder, progress, results
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.plan import Device, Plan
 from auditor.recording import Recording
-
-LABELS = {
-    "warmup": "warming up",
-    "quiet": "quiet pass (times)",
-    "anomaly_off": "pricing anomaly mode",
-    "trace": "profiling",
-    "loud": "loud pass (causes)",
-    "memory": "memory pass",
-    "numbers": "looking at numbers",
-    "origin": "following values",
-    "rehearsal": "rehearsing the GPU path",
-    "replay": "replaying the bad step",
-}
 
 
 def run(
@@ -70,12 +52,17 @@ def run(
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:
-        with _progress(quiet=quiet) as (progress, echo):
-            recording = further.record(plan, timeout, progress, echo)
-    except AuditProblem:
-        shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
+        with progress.shown(quiet=quiet, rehearses=device == "auto" and bool(rehearsed)) as (display, echo):
+            recording = further.record(plan, timeout, display, echo)
+    except (AuditProblem, KeyboardInterrupt) as ended:
+        if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
+            shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
-    report = results.judge(recording, rules, choice.settings, choice.broken)
+    try:
+        with progress.working("judging", quiet=quiet):
+            report = results.judge(recording, rules, choice.settings, choice.broken)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"what was recorded is kept: audit analyze {folder} judges it") from None
     if verify and report.run.outcome == "completed":
         report = assemble.drawn(report, recording)
         results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
@@ -102,39 +89,3 @@ def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
     ours = not folder.exists()
     out_folder.make(folder)
     return folder, ours
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[tuple[runner.Progress, Callable[[str], None]]]:
-    """A progress bar on stderr where that is a terminal, and how to show the target's own output beside it."""
-    if quiet:
-        yield (lambda name, done, steps: None), (lambda text: None)
-        return
-    if not sys.stderr.isatty() or os.environ.get("NO_COLOR"):
-        yield (lambda name, done, steps: None), _echo_plain
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns: tuple[Any, ...] = (
-        SpinnerColumn(),
-        TextColumn("{task.description:22}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting the target", total=None)
-
-        def progress(name: str, done: int, steps: int) -> None:
-            bar.update(task, description=LABELS.get(name, name), completed=done, total=steps)
-
-        def echo(text: str) -> None:
-            bar.console.print(text.rstrip("\n").rpartition("\r")[2], markup=False, highlight=False)
-
-        yield progress, echo
-
-
-def _echo_plain(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

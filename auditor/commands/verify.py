@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from auditor import catalogue, guard
-from auditor.commands import reading, results
+from auditor.commands import progress, reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.model import Report
@@ -70,7 +70,10 @@ def verified(
         for note in asked.notes:
             say(note)
         return None
-    with Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory:
+    with (
+        Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory,
+        progress.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
+    ):
         whole = Budget(budget)
         found, verification = Experiment(laboratory, recording, whole.part(asked.share), say).run(asked.patches)
         findings = [
@@ -140,6 +143,10 @@ def _waiting(report: Report, recording: Recording, select: Collection[str]) -> I
         present = loaders.loader_of(finding, recording) if is_selected(finding, select) else None
         if present is not None:
             yield number, present
+
+
+def _counted(laboratory: Laboratory, budget: float) -> str:
+    return f"run {laboratory.runs}" + (f", of a budget of {progress.clock(budget)}" if budget else "")
 
 
 def _say(text: str) -> None:

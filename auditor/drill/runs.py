@@ -10,6 +10,7 @@ from auditor import runner
 from auditor.drill.log import Log, count
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Device, Drill, Plan
+from auditor.progress import Progress, silent
 from auditor.recording import Recording
 from auditor.target import parse
 from auditor.workplace import Workplace
@@ -65,35 +66,40 @@ class Pair:
     changed: tuple[str, ...] = ()
 
 
-def run(order: Order, say: Say) -> Pair:
-    """Make both runs. Raises :class:`AuditProblem` where nothing can be drilled, :class:`TargetFailed` for the target's own."""
+def run(order: Order, say: Say, progress: Progress = silent) -> Pair:
+    """Make both runs; ``progress`` is told of their steps. Raises :class:`AuditProblem` where nothing can be drilled, :class:`TargetFailed` for the target's own."""
     if order.fault.step < order.offset:
         raise AuditProblem("a script's step 0 ends before its steps are known", f"use --inject {order.fault.what}@1 or later")
-    return _killed(order, say) if order.fault.what == "kill" else _disturbed(order, say)
+    return (_killed if order.fault.what == "kill" else _disturbed)(order, say, progress)
 
 
-def _disturbed(order: Order, say: Say) -> Pair:
+def _disturbed(order: Order, say: Say, progress: Progress) -> Pair:
     say(f"running {count(order.steps, 'step')} undisturbed")
-    [with_none], changed = _in_copies(order, [("undisturbed", None, order.steps)])
+    [with_none], changed = _in_copies(order, [("undisturbed", None, order.steps)], progress)
     first = Log.read(with_none, order.offset)
     _complete(first, order)
     say(f"running the same steps with {order.fault.what}@{order.fault.step}")
-    [with_fault], also = _in_copies(order, [("disturbed", order.fault, order.steps)])
+    [with_fault], also = _in_copies(order, [("disturbed", order.fault, order.steps)], progress)
     second = Log.read(with_fault, order.offset)
     _planted(second, order)
     return Pair(("undisturbed", "disturbed"), first, second, with_none.manifest["environment"], tuple({*changed, *also}))
 
 
-def _killed(order: Order, say: Say) -> Pair:
+def _killed(order: Order, say: Say, progress: Progress) -> Pair:
     say(f"running until step {order.fault.step}, killing it there, and starting it again in the same folder")
     runs = [("killed", order.fault, order.steps), ("restarted", None, RESTARTED_STEPS + order.offset)]
-    recordings, changed = _in_copies(order, runs, until=lambda recording: _planted(Log.read(recording, order.offset), order))
+    recordings, changed = _in_copies(
+        order, runs, progress, until=lambda recording: _planted(Log.read(recording, order.offset), order)
+    )
     logs = [Log.read(recording, order.offset) for recording in recordings]
     return Pair(("killed", "restarted"), logs[0], logs[1], recordings[0].manifest["environment"], changed)
 
 
 def _in_copies(
-    order: Order, runs: list[tuple[str, Drill | None, int]], until: Callable[[Recording], None] = lambda recording: None
+    order: Order,
+    runs: list[tuple[str, Drill | None, int]],
+    progress: Progress,
+    until: Callable[[Recording], None] = lambda recording: None,
 ) -> tuple[list[Recording], tuple[str, ...]]:
     """Runs that follow each other in one copy of the working directory, and what changed in the original all the same.
 
@@ -103,7 +109,7 @@ def _in_copies(
     with Workplace(Path.cwd(), apart=order.out) as where:
         for name, fault, steps in runs:
             plan = order.plan(name, where, fault=fault, steps=steps)
-            recordings.append(runner.record_once(plan, order.deadline, lambda *_: None, lambda text: None))
+            recordings.append(runner.record_once(plan, order.deadline, progress, lambda text: None))
             if len(recordings) == 1:
                 until(recordings[0])
     return recordings, where.changed

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor import amounts
+from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.source import Source
@@ -68,6 +70,11 @@ class Waiting:
         return sum(self.waits_us) / len(self.waits_us)
 
     @property
+    def price(self) -> Estimate | None:
+        """The same with its interval; None of too few steps."""
+        return mean_of(self.waits_us)
+
+    @property
     def share(self) -> float:
         """Share of the pass's time that was spent waiting."""
         return sum(self.waits_us) / (sum(self.steps_us) or 1.0)
@@ -75,7 +82,7 @@ class Waiting:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        return ("waiting", f"{self.share:.0%} of the quiet pass"), ("num_workers", str(self.loader.workers))
+        return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), ("num_workers", str(self.loader.workers))
 
     def steps_above(self, share: float) -> int:
         """Steps that waited for at least this share of their time."""
@@ -168,7 +175,7 @@ class Batches(Table):
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
             return None
-        return Waiting(loader, tuple(waits.values()), tuple(step.us for step in self.quiet_steps))
+        return Waiting(loader, tuple(waits.values()), tuple(step.own_us for step in self.quiet_steps))
 
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
+from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.machine import Device, device_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
@@ -53,15 +54,25 @@ class CallSite:
 
     @property
     def us_per_step(self) -> float:
-        """Host time inside the calls, averaged over all steps of the pass, in us."""
+        """Host time inside the calls without waiting for a processor, averaged over all steps of the pass, in us."""
         return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def price(self) -> Estimate | None:
+        """The same with its interval; None of too few steps, and of a pass with instruments: that has no times that count."""
+        if self.pass_name != "quiet":
+            return None
+        us = [0.0] * self.steps
+        for call in self.calls:
+            us[call.step] += call.us
+        return mean_of(us)
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         return (
             ("call", self.name),
-            ("seen on", f"{self.rhythm} of the {self.pass_name} pass"),
+            ("seen on", f"{self.rhythm} of the {amounts.pass_named(self.pass_name)}"),
             ("host time", f"{amounts.duration(self.us_per_step)} per step"),
         )
 

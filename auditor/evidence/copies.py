@@ -117,7 +117,7 @@ class CopySite:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         facts = [
-            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {self.per_step:.3g} copies"),
+            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {amounts.digits(self.per_step)} copies"),
             ("from", f"{self.memory} memory"),
             ("seen on", str(self.rhythm)),
         ]
@@ -144,6 +144,11 @@ class Copies(Table):
         rows = [row for row in rows_of(recording, "copies") if row["pass"] == "loud" and not row.get("lib")]
         copies = tuple(_copy(recording, source, row) for row in rows)
         return cls(device_of(recording), len(Steps.build(recording).loud), copies, loaders)
+
+    @property
+    def host_waits(self) -> str:
+        """What a blocking copy means, said for the device that it was seen on."""
+        return "the host waits" if self.device == "cuda" else "on a GPU the host waits"
 
     def sites(self, *what: What, blocking: bool | None = None, pinned: bool | None = None) -> Iterator[CopySite]:
         """Lines that copy such tensors, by file and line."""

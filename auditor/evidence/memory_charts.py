@@ -82,9 +82,9 @@ def _about(course: Course) -> str:
 
 def _steps(recording: Recording) -> Iterator[tuple[float, str]]:
     """When each step began on the clock of snapshots, and its name."""
-    for row in recording.rows("steps"):
+    for number, row in enumerate(recording.rows("steps")):
         if "unix_us" in row:
-            yield float(row["unix_us"]), f"{row['pass']} step {row['step']}"
+            yield float(row["unix_us"]), f"step {number}"
 
 
 def _map_alone(data: SnapshotData, device: int, origins: Origins, *, note: str) -> Lanes | None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor import amounts
 from auditor.evidence.numerics import LARGEST
 from auditor.evidence.table import Table, rows_of
 from auditor.model import Site
@@ -39,7 +40,7 @@ class InputRange:
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return f"{self.dtype}, range unknown"
-        bad = f", {self.share_nonfinite:.1%} not finite" if self.share_nonfinite else ""
+        bad = f", {amounts.percent(self.share_nonfinite)} not finite" if self.share_nonfinite else ""
         return f"{self.dtype} from {self.low:.4g} to {self.high:.4g}{bad}"
 
 
@@ -120,7 +121,7 @@ class Birth:
             return "its input reached 0" if low == 0 else f"its input went down to {low:.4g}"
         by = f" and the constant {self.constants[0]}" if self.constants else ""
         share = max(each.share_nonfinite or 0.0 for each in self.inputs)
-        bad = f"; {share:.0%} of one was not finite" if share else ""
+        bad = f"; {amounts.percent(share)} of one was not finite" if share else ""
         return f"its inputs went from {min(low for low, _ in ranges):.4g} to {max(high for _, high in ranges):.4g}{by}{bad}"
 
     @property

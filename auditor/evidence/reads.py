@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -14,18 +14,16 @@ from auditor.evidence.machine import Device, device_of
 from auditor.evidence.reading import Act, Expression, act_of, framework_of, library_of
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.source import Source, Span
+from auditor.evidence.statements import Statements, shorten
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
-from auditor.model import Site
+from auditor.model import FoundAt, Site
 from auditor.recording import Recording, Row
 
 LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
 """What a line is reported as when it does several things, strongest first."""
 
 KEYWORD = re.compile(r"^(if|elif|while|assert)\s+")
-LONGEST_TEXT = 60
-"""Characters of source quoted in a message at most."""
-
 # Within one expression a read may happen inside another (print reads items, unique copies): the outer one is the line's.
 NESTING = ("print", "tolist", "numpy", "to_cpu", "cpu")
 
@@ -63,13 +61,17 @@ class Read:
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the user's that reads tensors, and everything it read that counts."""
+    """Lines of one statement of the user's that read tensors and are reported alike, and everything they read that counts.
+
+    ``site`` is the first of them, ``reads`` are in the order of the source.
+    """
 
     site: Site
     act: Act
     reads: tuple[Read, ...]
     steps: int
     device: Device
+    chooses_device: bool = True
 
     @property
     def rhythm(self) -> Rhythm:
@@ -82,6 +84,19 @@ class Place:
         return sum(read.n for read in self._leading) / self.steps if self.steps else 0.0
 
     @property
+    def found_at(self) -> tuple[FoundAt, ...]:
+        """What it reads, expression by expression."""
+        parts: dict[ExpressionKey, list[Read]] = {}
+        for read in self.reads:
+            parts.setdefault(read.key, []).append(read)
+        return tuple(map(self._part, parts.values()))
+
+    def _part(self, reads: list[Read]) -> FoundAt:
+        times, us = max(1, self.steps), sum(read.us for read in reads)
+        held = None if self.held_us is None else us / times
+        return FoundAt(reads[0].site, _written(reads), sum(read.n for read in reads) / times, held)
+
+    @property
     def held_us(self) -> float | None:
         """How long the host was held in each step (loud pass), in us; None where there was no device to wait for."""
         if self.device != "cuda" or not self.steps:
@@ -91,8 +106,7 @@ class Place:
     @property
     def text(self) -> str:
         """The reading expression as written (shortened), else the line."""
-        written = next((read.expression.text for read in self._leading if read.expression.text), "")
-        return shorten(written or KEYWORD.sub("", self.site.text).rstrip(":"))
+        return _written(self._leading)
 
     @property
     def library(self) -> str:
@@ -100,10 +114,15 @@ class Place:
         names = {library_of(read.expression.via) for read in self._leading}
         return "" if "" in names else ", ".join(sorted(names))
 
-    @property
-    def waits(self) -> str:
-        """What it does to the host, said for the device of this run."""
-        return "makes the host wait for the GPU" if self.device == "cuda" else "would make the host wait for the GPU"
+    def waits(self, subject: str) -> str:
+        """What it does to the host and on which steps, said for the device of this run; ``subject`` is what does it."""
+        if self.device == "cuda":
+            return f"{subject} makes the host wait for the GPU on {self.rhythm}"
+        if self.device == "rehearsal":
+            return f"{subject} would make the host wait for the GPU on {self.rhythm}"
+        if self.chooses_device:
+            return f"{subject} would make the host wait if this ran on a GPU, on {self.rhythm}"
+        return f"{subject} runs on {self.rhythm}; nothing in this program uses a GPU, and only there would the host wait"
 
     @property
     def through(self) -> str:
@@ -114,11 +133,11 @@ class Place:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         kinds = ", ".join(sorted({read.kind for read in self.reads}))
-        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the loud pass")]
+        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the diagnostic pass")]
         if self.library:
             facts.append(("reads inside", self.library))
         if self.held_us is not None:
-            facts.append(("host held", f"{amounts.duration(self.held_us)} per step (loud pass)"))
+            facts.append(("host held", f"{amounts.duration(self.held_us)} per step (diagnostic pass)"))
         return tuple(facts)
 
     @property
@@ -130,7 +149,8 @@ class Place:
 class Reads(Table):
     """All reads of the loud pass, and what the origin pass says of the expressions that it reached.
 
-    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its device).
+    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its device). ``chooses_device``:
+    the program could run on a GPU, as far as its source and the rehearsal tell.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("reads", "steps")
@@ -139,6 +159,8 @@ class Reads(Table):
     steps: int = 0
     rows: tuple[Read, ...] = ()
     origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
+    statements: Statements = field(default_factory=Statements)
+    chooses_device: bool = True
 
     @classmethod
     def build(cls, recording: Recording) -> Reads:
@@ -146,17 +168,18 @@ class Reads(Table):
         rows, source = rows_of(recording, "reads"), Source.build(recording)
         reads = tuple(_read(recording, source, row) for row in rows if row["pass"] == "loud")
         origin = _origin(recording, source, [row for row in rows if row["pass"] == "origin"])
-        return cls(device_of(recording), len(Steps.build(recording).loud), reads, origin)
+        steps, chooses = len(Steps.build(recording).loud), not recording.manifest.get("gpu_unused") and source.chooses_device
+        return cls(device_of(recording), steps, reads, origin, Statements(recording.source), chooses)
 
     def clips(self) -> Iterator[Place]:
         """Lines that clip gradients by a function which reads their norm."""
         reads = [read for read in self.rows if read.step < self.steps and read.lib != "loader" and _is_clip(read.expression.via)]
         for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
             here = tuple(there)
-            yield Place(here[0].site, here[0].act, here, self.steps, self.device)
+            yield Place(here[0].site, here[0].act, here, self.steps, self.device, self.chooses_device)
 
     def places(self, act: Act) -> Iterator[Place]:
-        """Lines that are to be reported as ``act``, in the order of file and line: each line leads with one act only."""
+        """Statements with lines to be reported as ``act``, in the order of file and line: each line leads with one act only."""
         return (place for place in self._places if place.act == act)
 
     def counts(self, read: Read) -> bool:
@@ -174,23 +197,37 @@ class Reads(Table):
     @cached_property
     def _places(self) -> tuple[Place, ...]:
         counted = _outermost([read for read in self.rows if read.step < self.steps and self.counts(read)])
-        counted.sort(key=_by_line)
-        return tuple(self._place(list(reads)) for _, reads in groupby(counted, key=_by_line))
+        counted.sort(key=_by_place)
+        together: dict[tuple[str, int, Act], list[Read]] = {}
+        for _, line in groupby(counted, key=_by_line):
+            reads = list(line)
+            site = reads[0].site
+            together.setdefault((site.file, self.statements.lines(site).start, _leading(reads)), []).extend(reads)
+        more = self.steps, self.device, self.chooses_device
+        return tuple(Place(reads[0].site, key[-1], tuple(reads), *more) for key, reads in together.items())
 
-    def _place(self, reads: list[Read]) -> Place:
-        own = [read for read in reads if not library_of(read.expression.via)]  # what the line itself does comes first
-        acts = {read.act for read in own or reads}
-        lead = next(act for act in LEADS if act in acts)
-        return Place(reads[0].site, lead, tuple(reads), self.steps, self.device)
+
+def _leading(reads: list[Read]) -> Act:
+    """What a line is reported as."""
+    own = [read for read in reads if not library_of(read.expression.via)]  # what the line itself does comes first
+    acts = {read.act for read in own or reads}
+    return next(act for act in LEADS if act in acts)
 
 
-def shorten(text: str) -> str:
-    """The text, cut to what fits into a message."""
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."
+def _written(reads: Iterable[Read]) -> str:
+    """The first reading expression as it is written, else its line; shortened."""
+    found = tuple(reads)
+    written = next((read.expression.text for read in found if read.expression.text), "")
+    return shorten(written or KEYWORD.sub("", found[0].site.text).rstrip(":"))
 
 
 def _by_line(read: Read) -> tuple[str, int]:
     return read.site.file, read.site.line
+
+
+def _by_place(read: Read) -> tuple[str, int, int, int]:
+    span = read.expression.span
+    return (*_by_line(read), *((span.line, span.col) if span is not None else (0, 0)))
 
 
 def _is_machinery(via: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor.batch_means import Estimate, of_separate
 from auditor.evidence.rhythm import Rhythm, rhythm
 from auditor.evidence.steps import Steps
 from auditor.evidence.table import Table, rows_of
@@ -43,6 +44,13 @@ class SavingLine:
         return sum(save.us for save in self.saves)
 
     @property
+    def price(self) -> Estimate | None:
+        """Us of each step that saves take, with the interval over the saves; None of too few of them."""
+        each = of_separate([save.us for save in self.saves])
+        often = self.per_step
+        return None if each is None else Estimate(often * each.value, often * each.low, often * each.high)
+
+    @property
     def per_step(self) -> float:
         """Saves in each step, on average."""
         return len(self.saves) / max(1, self.rhythm.of)
@@ -50,7 +58,7 @@ class SavingLine:
 
 @dataclass(frozen=True)
 class Saves(Table):
-    """Saves of the quiet pass, whose ``steps`` took ``step_us`` together."""
+    """Saves of the quiet pass, whose ``steps`` took ``step_us`` together, waiting for a processor left out."""
 
     parts: ClassVar[tuple[str, ...]] = ("saves", "steps")
 
@@ -64,7 +72,7 @@ class Saves(Table):
         quiet = Steps.build(recording).quiet
         rows = [row for row in rows_of(recording, "saves") if row["step"] < len(quiet)]
         each = (Save(recording.site(r["at"]), r["step"], r["us"], r["path"], r["replaced"], r["bytes"]) for r in rows)
-        return cls(len(quiet), sum(step.us for step in quiet), tuple(each))
+        return cls(len(quiet), sum(step.own_us for step in quiet), tuple(each))
 
     def lines(self) -> Iterator[SavingLine]:
         """Lines that save, by file and line."""

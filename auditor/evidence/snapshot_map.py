@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from auditor import amounts
 from auditor.evidence.snapshot import FREE as UNUSED
 from auditor.evidence.snapshot_file import Event
 from auditor.evidence.snapshot_layers import REST, Owner
@@ -50,7 +51,7 @@ def segment_map(
     return Lanes(
         kind="segments",
         title=f"Segments of cuda:{device}, and the lines whose blocks lie in them",
-        note=note,
+        note=f"{note} {amounts.size(sum(piece.size for piece in pieces if piece.tone is FREE))} of it are free.",
         unit="bytes",
         lanes=tuple(f"{number * row}" for number in range(-(-reserved // row))),
         tones=used,
@@ -110,7 +111,7 @@ def _join(small: Sequence[_Piece]) -> _Piece:
     size = sum(shares.values())
     free = shares.get(FREE, 0) / size if size else 0.0
     most = max(shares, key=lambda tone: shares[tone])
-    return _Piece(small[0].start, size, most, f"{len(small)} small pieces, {free:.0%} free", len(small))
+    return _Piece(small[0].start, size, most, f"{len(small)} small pieces, {amounts.percent(free)} free", len(small))
 
 
 def _edges(segments: Sequence[Event], row: int) -> Iterator[tuple[int, float]]:

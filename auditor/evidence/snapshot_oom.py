@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.allocator import AllocatorSettings
 from auditor.evidence.owners import Owners
 from auditor.evidence.snapshot import Origins, origins_of
 from auditor.evidence.snapshot_batch import with_half_the_batch
@@ -37,6 +38,8 @@ class OutOfMemory(Table):
     happened: bool = False
     device: int = 0
     requested: int | None = None
+    tried: int | None = None
+    """What the allocator then asked of the device: a segment, which torch's message names (``Tried to allocate``)."""
     device_free: int | None = None
     reserved: int = 0
     live: int = 0
@@ -100,11 +103,13 @@ def _from_history(data: SnapshotData, course: Course, recording: Recording) -> O
     except NotLooked as reason:
         why = str(reason)
     left = event.get("device_free", event.get("addr"))
+    settings = AllocatorSettings.from_snapshot(data.settings)
     return _told(
         state,
         origins,
         device=course.device,
         requested=int(event["size"]),
+        tried=settings.segment_size(int(event["size"])),
         device_free=int(left) if left is not None else None,
         site=origins.site(event.get("frames") or ()),
         what_ifs=outcomes,

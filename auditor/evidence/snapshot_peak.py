@@ -39,7 +39,9 @@ class Peak:
     @property
     def purposes(self) -> tuple[tuple[str, str], ...]:
         """A row of facts for each category."""
-        return tuple((each.name, f"{amounts.size(each.size)} ({each.size / self.allocated:.0%})") for each in self.categories)
+        return tuple(
+            (each.name, f"{amounts.size(each.size)} ({amounts.percent(each.size / self.allocated)})") for each in self.categories
+        )
 
 
 @dataclass(frozen=True)

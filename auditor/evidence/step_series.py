@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from auditor import amounts
@@ -18,13 +19,25 @@ EXPLAINED = 0.25
 
 MARKS = 200
 
-TIMED = {"quiet": "quiet pass", "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
+TIMED = {"quiet": amounts.pass_named("quiet"), "anomaly_off": "anomaly mode held off", "warmup": "warm-up"}
 """Passes without instruments, and what their line is called: steps of the others take longer than the program's own."""
 
 
 def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...]:
-    """Step times of the passes without instruments, then device and host memory at the end of each step."""
-    return (*_times(steps, _waits(recording)), *_memory(steps))
+    """Step times of the passes without instruments, then device and host memory at the end of each step.
+
+    All know the step that did not complete, where one ended the run.
+    """
+    ended = _ended(recording)
+    return tuple(replace(line, ended=ended) for line in (*_times(steps, _waits(recording)), *_memory(steps)))
+
+
+def _ended(recording: Recording) -> tuple[float, str] | None:
+    error = recording.manifest.get("error") or {}
+    if error.get("step") is None:
+        return None
+    said = error.get("type") or recording.manifest.get("outcome") or ""
+    return float(recording.run_step(error.get("pass_name") or "", error["step"])), str(said)
 
 
 def _waits(recording: Recording) -> dict[int, float]:
@@ -39,7 +52,8 @@ def _waits(recording: Recording) -> dict[int, float]:
 def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:
     """Step times of a trace that stands alone."""
     us = facts.step_us if facts is not None else ()
-    return (Series("in the trace", "us", tuple(map(float, range(len(us)))), us),) if us else ()
+    numbers = facts.step_numbers or range(len(us)) if facts is not None else ()
+    return (Series("in the trace", "us", tuple(map(float, numbers)), us),) if us else ()
 
 
 def _times(steps: Sequence[Row], waits: Mapping[int, float]) -> Iterator[Series]:

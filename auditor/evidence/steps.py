@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 from typing import ClassVar
 
+from auditor.batch_means import Estimate, difference, median_of
 from auditor.evidence.table import Table, rows_of
 from auditor.recording import Recording, Row
-
-LEAST_FOR_DIFFERENCE = 5
-"""Steps that each of two passes must have before their medians are compared."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One completed step. Times in us, memory in bytes; allocator counters are None without CUDA."""
+    """One completed step. Times in us, memory in bytes; allocator counters are None without CUDA.
+
+    ``us`` is by device events where these timed it (``by_device``), else by the host's clock.
+    """
 
     number: int
     us: float
@@ -29,6 +31,28 @@ class Step:
     """Time in the garbage collector."""
     queued_us: float = 0.0
     """Time that the step's thread was ready to run while something else had the processor (0 where the system does not say)."""
+    by_device: bool = False
+    host_us: float = 0.0
+    """Time by the host's clock; 0 where that is ``us`` itself."""
+
+    @property
+    def own_us(self) -> float:
+        """Its time without waiting for the processor, between 0 and ``us``: what *measured* means everywhere.
+
+        The device's own time stands as it is: its clock does not wait for a processor.
+        """
+        return self.us if self.by_device else self.us - min(max(self.queued_us, 0.0), self.us)
+
+
+def own_times(steps: Sequence[Step]) -> tuple[float, ...]:
+    """:attr:`Step.own_us` of each, in order. A step of which nothing is left tells no time: it is left out where others do."""
+    return tuple(us for step in steps if (us := step.own_us) > 0.0) or tuple(step.own_us for step in steps)
+
+
+def queued_share(steps: Sequence[Step]) -> float:
+    """Share (0 to 1) of the host's time in these steps in which they waited for the processor; 0 where nothing says."""
+    host = sum(step.host_us or step.us for step in steps)
+    return min(1.0, max(0.0, sum(step.queued_us for step in steps) / host)) if host > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -40,40 +64,39 @@ class Steps(Table):
     quiet: tuple[Step, ...] = ()
     loud: tuple[Step, ...] = ()
     anomaly_off: tuple[Step, ...] = ()
+    quiet_from: int = 0
+    """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
 
     @classmethod
     def build(cls, recording: Recording) -> Steps:
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(recording, "steps")
         device_us = {(row["pass"], row["step"]): row["us"] for row in recording.rows("device_times")}
-        return cls(*(_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off")))
+        quiet, loud, anomaly_off = (_steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off"))
+        return cls(quiet, loud, anomaly_off, recording.run_step("quiet", 0))
 
     @property
     def median_us(self) -> float | None:
-        """Median time of a quiet step in us; None if there was none."""
-        return median(step.us for step in self.quiet) if self.quiet else None
+        """Median time of a quiet step in us, without waiting for the processor; None if there was none."""
+        return median(own_times(self.quiet)) if self.quiet else None
+
+    @property
+    def typical(self) -> Estimate | None:
+        """The same with its interval; None of too few steps."""
+        return median_of(own_times(self.quiet), busy=queued_share(self.quiet))
 
     def share_of_step(self, us: float) -> float:
-        """``us`` as a share of the median quiet step; 0 where there is no time to compare with."""
-        typical = self.median_us
-        return us / typical if typical else 0.0
+        """``us`` as a share of the mean quiet step, as the report has it; 0 where there is no time to compare with."""
+        own = own_times(self.quiet)
+        return us * len(own) / sum(own) if sum(own) else 0.0
 
-    def saved_with_anomaly_off(self) -> float | None:
-        """How many us a step is faster with anomaly mode off; None if not measured, or not beyond the noise.
+    def saved_with_anomaly_off(self) -> Estimate | None:
+        """How many us a step is faster with anomaly mode held off; None if that was not measured, or on too few steps.
 
-        Noise is the 95 % interval of the difference of two medians, from the notches of box plots
-        (McGill, Tukey and Larsen 1978): 1.57 IQR / sqrt(n) for each.
+        The two passes follow one another in one process: :func:`auditor.batch_means.difference` has the interval.
         """
-        on, off = [step.us for step in self.quiet], [step.us for step in self.anomaly_off]
-        if min(len(on), len(off)) < LEAST_FOR_DIFFERENCE:
-            return None
-        saved = median(on) - median(off)
-        return saved if saved > (_notch(on) ** 2 + _notch(off) ** 2) ** 0.5 else None
-
-
-def _notch(values: list[float]) -> float:
-    low, _, high = quantiles(values, n=4)
-    return float(1.57 * (high - low) / len(values) ** 0.5)
+        busy = queued_share(self.quiet), queued_share(self.anomaly_off)
+        return difference(own_times(self.quiet), own_times(self.anomaly_off), busy=busy)
 
 
 _Times = dict[tuple[str, int], float]
@@ -81,10 +104,14 @@ _Times = dict[tuple[str, int], float]
 
 def _steps_of(rows: list[Row], pass_name: str, device_us: _Times) -> tuple[Step, ...]:
     mine = (row for row in rows if row["pass"] == pass_name)
-    return tuple(_step(row, device_us.get((pass_name, row["step"]), float(row["us"]))) for row in mine)
+    return tuple(_step(row, device_us.get((pass_name, row["step"]))) for row in mine)
 
 
-def _step(row: Row, us: float) -> Step:
+def _step(row: Row, device_us: float | None) -> Step:
+    host_us = max(0.0, float(row["us"]))
+    us = host_us if device_us is None else max(0.0, device_us)
+    # Older recordings read the count outside the step's time, so that it could be the larger of the two.
+    queued_us = min(max(0.0, row.get("queued_us") or 0.0), host_us)
     return Step(
         number=row["step"],
         us=us,
@@ -94,6 +121,8 @@ def _step(row: Row, us: float) -> Step:
         peak_allocated=row.get("peak_allocated"),
         retries=row.get("retries") or 0,
         ooms=row.get("ooms") or 0,
-        gc_us=row.get("gc_us") or 0.0,
-        queued_us=row.get("queued_us") or 0.0,
+        gc_us=min(row.get("gc_us") or 0.0, host_us if device_us is not None else host_us - queued_us),
+        queued_us=queued_us,
+        by_device=device_us is not None,
+        host_us=host_us,
     )

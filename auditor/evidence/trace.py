@@ -39,6 +39,7 @@ class TraceFacts:
     step_us: tuple[float, ...] = ()
     devices: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    step_numbers: tuple[int, ...] = ()
 
 
 def timeline_of(recording: Recording) -> Timeline:
@@ -91,4 +92,5 @@ def facts_of(line: Timeline) -> TraceFacts:
         step_us=tuple(((steps.end - steps.start) / 1e3).tolist()) if steps.marked else (),
         devices=tuple(dict.fromkeys(device.name for device in line.trace.info.devices if device.name)) or _unnamed(line),
         warnings=line.trace.warnings,
+        step_numbers=steps.numbers if steps.marked else (),
     )

@@ -108,13 +108,15 @@ class DeviceIdle(Table):
         words = {
             INPUT: "idle while the loop had no batch",
             WAIT: "idle because the host had waited for it",
-            LAUNCHING: "idle between launches (queue empty, gaps under 0.5 ms)",
-            HOST: "idle while the host did something else (gaps from 0.5 ms)",
+            LAUNCHING: "idle between launches (queue empty, gaps under 500 us)",
+            HOST: "idle while the host did something else (gaps from 500 us)",
             DEVICE: "idle with work in the queue",
             "profiler": "idle while the profiler was busy with itself",
             "unknown": "idle at the end of a step, or for a reason the trace does not show",
         }
-        idle = tuple((words[cause], f"{us / self.window_us:.1%}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us)
+        idle = tuple(
+            (words[cause], f"{amounts.percent(us / self.window_us)}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us
+        )
         return (
             *idle,
             ("kernels", f"{self.kernels:,}, median {amounts.duration(self.median_kernel_us)}, {self.short:,} under 10 us"),

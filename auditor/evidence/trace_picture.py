@@ -38,6 +38,9 @@ def trace_charts(recording: Recording, findings: Iterable[Finding]) -> tuple[Lan
     from auditor.timeline.picture import step_parts, step_timeline, window
 
     drawn, chosen = step_timeline(line), window(line)
+    if drawn is not None and chosen is not None and recording.has("steps"):  # a run of ours, whose steps have numbers
+        number = recording.run_step("trace", line.steps.start.tolist().index(chosen.start))
+        drawn = replace(drawn, note=f"Step {number} of the run: {drawn.note}")
     if drawn is not None and chosen is not None:
         drawn = replace(drawn, pointers=tuple(_pointers(recording, line, chosen, tuple(findings))))
     return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
@@ -49,7 +52,7 @@ def _pointers(recording: Recording, line: Timeline, chosen: Window, findings: tu
     except NotLooked:
         places = ()
     for finding in findings:
-        facts = set(finding.facts)
+        facts = {*finding.facts, *finding.hints.get("facts", ())}  # where it joins several, those of each as they were
         rows = [row for place in places if facts.issuperset(place.facts) for row in place.rows] if facts else []
         spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows]
         inside = [(start, end) for start, end in (spans or _named(line, finding)) if chosen.start <= start < chosen.end]

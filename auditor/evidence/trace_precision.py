@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from auditor import amounts
 from auditor.evidence.table import Table
 from auditor.evidence.trace import timeline_of
 from auditor.recording import Recording
@@ -84,9 +85,11 @@ class Precision(Table):
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
-        products = tuple((f"{name} products", f"{us / self.kernel_us:.1%} of kernel time") for name, us in self.products_us)
+        products = tuple(
+            (f"{name} products", f"{amounts.percent(us / self.kernel_us)} of kernel time") for name, us in self.products_us
+        )
         device = (("device", f"{self.device or 'not named'}{self._generation}"),)
-        return (*device, *products, *((f"{us / self.kernel_us:.1%}", name[:90]) for name, us in self.top))
+        return (*device, *products, *((f"{amounts.percent(us / self.kernel_us)}", name[:90]) for name, us in self.top))
 
     @property
     def _generation(self) -> str:

@@ -67,6 +67,8 @@ class TraceSteps(Table):
     loader_site: Site | None = None
     """The function that asked it for the batch which took longest, where the trace has Python frames."""
     silence: Silence | None = None
+    numbers: tuple[int, ...] = ()
+    """Number of each step, as the profiler counts them."""
 
     @classmethod
     def build(cls, recording: Recording) -> TraceSteps:
@@ -74,6 +76,7 @@ class TraceSteps(Table):
         line = timeline_of(recording)
         return cls(
             steps=_steps(line),
+            numbers=line.steps.numbers,
             source=line.steps.source,
             marked=line.steps.marked,
             device=bool(line.devices),

@@ -44,8 +44,7 @@ class Trained(Table):
     def state(self) -> Training:
         """``forward`` and ``evaluated`` are both no training: of a forward alone nobody can say what it was meant for.
 
-        An evaluation is worth an audit as well; so is a rollout whose learning comes later. Only where nothing of torch ran
-        is there nothing to audit.
+        The report is written in each case; the exit code is 2 for all three (CONTRACT.md, additions of the second round).
         """
         if self.sign:
             return "trained"

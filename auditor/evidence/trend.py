@@ -62,7 +62,10 @@ class Trend:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report, for a series of bytes."""
-        return ("grown", f"{amounts.size(self.total)} in {len(self.values)} steps"), ("steps that rose", f"{self.rises:.0%}")
+        return ("grown", f"{amounts.size(self.total)} in {len(self.values)} steps"), (
+            "steps that rose",
+            f"{amounts.percent(self.rises)}",
+        )
 
 
 def sen_slope(values: Sequence[float]) -> Slope | None:

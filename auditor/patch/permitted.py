@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from auditor.config_files import SCRIPTS, UnreadableConfig, read_document
@@ -42,15 +42,16 @@ class Permitted:
         self._live = live or read
         self._parsed: dict[tuple[str, Read], _File | None] = {}
 
-    def require(self, code: str, edit: Edit) -> None:
-        """Raise :class:`Refused` with one sentence if the rule of this code would not ask for this edit of this file.
+    def require(self, codes: Sequence[str], edit: Edit) -> None:
+        """Raise :class:`Refused` with one sentence if no rule of these codes would ask for this edit of this file.
 
+        A finding has several codes where one statement has one cause for several rules.
         An edit that cannot be placed in the file at all passes: no patch is made of it, and the patcher says why.
         """
-        kinds = self._permits.get(code)
-        if kinds is None:
+        code, known = " or ".join(codes), [code for code in codes if code in self._permits]
+        if not known:
             raise Refused(f"no rule of the code {code} is installed")
-        covering = [kind for kind in kinds if kind.covers(edit)]
+        covering = [kind for code in known for kind in self._permits[code] if kind.covers(edit)]
         if not covering:
             raise Refused(f"{code} never asks for {_told(edit)}")
         require_own_name(edit.site.file, edit.action)

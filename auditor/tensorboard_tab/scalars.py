@@ -21,12 +21,12 @@ _UNITS = {"us": ("ms", 1e3), "bytes": ("MiB", float(1 << 20))}
 FILE = "events.out.tfevents.{seconds}.audit"
 
 
-def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path) -> Path | None:
+def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path, *, loud_from: int = 0) -> Path | None:
     """Write one event file into ``folder`` and return its path; None where there is nothing to plot.
 
-    ``reads`` are rows of the recording's part of that name. The file is the same each time and appears whole.
+    ``reads`` are rows of the recording's part of that name, ``loud_from`` is the number in the run of the loud pass's first step. The file is the same each time and appears whole.
     """
-    lines = [*_lines(report, reads)]
+    lines = [*_lines(report, reads, loud_from)]
     if not lines:
         return None
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,14 +42,14 @@ def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path) -> Path
     return target
 
 
-def _lines(report: Report, reads: Iterable[dict[str, Any]]) -> Iterator[Line]:
+def _lines(report: Report, reads: Iterable[dict[str, Any]], loud_from: int) -> Iterator[Line]:
     for series in report.series:
         points = [(x, y) for x, y in _scaled(series) if math.isfinite(y)]
         if points:
             yield f"{_kind(series)}/{_label(series)}", points
-    syncs = [*_syncs(reads)]
+    syncs = [(loud_from + step, reads) for step, reads in _syncs(reads)]
     if syncs:
-        yield "host syncs/reads of tensors each step, loud pass", syncs
+        yield "host syncs/reads of tensors each step, diagnostic pass", syncs
 
 
 def _kind(series: Series) -> str:

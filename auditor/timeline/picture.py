@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from auditor import amounts
 from auditor.pictures import Bar, Lanes, Tone
 from auditor.timeline.device import DeviceUse
 from auditor.timeline.intervals import groups, union
@@ -302,5 +303,5 @@ def _laid(lane: int, shares: list[tuple[int, float]]) -> Iterator[Bar]:
     total, place = sum(us for _, us in shares) or 1.0, 0.0
     for tone, us in shares:
         if us > 0:
-            yield Bar(lane, place, us, tone, f"{TONES[tone].name}, {us / total:.1%}")
+            yield Bar(lane, place, us, tone, f"{TONES[tone].name}, {amounts.percent(us / total)}")
             place += us

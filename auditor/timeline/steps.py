@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,6 +34,14 @@ class Steps:
     def marked(self) -> bool:
         """Whether the steps are known, rather than the whole trace taken for one."""
         return self.source != WHOLE
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The steps' numbers as their names count them (``ProfilerStep#12``); from 0 where these do not ascend."""
+        said = [re.search(r"\d{1,15}$", name) for name in self.names]
+        found = [int(each[0]) for each in said if each is not None]
+        ascend = len(found) == self.count and all(one < other for one, other in pairwise(found))
+        return tuple(found) if ascend else tuple(range(self.count))
 
     @property
     def windows(self) -> Intervals:
@@ -76,7 +86,7 @@ def _by_optimizer(trace: Trace) -> Steps | None:
         return None
     code = min(rare, key=lambda code: (often[code], code))
     ends = np.sort(spans.end[rows[spans.name[rows] == code]])
-    names = tuple(f"step {number}" for number in range(1, len(ends)))
+    names = tuple(f"step {number}" for number in range(len(ends) - 1))
     return Steps(ends[:-1], ends[1:], names, OPTIMIZER)
 
 

@@ -6,19 +6,20 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
 
-from auditor.verification import Verified
+from auditor.verification import Status, Verified
 from auditor.verify.candidates import Candidate
 from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.verify.results import Agreement, agree, tolerance_for
 from auditor.verify.trials import Measured
 
-Status = Literal["better", "same", "worse", "broken"]
-
 LESS_MEMORY = 0.99
 """A patch that leaves the time as it is counts as better when the device's peak is at most this share of what it was: the
 allocator's counters are exact, so 1 % is no noise."""
+
+SAME_WITHIN = 1.1
+"""A patch counts as one that changes nothing where its interval lies within this factor of 1 on both sides (Schuirmann 1987: two
+one-sided tests); a wider one that holds 1 may hide a gain, and is inconclusive until ``MOST_PAIRS`` pairs are made."""
 
 
 @dataclass
@@ -104,7 +105,15 @@ class Arm:
             return "broken"
         if interval is not None and _proven(interval, noise):
             return "better" if interval.high < 1.0 else "worse"
+        if self.candidate.rehearsed or not self.timed:
+            return "same"
+        if interval is None or not self._shows_enough(interval):
+            return "inconclusive"
         return "better" if self._saves_device_memory() else "same"
+
+    def _shows_enough(self, interval: Interval) -> bool:
+        """No difference was proven: True if one that matters would have been."""
+        return len(self.pairs) >= MOST_PAIRS or (interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN)
 
     def _saves_device_memory(self) -> bool:
         pairs = [(one.peak_device, other.peak_device) for one, other in self.pairs]

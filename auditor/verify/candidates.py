@@ -73,8 +73,8 @@ def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
 
 
 def is_selected(finding: Finding, select: Collection[str]) -> bool:
-    """True if its code or family is among those chosen; all are where none is."""
-    return not select or finding.code in select or finding.code.rstrip("0123456789") in select
+    """True if one of its codes or their families is among those chosen; all are where none is."""
+    return not select or any(code in select or code.rstrip("0123456789") in select for code in finding.codes)
 
 
 def require_unchanged(recording: Recording) -> None:

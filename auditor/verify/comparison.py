@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from auditor.model import Finding, Report
 from auditor.verify.intervals import Interval, Run, of_recordings
+from auditor.verify.likeness import Row, common, kind_of, likeness
 
 
 @dataclass(frozen=True)
 class Side:
     """One side: a report (of the last run, where there are several) and the step times of each run.
 
-    ``runs`` is empty where only a report is there, which keeps the median and not the steps.
+    ``runs`` is empty where only a report is there, which keeps the median and not the steps. ``args`` is the program's own
+    command line; None where it is not known.
     """
 
     report: Report
     runs: tuple[Run, ...] = ()
+    args: tuple[str, ...] | None = None
 
     @property
     def step_us(self) -> float | None:
@@ -32,16 +35,31 @@ class Side:
     def syncs(self) -> float | None:
         """Host syncs per step that were reported; None where no rule of that family could look."""
         looked = any(v.code.startswith("SYNC") and v.status in ("found", "clean") for v in self.report.verdicts)
-        return sum(f.per_step for f in self.report.findings if f.code in WAITS) if looked else None
+        return sum(map(_waits, self.report.findings)) if looked else None
+
+    @property
+    def looked(self) -> frozenset[str]:
+        """Codes of the rules that could look."""
+        return frozenset(verdict.code for verdict in self.report.verdicts if verdict.status in ("found", "clean"))
 
 
 WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC008", "SYNC011"})
 """Rules whose findings count places where the host waits for the device; the rest of the family counts other calls."""
 
 
+REHEARSABLE = frozenset({"rehearsal", "source"})
+"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both see."""
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from ``before`` to ``after``. ``step`` is None where no interval is possible; findings go by their key."""
+    """What changed from ``before`` to ``after``; findings go by their key.
+
+    ``step`` is None where no interval is possible. ``barred`` has the reason for each row that cannot be compared. ``span``
+    holds the first and the last step (0-based) that both sides timed, where one of them timed others too. ``one_sided`` are
+    findings that could only be seen on one side (by a rule that could not look on the other, or by what a rehearsal does not
+    have), so that they are neither new nor gone.
+    """
 
     before: Side
     after: Side
@@ -49,6 +67,10 @@ class Comparison:
     new: tuple[Finding, ...]
     gone: tuple[Finding, ...]
     kept: tuple[Finding, ...]
+    one_sided: tuple[Finding, ...]
+    barred: dict[Row, str]
+    told: tuple[str, ...]
+    span: tuple[int, int] | None
 
     def regressed(self, bound: float) -> bool:
         """True if the step is proven to take more than ``1 + bound`` times as long."""
@@ -56,34 +78,62 @@ class Comparison:
 
 
 def compare(before: Side, after: Side) -> Comparison:
-    """Set two sides beside each other."""
-    old, new = _by_key(before.report.findings), _by_key(after.report.findings)
+    """Set two sides beside each other that are not refused (:func:`auditor.verify.likeness.refusal`)."""
+    alike = likeness(before.report, after.report)
+    barred, span = dict(alike.barred), None
+    if "step_us" not in barred:
+        before, after, span = _timed_alike(before, after, barred)
+    both, alike_made = before.looked & after.looked, kind_of(before.report) == kind_of(after.report)
+    old, new = before.report.findings, after.report.findings
+    known, still = _keys(old), _keys(new)
+    appeared = [finding for finding in new if known.isdisjoint(finding.keys)]
+    vanished = [finding for finding in old if still.isdisjoint(finding.keys)]
+
+    def seen_by_both(finding: Finding) -> bool:
+        return not both.isdisjoint(finding.codes) and (alike_made or finding.seen_on in REHEARSABLE)
+
+    if not both:
+        barred["findings"] = "no rule could look on both sides"
     return Comparison(
         before,
         after,
-        of_recordings(before.runs, after.runs),
-        tuple(finding for key, finding in new.items() if key not in old),
-        tuple(finding for key, finding in old.items() if key not in new),
-        tuple(finding for key, finding in new.items() if key in old),
+        None if "step_us" in barred else of_recordings(before.runs, after.runs),
+        tuple(filter(seen_by_both, appeared)),
+        tuple(filter(seen_by_both, vanished)),
+        tuple(finding for finding in new if not known.isdisjoint(finding.keys)),
+        tuple(finding for finding in (*appeared, *vanished) if not seen_by_both(finding)),
+        barred,
+        (*alike.told, *_other_arguments(before, after)),
+        span,
     )
 
 
-def unlike(before: Side, after: Side) -> tuple[str, ...]:
-    """What else differs between the two, in one sentence each: then a difference may not be the program's."""
+def _timed_alike(before: Side, after: Side, barred: dict[Row, str]) -> tuple[Side, Side, tuple[int, int] | None]:
+    """Both sides with the steps that both timed; where there are none, ``barred`` says why."""
     one, other = before.report.run, after.report.run
-    pairs = (
-        ("target", one.target, other.target),
-        ("device", one.device, other.device),
-        ("torch", one.torch, other.torch),
-        ("python", one.python, other.python),
-        ("processes", str(one.world_size), str(other.world_size)),
-        *(
-            (name, before.report.environment.get(name, ""), after.report.environment.get(name, ""))
-            for name in ("processor", "torch_threads")
-        ),
-    )
-    return tuple(f"the two differ in their {name}: {old} and {new}" for name, old, new in pairs if old != new)
+    if before.runs and after.runs:
+        old, new, span = common(before.runs, after.runs)
+        if old:
+            return replace(before, runs=old), replace(after, runs=new), span
+        barred["step_us"] = "other steps of the program were timed on each side"
+    elif (one.steps, one.warmup) != (other.steps, other.warmup):
+        barred["step_us"] = f"{one.steps} and {other.steps} steps, and the times of single steps are not there"
+    return before, after, None
 
 
-def _by_key(findings: Sequence[Finding]) -> dict[str, Finding]:
-    return {finding.key: finding for finding in findings}
+def _other_arguments(before: Side, after: Side) -> tuple[str, ...]:
+    if before.args is None or after.args is None or before.args == after.args:
+        return ()
+    one, other = (" ".join(side.args or ()) or "none" for side in (before, after))
+    return (f"the target's own arguments differ, {one} and {other}: what changed may be their doing",)
+
+
+def _keys(findings: Sequence[Finding]) -> set[str]:
+    """Those of all parts: one report may have joined what another, of an older version or of less code, held apart."""
+    return {key for finding in findings for key in finding.keys}
+
+
+def _waits(finding: Finding) -> float:
+    if finding.code in WAITS and not finding.places:
+        return finding.per_step
+    return sum(place.per_step for place in finding.places if place.code in WAITS)

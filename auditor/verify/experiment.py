@@ -17,6 +17,9 @@ from auditor.verify.trials import Laboratory, Measured
 
 Say = Callable[[str], None]
 
+GOOD = ("better", "same", "inconclusive")
+"""What a patch may have come to by now that is tried together with the others: it keeps the result, and slows nothing down."""
+
 
 class Experiment:
     """Tries candidates in a laboratory until they are decided or the budget is spent.
@@ -81,12 +84,16 @@ class Experiment:
         return self._budget.seconds == 0 or self._budget.fits(runs, rehearsed=rehearsed)
 
     def _affordable(self, arms: Sequence[Arm]) -> list[Arm]:
-        """The arms of one more round: first all together, then who lacks least to an interval, had fewest pairs, changed most.
+        """The arms of one more round: who has no interval yet before who has, single patches before all together, then who lacks
+        least to an interval, had fewest pairs, changed most.
 
-        Where the time gives no more intervals, what was never run is run once: its result is worth knowing without its time.
+        What all do together is no answer to which of them is worth having, so it does not take the time of that. Where the time gives no more intervals, what was never run is run once: its result is worth knowing without its time.
         """
-        order = sorted(arms, key=lambda arm: (arm is not self._together, _lacking(arm), len(arm.pairs), -arm.effect))
+        order = sorted(arms, key=self._turn)
         return self._fitting(order, _lacking) or self._fitting([arm for arm in order if not arm.pairs], lambda arm: 1)
+
+    def _turn(self, arm: Arm) -> tuple[bool, bool, int, int, float]:
+        return len(arm.pairs) >= LEAST_PAIRS, arm not in self._arms, _lacking(arm), len(arm.pairs), -arm.effect
 
     def _fitting(self, arms: Sequence[Arm], rounds: Callable[[Arm], int]) -> list[Arm]:
         """As many, from the first on, as can have their ``rounds`` in time."""
@@ -188,7 +195,7 @@ class Experiment:
 
     def _joined(self) -> Arm | None:
         """The patches that are good by now as one; begun anew when one of them is good no longer."""
-        good = [arm for arm in self._arms if (done := self._verified(arm)) is not None and done.status in ("better", "same")]
+        good = [arm for arm in self._arms if (done := self._verified(arm)) is not None and done.status in GOOD]
         if len(good) < 2:
             self._together = good[0] if good and self._can_time(good[0]) else None
             return self._together

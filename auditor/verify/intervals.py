@@ -1,12 +1,14 @@
-"""Ratios of step times with intervals: over pairs of runs, and between recordings of single runs. Standard library only."""
+"""Ratios of step times with intervals: over pairs of runs, and between recordings of single runs."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
+
+from auditor.batch_means import BUSY, RUN_TO_RUN, student_t
 
 RESAMPLES = 2000
 """Draws of each bootstrap: the 99.5 % quantile then rests on ten draws."""
@@ -26,14 +28,6 @@ many looks, and what twelve pairs do not show is small."""
 CONFIDENCE = 0.95
 """Confidence of :func:`of_recordings`: 2.5 % on the side of a regression."""
 
-RUN_TO_RUN = 0.025
-"""How much the median step of one program differs from process to process on a quiet machine (standard deviation of its
-logarithm): another place in memory, another clock rate. One run cannot show it. docs/compare.md has the runs behind this."""
-
-BUSY = 0.25
-"""What is added to it for each share of the time that others had the processor: they also take caches and the other half of the
-core while the step runs. Medians of 90 runs of three programs rose by 0.3 times that share (docs/compare.md)."""
-
 FEW_RUNS = 5
 """Runs of one side below which their own spread is not taken for the whole of it."""
 
@@ -43,10 +37,14 @@ BLOCK_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Run:
-    """Times of one run's steps in us, in order; ``busy`` is the share of its time in which others had the processor."""
+    """Times of one run's steps in us, in order; ``busy`` is the share of its time in which others had the processor.
+
+    ``first`` says how many steps the program had made before.
+    """
 
     us: tuple[float, ...]
     busy: float = 0.0
+    first: int = 0
 
     @property
     def unsteadiness(self) -> float:
@@ -141,33 +139,3 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def student_t(confidence: float, freedom: int) -> float:
-    """The t that a Student variable with ``freedom`` degrees keeps below in size with this probability."""
-    low, high = 0.0, 1.0
-    while _within(high, freedom) < confidence:
-        high *= 2
-    return _bisect(lambda t: _within(t, freedom) < confidence, low, high)
-
-
-def _bisect(below: Callable[[float], bool], low: float, high: float) -> float:
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, freedom: int) -> float:
-    """P(|T| < t) for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine = math.cos(angle)
-    odd = freedom % 2
-    term = cosine if odd else 1.0
-    total = term if freedom > 1 else 0.0
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= cosine**2 * ((k - 1) / k)
-        total += term
-    if odd:
-        return 2 / math.pi * (angle + math.sin(angle) * total)
-    return math.sin(angle) * total

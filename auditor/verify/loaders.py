@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from auditor import patch
+from auditor import amounts, patch
 from auditor.model import Finding, Remedy
 from auditor.plan import Loaders
 from auditor.recording import Recording
@@ -174,7 +174,7 @@ def _time(grid: Grid, setting: Setting, best: Setting) -> str:
         return f"fails, {grid.runs[setting][-1].failed}"
     interval = grid.interval(setting, best) if setting != best else None
     ratio = f" ({interval.ratio:.2f} [{interval.low:.2f} - {interval.high:.2f}])" if interval is not None else ""
-    return f"{grid.step_us(setting) / 1000:.2f} ms{ratio}"
+    return f"{amounts.duration(grid.step_us(setting))}{ratio}"
 
 
 # -- what is proposed --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Protocol
 
-from auditor import patch
+from auditor import amounts, patch
 from auditor.patch import PatchedFile
 from auditor.recording import Recording
 from auditor.verification import Proposal, Verified
@@ -198,7 +198,7 @@ def _came(grid: Grid, setting: Setting) -> str:
     interval = grid.interval(setting) if setting != AS_IT_IS else None
     ratio = f" ({interval.ratio:.2f} [{interval.low:.2f} - {interval.high:.2f}])" if interval is not None else ""
     peak = _peak(grid.runs[setting])
-    return f"{grid.step_us(setting) / 1000:.2f} ms{ratio}" + (f", peak {peak / 2**20:.0f} MiB" if peak else "")
+    return f"{amounts.duration(grid.step_us(setting))}{ratio}" + (f", peak {amounts.size(peak)}" if peak else "")
 
 
 def _peak(runs: Sequence[Measured]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from auditor.evidence.steps import Steps
+from auditor.evidence.steps import Steps, queued_share
 from auditor.recording import Recording
 from auditor.verify.intervals import Run
 
@@ -17,7 +17,5 @@ def quiet_run(recording: Recording) -> Run:
     if recording.manifest.get("device") == "rehearse" or not recording.has("steps"):
         return Run(())
     steps = Steps.build(recording).quiet
-    if not steps or recording.manifest.get("device") == "cuda":
-        return Run(tuple(step.us for step in steps))
-    us = tuple(max(step.us - step.queued_us, 1e-3) for step in steps)
-    return Run(us, sum(step.queued_us for step in steps) / sum(step.us for step in steps))
+    before = sum(each["steps"] for each in recording.manifest.get("passes") or () if each["name"] == "warmup")
+    return Run(tuple(max(step.own_us, 1e-3) for step in steps), queued_share(steps), before)

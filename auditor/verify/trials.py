@@ -16,6 +16,7 @@ from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.patch import PatchedFile
 from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.progress import silent
 from auditor.recording import Recording, Row
 from auditor.verify.moves import Moves
 from auditor.verify.results import Results
@@ -142,9 +143,7 @@ class Laboratory:
 
     def _measured(self, plan: Plan, began: float, effective: Effective | None) -> Measured:
         try:
-            recording = runner.record_once(
-                plan, time.monotonic() + self.patience, lambda name, done, steps: None, lambda text: None
-            )
+            recording = runner.record_once(plan, time.monotonic() + self.patience, silent, lambda text: None)
         except AuditProblem as problem:
             return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
         if recording.manifest["outcome"] == "interrupted":

@@ -62,7 +62,10 @@
         marker: { size: 9, color: colour("--error"), symbol: "circle-open", line: { width: 2 } },
       });
     }
-    return { traces: drawn, layout: layout(chart, {}) };
+    const shapes = chart.ended ? [{
+      type: "line", x0: chart.ended.x, x1: chart.ended.x, yref: "paper", y0: 0, y1: 1, line: { width: 2, color: colour("--error") },
+    }] : [];
+    return { traces: drawn, layout: layout(chart, { shapes }) };
   }
 
   // ---- memory in layers -------------------------------------------------------------------------------------------

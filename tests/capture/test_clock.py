@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -134,10 +135,10 @@ def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
     os.sched_setaffinity(0, {min(mine)})  # the program below inherits it: both want one processor
     try:
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-            begin, own, until = queue.ns(), queue.own_us(), time.perf_counter() + 1.0
+            begin, mark, until = queue.ns(), queue.mark(), time.perf_counter() + 1.0
             while time.perf_counter() < until:
                 pass
-            contended, own = queue.ns() - begin, queue.own_us() - own
+            contended, own = queue.ns() - begin, queue.own_us(mark)
             other.kill()
     finally:
         os.sched_setaffinity(0, mine)
@@ -152,3 +153,73 @@ def test_time_in_the_run_queue_is_counted_and_sleep_is_not():
 def test_a_kernel_without_the_count_says_zero(monkeypatch):
     monkeypatch.setattr("auditor.capture.clock._open", lambda path: None)
     assert RunQueue().ns() == 0
+
+
+class Queue(RunQueue):
+    """Waits for a processor at every reading: after the ``n``-th the thread was held up for as many ms as ``held`` says."""
+
+    def __init__(self, monkeypatch, held):
+        super().__init__()
+        self.now = self.queued = 0
+        self.held = iter(held)
+        monkeypatch.setattr("auditor.capture.clock.time.perf_counter_ns", self.clock)
+
+    def pause(self):
+        ms = next(self.held, 0)
+        self.now, self.queued = self.now + ms * 1_000_000, self.queued + ms * 1_000_000
+
+    def clock(self):
+        now = self.now
+        self.pause()
+        return now
+
+    def ns(self):
+        queued = self.queued
+        self.pause()
+        return queued
+
+
+@pytest.mark.parametrize("held", [(11, 0, 0, 0), (0, 11, 0, 0), (0, 0, 11, 0), (0, 0, 0, 11), (3, 4, 5, 6)])
+def test_a_wait_at_any_of_the_readings_is_never_longer_than_the_time(monkeypatch, held):
+    queue = Queue(monkeypatch, held)
+    mark = queue.mark()
+    queue.now += 50_000  # 50 us of work
+    us, queued_us = queue.since(mark)
+    assert 0.0 <= queued_us <= us
+    queue = Queue(monkeypatch, held)
+    assert queue.own_us(queue.mark()) >= 0.0
+
+
+def test_a_step_that_ends_on_another_thread_has_no_wait_of_its_own():
+    queue = RunQueue()
+    mark = queue.mark()
+    told = []
+    other = threading.Thread(target=lambda: told.append(queue.since(mark)))
+    other.start()
+    other.join()
+    queue.close()
+    assert told[0][1] == 0.0 and told[0][0] > 0.0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel does not count waits for the processor")
+def test_steps_under_load_wait_no_longer_than_they_take(tmp_path):
+    writer = RecordingWriter(tmp_path)
+    clock = Clock(Context(writer, Frames(writer, ()), device="cpu", pass_name="quiet"))
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        until = time.perf_counter() + 1.5
+        while time.perf_counter() < until:
+            clock.begin()
+            sum(range(2000))  # far shorter than a turn on the processor
+            clock.end()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        os.sched_setaffinity(0, mine)
+        clock.uninstall()
+    rows = writer._rows["steps"]
+    assert sum(row["queued_us"] for row in rows) > 0.0
+    assert all(0.0 <= row["queued_us"] <= row["us"] for row in rows)

@@ -12,8 +12,8 @@ from auditor.rule import NotLooked
 class Empty:
     """A recording without a single part."""
 
-    def __init__(self, device, outcome="completed"):
-        self.manifest = {"device": device, "outcome": outcome}
+    def __init__(self, device, outcome="completed", **more):
+        self.manifest = {"device": device, "outcome": outcome, **more}
 
     def has(self, part):
         return False
@@ -23,6 +23,8 @@ class Empty:
     ("recording", "said"),
     [
         (Empty("cpu", "raised"), "the run ended early (raised), before this could be recorded"),
+        (Empty("trace", "raised", rerun={"passes": ["loud"]}), "a trace does not show it: audit run records it"),
+        (Empty("rehearse", "raised", rerun={"passes": ["loud"]}), "only a run on the CPU or on a GPU records what this needs"),
         (Empty("rehearse"), "only a run on the CPU or on a GPU records what this needs"),
         (Empty("trace"), "a trace does not show it: audit run records it"),
     ],

@@ -93,7 +93,7 @@ def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     assert browser.execute_script("return typeof window.Plotly") == "undefined"
     assert browser.execute_script("return document.querySelectorAll('figure.chart svg .line').length") > 0
-    assert "8.82 ms" in browser.execute_script("return document.querySelector('.headline').innerText")
+    assert "412 µs" in browser.execute_script("return document.querySelector('.headline').innerText")
 
 
 def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -> None:

@@ -113,7 +113,7 @@ def test_annotations_stand_at_their_lines() -> None:
     assert command is not None
     assert command[1] == "warning"
     assert command[2] == f"file={golden.TRAINER},line=142,title=SYNC001 scalar-read-every-step"
-    assert _unescaped(command[3]).splitlines()[1] == "Costs 8.41 ms / step (measured)."
+    assert _unescaped(command[3]).splitlines()[1] == "Costs 8.41 ms / step measured."
     assert len(rest) == len(golden.rich_report().findings) - 1
 
 

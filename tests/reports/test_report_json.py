@@ -103,7 +103,7 @@ runs = st.builds(
     world_size=counts,
     device=words,
     error=_maybe(st.builds(TargetError, words, words, words, _maybe(counts), words, _maybe(sites))),
-    step_us=_maybe(st.builds(StepTimes, numbers, numbers, numbers, numbers, counts)),
+    step_us=_maybe(st.builds(StepTimes, numbers, numbers, numbers, numbers, counts, _maybe(numbers), _maybe(numbers), numbers)),
     peak_bytes=st.builds(PeakBytes, _maybe(counts), _maybe(counts)),
     torch=words,
     python=words,
@@ -115,6 +115,7 @@ reports = st.builds(
     verdicts=_tuples(st.builds(Verdict, code=words, name=words, reason=words)),
     findings=_tuples(findings),
     warnings=_tuples(words),
+    cautions=_tuples(words),
     tool=names,
     schema=st.just("audit-report/1"),
     environment=names,
@@ -163,8 +164,9 @@ def test_the_contract_fields_stand_first_and_in_order() -> None:
     assert list(written)[:6] == ["schema", "tool", "run", "verdicts", "findings", "warnings"]
     finding = written["findings"][0]
     assert list(finding) == [
-        "key", "code", "name", "severity", "message", "site", "steps", "per_step", "lost_us_per_step", "lost_bytes", "basis",
-        "seen_on", "facts", "remedy", "verified", "grows",
+        "key", "code", "name", "severity", "message", "site", "steps", "per_step", "lost_us_per_step",
+        "lost_us_per_step_low", "lost_us_per_step_high", "lost_bytes", "basis", "seen_on", "facts", "remedy", "verified", "grows",
+        "negligible", "places",
     ]  # fmt: skip
     assert finding["facts"][0] == ["waits", "50"]
     assert finding["remedy"]["safe"] is True

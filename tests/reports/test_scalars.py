@@ -35,12 +35,17 @@ def test_tensorboard_reads_step_times_memory_and_syncs(tmp_path: Path) -> None:
         "step time/loud pass (ms)",
         "memory/allocated (MiB)",
         "memory/reserved (MiB)",
-        "host syncs/reads of tensors each step, loud pass",
+        "host syncs/reads of tensors each step, diagnostic pass",
     ]
     first, *rest = read["step time/quiet pass (ms)"]
     assert (first[0], round(first[1], 6), len(rest)) == (5, 38.0, 49)
     assert read["memory/allocated (MiB)"][0] == (5, 400.0)
-    assert read["host syncs/reads of tensors each step, loud pass"] == [(0, 3.0), (1, 0.0), (2, 4.0)]
+    assert read["host syncs/reads of tensors each step, diagnostic pass"] == [(0, 3.0), (1, 0.0), (2, 4.0)]
+
+
+def test_syncs_stand_at_the_steps_of_the_run(tmp_path: Path) -> None:
+    scalars.write(golden.silent_report(), [_row(0, 2), _row(1, 1)], tmp_path, loud_from=30)
+    assert _read(tmp_path)["host syncs/reads of tensors each step, loud pass"] == [(30, 2.0), (31, 1.0)]
 
 
 def test_written_again_it_is_the_same_file(tmp_path: Path) -> None:

@@ -58,12 +58,12 @@ def test_the_page_describes_every_object() -> None:
 
 def test_a_report_is_read_from_the_documented_fields_alone() -> None:
     lines = second_reader.summary(_written(golden.rich_report()))
-    assert lines[:4] == [
+    assert lines[:3] == [
         "examples.energy_flow.trainer:step: completed on cpu, torch 2.13.0+cpu, 1 process(es)",
         "step: median 38.2 ms, p95 41.0 ms of 50",
         f"warning  SYNC001  {golden.TRAINER}:142  8.41 ms (measured)  safe patch  better: 38.2 to 29.6 ms",
-        f"error  GRAPH001  {golden.TRAINER}:151  560 MiB (measured)  patch to look at",
     ]
+    assert f"error  GRAPH001  {golden.TRAINER}:151  560 MiB (measured)  patch to look at" in lines
     assert "warning  MEM004  -  3072 MiB (estimated)" in lines
     assert "rules: 31 clean, 1 failed, 6 found, 6 skipped" in lines
 

@@ -276,5 +276,5 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[A
     assert {done.returncode for done in said.values()} == {2}
     assert "empty holds no run of audit (no report.json)" in said["empty"].stderr
     assert "audit analyze judge writes it" in said["judge"].stderr
-    assert "file is not a folder" in said["file"].stderr
+    assert "file is a file, not a folder" in said["file"].stderr
     assert "gone does not exist" in said["gone"].stderr

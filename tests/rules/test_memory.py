@@ -249,6 +249,22 @@ def test_an_error_of_real_demand_is_not_called_fragmentation_and_nothing_is_advi
     assert finding.code == "MEM015" and finding.remedy.config is None
 
 
+@pytest.mark.parametrize(("asked", "segment"), [(4, 20), (9, 20), (11, 12), (12, None), (200, None)])
+def test_the_request_and_the_segment_of_torchs_message_are_told_apart(bare, asked, segment):
+    """``Tried to allocate 20.00 MiB`` for a tensor of 4 MiB: both sizes are named where they differ."""
+    allocator = CachingAllocator(100 * MIB)
+    allocator.malloc(95 * MIB, frames=at(1))
+    with pytest.raises(OutOfMemory) as raised:
+        allocator.malloc(asked * MIB, frames=at(2))
+    (finding,) = engine.judge(bare(allocator.snapshot()), (RanOutOfMemory,)).findings
+    assert f"{asked} MiB were requested" in finding.message
+    assert ("asks the device for a segment of" in finding.message) is (segment is not None)
+    assert ("segment to hold it" in dict(finding.facts)) is (segment is not None)
+    if segment is not None:
+        assert f"segment of {segment} MiB" in finding.message
+        assert f"Tried to allocate {segment}.00 MiB" in str(raised.value)
+
+
 def test_an_error_that_was_got_over_is_told_with_the_state_of_then(bare):
     allocator = CachingAllocator(1000 * MIB)
     large = [allocator.malloc(300 * MIB, frames=at(1)) for _ in range(3)]

@@ -28,7 +28,7 @@ def times(tmp_path):
 
 def test_ordinary_unrest_is_not_marked(times):
     series, memory = times({3: {"us": 14_900.0}, 4: {"us": 11_000.0, "gc_us": 900.0}})
-    assert (series.name, series.marks) == ("quiet pass", ())
+    assert (series.name, series.marks) == ("timing pass", ())
     assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
 
 
@@ -57,5 +57,5 @@ def test_a_retry_of_the_allocator_explains_its_step_only(times):
 def test_passes_with_instruments_have_no_line(times):
     instrumented = {n: {"pass": "loud", "us": 1e6} for n in range(10, 20)}
     series, memory = times(instrumented)
-    assert (series.name, series.x) == ("quiet pass", tuple(map(float, range(10))))
+    assert (series.name, series.x) == ("timing pass", tuple(map(float, range(10))))
     assert memory.x == series.x, "instruments hold host memory of their own"

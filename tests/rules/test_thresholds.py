@@ -135,14 +135,45 @@ def test_on_cuda_only_reads_of_cuda_tensors_count_and_are_priced():
     rule = ScalarReadEveryStep()
     (finding,) = ask(rule, reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
     assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (800.0, "estimated", "cuda")
-    assert ("host held", "800 us per step (loud pass)") in finding.facts
+    assert ("host held", "800 us per step (diagnostic pass)") in finding.facts
     assert list(ask(rule, reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
 
 
 def test_on_cpu_nothing_is_priced_and_the_message_says_would():
     (finding,) = ask(ScalarReadEveryStep(), reads(range(20), us=3.0))
     assert (finding.lost_us_per_step, finding.basis) == (None, "none")
-    assert "would make the host wait for the GPU" in finding.message
+    assert "it would make the host wait if this ran on a GPU, on 20 of 20 steps" in finding.message
+
+
+@pytest.mark.parametrize("rule", [ScalarReadEveryStep(), BranchOnTensor(), CopyToHostEveryStep(), DataDependentShape()])
+def test_how_a_wait_is_said_fits_what_was_judged(rule):
+    """By what ran: a GPU, the rehearsal of one, a CPU; and by whether the program could ever run on a GPU."""
+    act = {"SYNC001": "scalar", "SYNC002": "branch", "SYNC003": "transfer", "SYNC005": "shape"}[rule.code]
+
+    def said(**more) -> str:
+        table = {"device": "cpu", **more}
+        (finding,) = ask(rule, replace(reads(range(20), act=act, tensor_device="cuda:0"), **table))
+        return finding.message.partition(": ")[2]
+
+    assert said(device="cuda").endswith("makes the host wait for the GPU on 20 of 20 steps")
+    assert said(device="rehearsal").endswith("would make the host wait for the GPU on 20 of 20 steps")
+    assert said().endswith("would make the host wait if this ran on a GPU, on 20 of 20 steps")
+    assert said(chooses_device=False).endswith("nothing in this program uses a GPU, and only there would the host wait")
+
+
+@pytest.mark.parametrize(
+    ("text", "chooses"),
+    [
+        ("x = torch.ones(3)", False),
+        ("on_cudalike = 1", False),
+        ("x = torch.ones(3).cuda()", True),
+        ("x = x.to(args.device)", True),
+        ("trainer = Trainer(max_epochs=3)", True),
+        ("model = from_pretrained(name, device_map='auto')", True),
+    ],
+)
+def test_a_program_that_names_no_device_uses_no_gpu(text, chooses):
+    assert Source({"a.py": text}).chooses_device is chooses
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from auditor import runner
+from auditor.plan import Plan
+from auditor.progress import silent
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 TRAINER = """
@@ -103,7 +107,7 @@ ENDINGS = {
     "generator": (0, "completed"),
     "iterator": (0, "completed"),
     "nothing": (2, "completed"),
-    "evaluates": (0, "completed"),
+    "evaluates": (2, "completed"),
     "raises": (3, "raised"),
     "out_of_memory": (3, "oom"),
     "exits": (3, "raised"),
@@ -150,7 +154,7 @@ def test_exit_code_and_outcome(endings, name):
 def test_the_error_is_the_users_own(endings, name):
     done, report, _ = endings[name]
     error = report["run"]["error"]
-    assert error["step"] == 6
+    assert error["step"] == 8  # the ninth, as the program counts: two of them were the warm-up
     assert error["pass_name"] == "quiet"
     assert f"in {name}" in error["traceback"]
     assert "auditor" not in error["traceback"]
@@ -172,7 +176,7 @@ def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
 
 
 def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
-    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3).sum()\n")
+    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n")
     out = tmp_path / "out"
     done = audit("run", "late:step", "--steps", "4", "--warmup", "1", "--device", "cpu", "--out", str(out), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -231,7 +235,18 @@ def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
         "import rules, reports\nassert (rules.MINE, reports.MINE) == ('rules', 'reports')\nfrom mytrainer import step\n"
     )
     done = audit(
-        "run", "clashing:step", "--steps", "6", "--warmup", "1", "--out", str(folder / "out-clash"), "--quiet", cwd=folder
+        "run",
+        "clashing:step",
+        "--steps",
+        "6",
+        "--warmup",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(folder / "out-clash"),
+        "--quiet",
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(folder / "out-clash" / "report.html")
@@ -243,7 +258,7 @@ def test_impossible_audits_leave_nothing_behind(impossible, folder):
 
 def started(folder: Path, out: Path) -> subprocess.Popen[str]:
     """An audit of a target that hangs, once it has recorded some steps."""
-    options = ["--steps", "8", "--warmup", "2", "--out", str(out)]
+    options = ["--steps", "8", "--warmup", "2", "--device", "cpu", "--out", str(out)]
     command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", "mytrainer:hangs", *options]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -260,9 +275,30 @@ def test_interrupt_reports_what_there_is(folder):
     out = folder / "out-interrupted"
     process = started(folder, out)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "interrupted"
+    run = json.loads((out / "report.json").read_text())["run"]
+    assert run["outcome"] == "interrupted"
+    frames = run["error"]["traceback"].splitlines()
+    assert "in hangs" in frames[0] and "time.sleep(600)" in frames[1] and len(frames) <= 3
+    assert "in hangs" in said and "auditor" not in said and "Traceback" not in said
+
+
+def test_a_target_that_drops_ctrl_c_is_asked_again(folder):
+    """An import or the program itself may swallow the first one; it must not have to be killed for that."""
+    (folder / "drops.py").write_text(
+        "import time\nfrom mytrainer import step as once\n\ndef step():\n    try:\n        once()\n"
+        "        time.sleep(0.2)\n    except KeyboardInterrupt:\n        if not dropped:\n"
+        "            dropped.append(1)\n        else:\n            raise\n\ndropped = []\n"
+    )
+    plan = Plan(f"{folder / 'drops.py'}:step", (), 1000, 2, "cpu", str(folder / "dropping"), ("steps",))
+    child = runner.Child(plan, silent, lambda text: None)
+    rows = folder / "dropping" / "steps.jsonl"
+    while not rows.is_file() or rows.read_text().count("\n") < 4:
+        time.sleep(0.1)
+    child.end(signal.SIGINT)
+    child.leave()
+    assert runner.seal(plan, "interrupted", child).manifest["finished"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends the child")

@@ -84,6 +84,8 @@ def test_the_rank_that_failed_is_judged_and_the_one_that_waits_for_it_is_ended(a
     assert (report["run"]["outcome"], report["run"]["error"]["message"]) == ("raised", "no more data on rank 1")
     assert "the error that is shown is that of rank 1" in report["warnings"]
     assert any(text.startswith("rank 0 did not end well either: ") for text in report["warnings"])
+    assert any("raised ValueError after 5 whole steps: it was run again" in text for text in report["warnings"])
+    assert [f["site"]["line"] for f in report["findings"] if f["code"] == "SYNC001"] == [LINE]
 
 
 def test_the_slowest_rank_is_judged_where_nothing_ties_them(audit, folder):
@@ -93,6 +95,7 @@ def test_the_slowest_rank_is_judged_where_nothing_ties_them(audit, folder):
     assert report["ranks"][1]["step_us"] > 15_000 > report["ranks"][0]["step_us"]
 
 
+@pytest.mark.slow
 def test_a_target_that_ends_early_is_run_again_with_shorter_passes_on_every_rank(audit, folder):
     done, report = run(audit, folder, "ddp.py:short", "--steps", "50")
     assert done.returncode == 0, done.stderr

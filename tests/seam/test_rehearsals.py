@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from auditor.evidence.unpickle import load_plain
+from tests.lazily import Lazily
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
 
@@ -80,17 +80,7 @@ def runs(tmp_path_factory, audit):
         done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
         return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
 
-    names = [
-        *TARGETS,
-        "script",
-        "rehearsed_portable",
-        "rehearsed_script",
-        "rehearsed_parallel",
-        "rehearsed_hungry",
-        "rehearsed_cpu_only",
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(names, pool.map(one, names), strict=True))
+    return Lazily(one)
 
 
 def said(report, code):
@@ -119,7 +109,9 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
     chart, *purposes = runs["portable"][1]["layers"]
     assert [each["by"] for each in (chart, *purposes)] in (["line"], ["line", "purpose"])
     assert chart["note"].startswith("Predicted")
-    assert [label for _, label in chart["marks"] if label.startswith("loud")] == [f"loud step {step}" for step in range(12)]
+    assert [label for _, label in chart["marks"] if label.startswith("diag")] == [
+        f"diagnostic pass, step {step}" for step in range(12)
+    ]
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
     assert all(lane["note"].startswith("Predicted") for lane in runs["portable"][1]["lanes"] if lane["kind"] == "segments")
     assert any("portable.py:" in tone["name"] for tone in chart["layers"])
@@ -127,7 +119,7 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
     assert runs["cpu_only"][1]["layers"] == []
 
 
-@pytest.mark.parametrize("name", ["gpu_only", "asks_for_a_gpu"])
+@pytest.mark.parametrize("name", ["gpu_only", pytest.param("asks_for_a_gpu", marks=pytest.mark.slow)])
 def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr
@@ -144,6 +136,7 @@ def test_a_trainer_that_ignores_the_gpu_keeps_what_the_cpu_showed(runs):
     assert not (out / "recording" / "rehearsal").exists()
 
 
+@pytest.mark.slow
 def test_workers_of_the_loader(runs):
     _, report, _ = runs["workers"]
     assert report["warnings"] == []
@@ -217,13 +210,14 @@ def test_running_out_of_memory_is_explained_first(runs, name):
     assert "blocks" in holder and "kept to the end" in holder
 
 
+@pytest.mark.slow
 def test_a_program_may_take_its_own_snapshots(runs):
     _, report, out = runs["snapshots"]
     assert report["warnings"] == []
     assert load_plain(out.parent / "mine.pickle")["segments"]
 
 
-@pytest.mark.parametrize("name", ["script", "rehearsed_script"])
+@pytest.mark.parametrize("name", ["script", pytest.param("rehearsed_script", marks=pytest.mark.slow)])
 def test_scripts_are_rehearsed_too(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr

@@ -124,7 +124,7 @@ def runs(folder, audit):
 
     def one(name):
         out, target = folder / f"out-{name}", "script.py" if name == "script" else f"{name}:step"
-        done = audit("run", target, "--steps", "16", "--select", "NUM002", "--out", str(out), cwd=folder)
+        done = audit("run", target, "--steps", "16", "--select", "NUM002", "--device", "cpu", "--out", str(out), cwd=folder)
         return done, json.loads((out / "report.json").read_text()), out
 
     with ThreadPoolExecutor(2) as pool:
@@ -245,12 +245,13 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
 # -- the samples that others planted ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bad", "ok"])
 def test_the_sample_trainer_of_the_corpus(kind, audit, tmp_path):
     sample = CORPUS / f"nu33_sinkhorn_exp__{kind}"
     if not sample.is_dir():
         pytest.skip("the corpus is not here")
     (tmp_path / "trainer.py").write_text((sample / "trainer.py").read_text())
-    audit("run", "trainer:step", "--steps", "30", "--select", "NUM002", "--out", "out", cwd=tmp_path)
+    audit("run", "trainer:step", "--steps", "30", "--select", "NUM002", "--device", "cpu", "--out", "out", cwd=tmp_path)
     findings = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
     assert [finding["site"]["text"] for finding in findings] == (["p = torch.exp(scores)"] if kind == "bad" else [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
-from torch.nn.functional import cross_entropy
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
+from torch.nn.functional import cross_entropy, silu
 
 from auditor.capture.shadow import shadow_cuda
 from tests.shadow.listening import Heard
@@ -43,7 +43,25 @@ def jacobian(device):
     return lambda: jacrev(lambda x: (x * weight).sin())(weight)
 
 
-@pytest.mark.parametrize("make", [gradients_of_each_sample, ensemble, moved_inside, jacobian])
+def forward_derivatives(device):
+    x = torch.arange(1.0, 4.0).to(device)
+    return lambda: torch.cat([jvp(lambda x: (x**3).cumprod(0), (x,), (x,))[1], jacfwd(torch.sin)(x).sum(0)])
+
+
+def curvature(device):
+    x = torch.arange(1.0, 4.0).to(device)
+    return lambda: hessian(lambda x: silu(x).prod() + (x**3).sum())(x)
+
+
+def values_of_each_matrix(device):
+    x = torch.stack([torch.eye(3) * 2, torch.ones(3, 3)]).to(device)
+    return lambda: vmap(torch.linalg.eigvalsh)(x) + vmap(grad(torch.prod))(x[:, 0] + 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [gradients_of_each_sample, ensemble, moved_inside, jacobian, forward_derivatives, curvature, values_of_each_matrix],
+)
 def test_a_transform_is_played(make):
     torch.manual_seed(0)
     expected = make("cpu")()

@@ -667,4 +667,70 @@ def profiled(d):
         y = nn.Linear(3, 3).to(d)(torch.ones(1, 3, device=d))
     return y, len(p.events()) > 0
 
-SNIPPETS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type) and name not in ("seeded", "grads", "trained", "saved")}
+
+# ---- where torch takes another path for tensor subclasses, or has a kernel for the CPU and none for a CUDA that it was built without
+
+def thrice(f, *inputs):
+    """The result without a graph, with one, its gradients, and the gradients of those."""
+    with torch.no_grad():
+        plain = f(*inputs)
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out = f(*leaves)
+    first = torch.autograd.grad(out.sum(), leaves, create_graph=True)
+    again = [one.square().sum() for one in first if one.requires_grad]
+    second = torch.autograd.grad(sum(again), leaves, allow_unused=True) if again else []
+    return [f(*inputs), plain, out, *first, *(one for one in second if one is not None)]
+def definite(d, n=24):
+    x = seeded(n, n).to(d)
+    return x @ x.T + n * torch.eye(n, device=d)
+def eigvalsh(d): return thrice(torch.linalg.eigvalsh, definite(d))
+def eigvals(d): return torch.linalg.eigvals(definite(d)), thrice(lambda x: torch.linalg.eigvals(x).abs(), definite(d, 5))
+def svdvals(d): return thrice(torch.linalg.svdvals, seeded(20, 30).to(d))
+def out_of_values(d):
+    out = torch.empty(24, device=d)
+    return torch.linalg.eigvalsh(definite(d), out=out), out, torch.linalg.svdvals(definite(d), out=torch.empty(24, device=d))
+def conditions(d): return torch.linalg.cond(definite(d)), torch.linalg.cond(seeded(9, 9).to(d), 2), torch.linalg.matrix_rank(definite(d)), torch.linalg.matrix_rank(definite(d), hermitian=True)
+def nuclear_norm(d): return thrice(lambda x: torch.linalg.matrix_norm(x, "nuc"), seeded(20, 30).to(d)), seeded(20, 30).to(d).norm(p="nuc"), torch.linalg.matrix_norm(seeded(20, 30).to(d), 2), torch.linalg.norm(seeded(20, 30).to(d), ord=-2)
+def pseudo_inverse(d): return torch.linalg.pinv(seeded(20, 30).to(d)), torch.linalg.pinv(definite(d), hermitian=True)
+def product(d): return thrice(torch.prod, seeded(4, 5).to(d)), thrice(lambda x: (x * (x > -1)).prod(), seeded(4, 5).to(d))
+def product_of_rows(d): return thrice(lambda x: x.prod(1), seeded(4, 5).to(d)), thrice(lambda x: (x * (x > 0)).prod(1, keepdim=True), seeded(4, 5).to(d))
+def product_of_masked(d): return thrice(lambda x: torch.masked.prod(x, dim=(0, 1), mask=x > -1), seeded(4, 5).to(d))[:4]
+def product_in_autocast(d):
+    with torch.autocast(d, dtype=torch.bfloat16):
+        return thrice(lambda x: x.prod(1), seeded(4, 5).to(d))
+def running_product(d): return thrice(lambda x: x.cumprod(1), seeded(4, 50).to(d)), thrice(lambda x: torch.linalg.vander(x, N=4), seeded(5).to(d))
+def determinant(d): return thrice(torch.linalg.det, definite(d, 9)), thrice(torch.logdet, definite(d)), thrice(lambda x: torch.linalg.slogdet(x)[1], definite(d))
+def filled_with_a_learned_value(d): return thrice(lambda x, v: x.masked_fill(x > 0, v), seeded(40, 50).to(d), torch.tensor(2.0, device=d))
+def one_matrix_for_a_batch(d):
+    one, many, last = seeded(1, 20, 30).to(d), seeded(7, 20, 30).to(d), seeded(1, 30, 40).to(d)
+    return one @ many.mT, torch.matmul(many, last), many.matmul(last), torch.linalg.matmul(many, last), many.__rmatmul__(one.mT), thrice(torch.matmul, many, last)
+def one_matrix_in_autocast(d):
+    with torch.autocast(d, dtype=torch.bfloat16):
+        return seeded(7, 20, 30).to(d) @ seeded(1, 30, 40).to(d)
+def silu(d): return thrice(F.silu, seeded(40, 50).to(d))
+def silu_in_place(d):
+    x = seeded(40, 50).to(d).requires_grad_()
+    (F.silu(x * 1, inplace=True) ** 2).sum().backward()
+    return x.grad
+def mish(d): return thrice(F.mish, seeded(40, 50).to(d))
+def shuffled_channels(d): return thrice(lambda x: F.channel_shuffle(x, 2), seeded(2, 4, 5, 5).to(d)), torch.native_channel_shuffle(seeded(2, 4, 5, 5).to(d), 2)
+def smoothed_and_weighted(d):
+    target = torch.arange(300).remainder(10).to(d)
+    return thrice(lambda x, w: F.cross_entropy(x, target, weight=w.detach().abs(), label_smoothing=0.1, ignore_index=3) + 0 * w.sum(), seeded(300, 10).to(d), seeded(10).to(d))
+def attention_with_a_mask(d): return thrice(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), *(seeded(2, 3, 17, 8).to(d) for _ in range(3)), seeded(17, 17).to(d))
+def solutions(d): return thrice(torch.linalg.solve, definite(d), seeded(24, 7).to(d)), thrice(torch.linalg.inv, definite(d)), thrice(lambda a, b: torch.lu_solve(b, *torch.linalg.lu_factor(a)), definite(d), seeded(24, 7).to(d))
+def extremes(d): return [thrice(f, seeded(40, 50).to(d)) for f in (torch.max, torch.min, torch.median, lambda x: x.amax(1), lambda x: x.cummax(1)[0], lambda x: x.quantile(0.3, dim=1))]
+def gathered(d): return thrice(lambda x: x.index_select(0, torch.tensor([1, 1, 2, 0], device=d)) + x.gather(1, x.argsort(1)) + x.take_along_dim(x.argsort(1), 1), seeded(4, 30).to(d)), thrice(lambda x: x[x > 0], seeded(4, 30).to(d))
+def zero_gradients(d): return thrice(lambda a, b: a.abs().pow(b), seeded(30).to(d), seeded(30).to(d)), thrice(lambda a, b: torch.xlogy(a, b.abs()), seeded(30).to(d), seeded(30).to(d))
+def binary_losses(d): return thrice(lambda x, p, w: F.binary_cross_entropy_with_logits(x, p.sigmoid(), pos_weight=w.detach().abs(), weight=w.detach()) + F.binary_cross_entropy(x.sigmoid(), p.sigmoid()) + 0 * w.sum(), seeded(30, 10).to(d), seeded(30, 10).to(d), seeded(10).to(d))
+def forward_mode(d):
+    import torch.autograd.forward_ad as forward
+    out = []
+    for f, x in ((lambda x: F.layer_norm(x, (30,)), seeded(7, 30)), (lambda x: F.instance_norm(x), seeded(2, 3, 9)), (lambda x: F.group_norm(x, 2), seeded(2, 4, 9)), (torch.prod, seeded(4, 5)), (lambda x: x.cumprod(1), seeded(4, 5)), (torch.linalg.eigvalsh, definite("cpu")), (F.silu, seeded(40)), (lambda x: x.masked_fill(x > 0, x.sum()), seeded(9)), (lambda x: F.linear(x, x, x[0]), seeded(5, 5)), (lambda x: x.logcumsumexp(1), seeded(4, 30)), (lambda x: x.quantile(0.3, dim=1), seeded(4, 30))):
+        with forward.dual_level():
+            dual = forward.make_dual(x.to(d), (x * 0.5 + 1).to(d))
+            out += forward.unpack_dual(f(dual))
+    net = nn.LayerNorm(30).to(d)
+    return out + grads(net, seeded(7, 30).to(d))
+
+SNIPPETS = {name: value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == __name__ and not isinstance(value, type) and name not in ("seeded", "grads", "trained", "saved", "thrice", "definite")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,7 +110,7 @@ def test_all_good_patches_are_measured_together() -> None:
 
 def test_without_budget_one_round_still_checks_the_result() -> None:
     done = verify(faster, candidate(0), candidate(1), budget=0.0)
-    assert [each.status for each in done.found.values()] == ["same", "same"]
+    assert [each.status for each in done.found.values()] == ["inconclusive", "inconclusive"]
     assert done.found[0].ratio is None
     assert done.found[0].same_result is True
     assert "the budget was spent after 1 pair of runs" in done.found[0].note
@@ -187,7 +188,7 @@ def test_another_result_breaks_a_patch_and_keeps_it_out_of_the_rest() -> None:
 
 def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch() -> None:
     done = verify(lambda applied, run: {"results": OTHER if run == 2 else STEADY}, candidate(0), budget=0.0)
-    assert done.found[0].status == "same"
+    assert done.found[0].status == "inconclusive"
     assert done.found[0].same_result is None
     assert not done.summary.repeatable
 
@@ -196,7 +197,7 @@ def test_a_difference_that_does_not_come_again_accuses_the_target_not_the_patch(
 def test_a_target_that_is_not_repeatable_is_said_and_no_result_is_compared(*, rehearsed: bool) -> None:
     done = verify(lambda applied, run: {"results": Results((1.0 + run,), ())}, candidate(0, rehearsed=rehearsed), budget=0.0)
     assert done.found[0].same_result is None
-    assert done.found[0].status == "same"
+    assert done.found[0].status == ("same" if rehearsed else "inconclusive")  # times are not what a rehearsal is for
     assert not done.summary.repeatable
     assert any("with the same seeds computed different losses" in note for note in done.summary.notes)
 
@@ -221,7 +222,7 @@ def test_an_unpatched_target_that_fails_is_a_problem_not_a_verdict() -> None:
 def test_what_was_measured_before_the_target_failed_is_kept() -> None:
     done = verify(lambda applied, run: {"failed": "it was still running after 120 s" if run == 7 else ""}, candidate(0))
     assert done.summary.runs == 7
-    assert (done.found[0].status, done.found[0].pairs, done.found[0].same_result) == ("same", 2, True)
+    assert (done.found[0].status, done.found[0].pairs, done.found[0].same_result) == ("inconclusive", 2, True)
     assert any("ended before the budget was spent" in note and "still running" in note for note in done.summary.notes)
 
 
@@ -250,6 +251,41 @@ def test_a_target_that_was_only_rehearsed_is_not_timed() -> None:
     assert done.summary.noise is None
 
 
+def test_time_for_single_patches_is_not_spent_on_all_together() -> None:
+    """After the first round eight runs are left: for an interval of each patch, or for that of both together alone."""
+    done = verify(lambda applied, run: {"step_us": 1000.0 * 0.5 ** len(applied)}, candidate(0), candidate(1), budget=12.5)
+    assert [each.status for each in done.found.values()] == ["better", "better"]
+    assert [each.pairs for each in done.found.values()] == [3, 3]
+    assert done.summary.together is None or done.summary.together.status == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "pairs", "status"),
+    [
+        ((0.96, 1.04), 1, "inconclusive"),
+        ((0.96, 1.04), 2, "inconclusive"),
+        ((0.995, 1.005), 3, "same"),  # no difference, and one of 10 % would have been seen
+        ((0.8, 1.3), 3, "inconclusive"),
+        ((0.8, 1.3), MOST_PAIRS - 1, "inconclusive"),
+        ((0.8, 1.3), MOST_PAIRS, "same"),  # no more looks are allowed
+    ],
+)
+def test_too_few_runs_to_tell_are_inconclusive(ratios: tuple[float, float], pairs: int, status: str) -> None:
+    arm = Arm(candidate(0))
+    for number in range(pairs):
+        one = Measured(STEADY, 1000.0, None, 100, None, frozenset({"train.py"}), 0.0)
+        arm.add(one, replace(one, step_us=1000.0 * ratios[number % 2]))
+    verified = arm.verified(None, repeatable=True)
+    assert verified is not None
+    assert verified.status == status
+    assert verified.same_result is True
+
+
+def test_one_pair_in_which_memory_fell_says_nothing_of_the_time() -> None:
+    done = verify(lambda applied, run: {"peak_device": 900 if applied else 1000}, candidate(0), device="cuda", budget=0.0)
+    assert done.found[0].status == "inconclusive"
+
+
 def test_less_device_memory_in_the_same_time_is_better() -> None:
     done = verify(lambda applied, run: {"peak_device": 900 if "first" in applied else 1000}, candidate(0), device="cuda")
     assert done.found[0].status == "better"
@@ -264,7 +300,10 @@ def test_an_effect_no_larger_than_between_unpatched_runs_is_none() -> None:
     unsteady = Interval(1.2, 1.1, 1.3)
     assert arm.decided(None)
     assert not arm.decided(unsteady)
-    assert [done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))] == ["worse", "same"]
+    assert [done.status for noise in (None, unsteady) if (done := arm.verified(noise, repeatable=True))] == [
+        "worse",
+        "inconclusive",
+    ]
 
 
 def test_patches_that_only_a_gpu_runs_are_checked_together_too() -> None:

@@ -84,7 +84,7 @@ def test_the_fastest_is_proposed_with_its_curve_and_a_patch() -> None:
         "2 micro-batches of 16",
         "1 micro-batch of 32",
     ]
-    assert done.proposal.curve[0][1].startswith("1.30 ms") and "(0.46 [" in done.proposal.curve[3][1]
+    assert done.proposal.curve[0][1].startswith("1.3 ms") and "(0.46 [" in done.proposal.curve[3][1]
     assert all("peak 256 MiB" in came for _, came in done.proposal.curve)
     assert "-BATCH = 4\n-EVERY = 8\n+BATCH = 32\n+EVERY = 1" in done.proposal.diff
     assert done.proposal.text.startswith("1 micro-batch of 32 in the place of 8 micro-batches of 4 (train.py:8)")

@@ -120,6 +120,7 @@ def test_a_patch_that_changes_the_result_is_broken_and_dropped(project: Path) ->
     assert "left out" in audit("fix", "audit", cwd=project)
 
 
+@pytest.mark.slow
 def test_a_target_that_does_not_repeat_its_losses_is_said(project: Path) -> None:
     chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--verify", "--budget", "0")
     said = audit("run", "trainer:unrepeatable", "--out", "other", *chosen, cwd=project)
@@ -161,6 +162,7 @@ def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project: Path) -
     assert "is not beside it" in audit("verify", "audit", cwd=project, code=2)
 
 
+@pytest.mark.slow
 def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
     """Audit, verify, apply, audit again: each safe patch keeps the result, and its rule has nothing more to say."""
     shutil.copy(BROKEN, tmp_path)
@@ -169,7 +171,7 @@ def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
     found = by_code(tmp_path / "before")
     assert set(found) == {"NUM009", "GRAPH001", "GRAPH002"}
     for finding in found.values():
-        assert finding["verified"]["status"] in ("better", "same"), finding
+        assert finding["verified"]["status"] == "inconclusive", finding  # one pair of runs each
         assert finding["verified"]["same_result"] is True
     audit("fix", "before", "--apply", cwd=tmp_path)
     audit("run", "trainer:step", "--out", "after", *chosen, cwd=tmp_path)

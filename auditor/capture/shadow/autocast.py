@@ -7,8 +7,6 @@ torch's own kernels at this dispatch key leave a shadow alone: they ask its C++ 
 from __future__ import annotations
 
 import functools
-import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,6 +14,7 @@ import torch
 from torch._C import DisableTorchFunctionSubclass, DispatchKey, DispatchKeySet
 
 from auditor.capture.patching import Patches
+from auditor.capture.shadow.registering import overload, register
 from auditor.capture.shadow.tensor import ShadowTensor
 
 Tensor = torch.Tensor
@@ -58,10 +57,6 @@ WIDEST: Final = _names(
 )
 APPEND_DTYPE: Final = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
 
-_ALLOWED: Final[dict[str, Any]] = (
-    {"allow_override": True} if "allow_override" in inspect.signature(torch.library.Library.impl).parameters else {}
-)
-"""torch 2.6 does not know the flag, and lets a kernel of its own be overridden without."""
 _KEYS: Final = DispatchKeySet(DispatchKey.AutocastCUDA)
 _TO: Final = Tensor.to
 _casts: dict[int, tuple[Tensor, Tensor]] = {}
@@ -74,13 +69,11 @@ def install(patches: Patches) -> None:
     patches.on_undo(library._destroy)
     patches.on_undo(_casts.clear)
     policies = ((LOWER, _lower), (FP32, _fp32), (FP32_BY_DTYPE, _fp32_by_dtype), (WIDEST, _widest))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a kernel is overridden is the point
-        for names, policy in policies:
-            for name in names:
-                _register(library, name, policy)
-        for name, other in APPEND_DTYPE.items():
-            _register(library, name, functools.partial(_append_dtype, other=_overload(other)))
+    for names, policy in policies:
+        for name in names:
+            _register(library, name, policy)
+    for name, other in APPEND_DTYPE.items():
+        _register(library, name, functools.partial(_append_dtype, other=overload(other)))
     clear = torch.clear_autocast_cache
 
     def clear_both() -> None:
@@ -90,16 +83,8 @@ def install(patches: Patches) -> None:
     patches.attribute(torch, "clear_autocast_cache", clear_both)
 
 
-def _overload(name: str) -> Any:
-    packet, _, overload = name.partition(".")
-    try:
-        return getattr(getattr(torch.ops.aten, packet), overload or "default")
-    except AttributeError:
-        return None
-
-
 def _register(library: Any, name: str, policy: Callable[..., Any]) -> None:
-    operator = _overload(name)
+    operator = overload(name)
     if operator is None:
         return
 
@@ -107,7 +92,7 @@ def _register(library: Any, name: str, policy: Callable[..., Any]) -> None:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
             return policy(operator, args, kwargs)
 
-    library.impl(name, kernel, "AutocastCUDA", **_ALLOWED)
+    register(library, name, kernel, "AutocastCUDA")
 
 
 def _lower(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -12,10 +12,16 @@ import torch
 
 from auditor.capture.environment import default_device
 from auditor.capture.patching import Patches
-from auditor.capture.shadow import autocast, facade, factories, limits, methods, parallel, saving
+from auditor.capture.shadow import autocast, facade, factories, limits, methods, numbered, one_rank, parallel, paths, saving
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
+
+IMPORTED_FIRST = (
+    "torch._dynamo",  # optimizers import it late
+    "torch._decomp.decompositions_for_jvp",  # the first forward derivative does, and it scripts what it imports
+)
+"""What torch itself imports when it is first needed, and must see torch as it is."""
 
 
 class ShadowDevice:
@@ -53,7 +59,8 @@ class ShadowDevice:
             raise RuntimeError("a shadow CUDA device is already being played in this process")
         if torch.cuda.is_available():
             raise RuntimeError("this machine has a CUDA device: run the program on it instead")
-        importlib.import_module("torch._dynamo")  # optimizers import it late; it must see torch as it is
+        for name in IMPORTED_FIRST:
+            importlib.import_module(name)
         try:
             self._install()
         except BaseException:
@@ -66,9 +73,12 @@ class ShadowDevice:
         PLAYING[0] = self._current
         self._patches.on_undo(lambda: PLAYING.__setitem__(0, None))
         autocast.install(self._patches)
+        paths.install(self._patches)
+        numbered.install(self._patches)
         factories.install(self._patches)
         methods.install(self._patches)
         parallel.install(self._patches)
+        one_rank.install(self._patches)
         saving.install(self._patches)
         facade.install(self._patches, self._current)
         limits.install(self._patches, self._current, compiled=self._compiled)

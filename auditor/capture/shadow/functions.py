@@ -15,6 +15,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from auditor.capture.shadow.current import HERE, refuse, tell
 from auditor.capture.shadow.moving import as_type, moved
+from auditor.capture.shadow.paths import alike
 from auditor.capture.shadow.tensor import Quietly, Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
@@ -267,6 +268,10 @@ def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return through(func, args, kwargs)
 
 
+def _matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return through(func, (*alike(*args[:2]), *args[2:]) if len(args) > 1 else args, kwargs)
+
+
 def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Torch 2.9 has a fused kernel for CUDA only; what its CPU computes instead (layer_norm.cpp, rms_norm_composite)."""
     if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm_backward", "CPU"):
@@ -307,6 +312,7 @@ RULES: dict[Any, _Rule] = {
     torch._C._nn.one_hot: _one_hot,
     _C.where: _where,
     Tensor.where: _where,
+    **dict.fromkeys((_C.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.linalg.matmul), _matmul),
     _C.quantile: _unchecked,
     _C.nanquantile: _unchecked,
     Tensor.quantile: _unchecked,

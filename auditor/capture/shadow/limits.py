@@ -14,6 +14,7 @@ from auditor.capture.patching import Patches
 from auditor.capture.shadow import memory
 from auditor.capture.shadow.current import Current, note, refuse
 from auditor.capture.shadow.moving import device_of, on_cuda
+from auditor.capture.shadow.one_rank import innermost
 from auditor.capture.shadow.tensor import ShadowTensor
 
 CUDA_ONLY = [
@@ -63,12 +64,7 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
         if hasattr(torch.cuda.memory, name):
             refused = _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
             patches.attribute(torch.cuda.memory, name, answers.get(name, refused))
-    patches.attribute(
-        torch.nn.parallel.DistributedDataParallel,
-        "__init__",
-        _refusal("torch.nn.parallel.DistributedDataParallel", "gradients are not exchanged between played GPUs"),
-    )
-    _install_distributed(patches)
+    _install_sharding(patches)
     _install_sharing(patches)
     _install_nested(patches)
     _install_extensions(patches)
@@ -91,19 +87,26 @@ def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
     return (lambda function: function) if model is None else model
 
 
-def _install_distributed(patches: Patches) -> None:
-    if not torch.distributed.is_available():
-        return
+SHARDS = {
+    "torch.distributed.fsdp": ("fully_shard",),
+    "torch.distributed.tensor": ("distribute_tensor", "distribute_module"),
+    "torch.distributed.tensor.parallel": ("parallelize_module",),
+}
+"""Module -> its functions that split tensors over GPUs."""
 
-    original = torch.distributed.init_process_group
 
-    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if backend is None or "nccl" in str(backend):
-            refuse("torch.distributed.init_process_group", "NCCL needs real devices")
-        return original(backend, *args, **kwargs)
-
-    for module in (torch.distributed, torch.distributed.distributed_c10d):
-        patches.attribute(module, "init_process_group", init_process_group)
+def _install_sharding(patches: Patches) -> None:
+    """Only where torch has imported them: it does so with what it imports first."""
+    reason = "tensors that are split over GPUs are not played"
+    for name, functions in SHARDS.items():
+        module = sys.modules.get(name)
+        for each in functions:
+            function = innermost(getattr(module, each, None))
+            if function is not None:
+                patches.code(function, _refusal(f"{name}.{each}", reason))
+    kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FullyShardedDataParallel", None)
+    if kind is not None:
+        patches.attribute(kind, "__init__", _refusal("torch.distributed.fsdp.FullyShardedDataParallel", reason))
 
 
 def _install_sharing(patches: Patches) -> None:

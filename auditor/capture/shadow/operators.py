@@ -224,7 +224,7 @@ def _bare(value: Any) -> Any:
 
 def _shadows(result: Any) -> Any:
     if isinstance(result, Tensor):
-        return result if isinstance(result, ShadowTensor) else wrap(result)
+        return result if isinstance(result, ShadowTensor) or result.is_meta else wrap(result)
     if isinstance(result, (list, tuple)):
         return type(result)(_shadows(one) for one in result)
     return result

@@ -32,16 +32,21 @@ def _of_one(original: Callable[..., None]) -> Callable[..., None]:
 def _scatter(original: Callable[..., Any], inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """comm.cpp: each chunk by ``to(device, non_blocking=true)``; on the device it is a view, so that it stays who it is."""
     (device,) = target_gpus
-    return [_moved(inputs, torch.device("cuda", device) if isinstance(device, int) else device)]
+    return [moved_inputs(inputs, torch.device("cuda", device) if isinstance(device, int) else device, non_blocking=True)]
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def moved_inputs(value: Any, device: torch.device, *, non_blocking: bool) -> Any:
+    """``value`` with the tensors in its lists, tuples and dicts on ``device``."""
+
+    def moved(one: Any) -> Any:
+        return moved_inputs(one, device, non_blocking=non_blocking)
+
     if isinstance(value, torch.Tensor):
-        return value.to(device, non_blocking=True)
+        return value.to(device, non_blocking=non_blocking)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(one, device) for one in value))
+        return type(value)(*(moved(one) for one in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_moved(one, device) for one in value)
+        return type(value)(moved(one) for one in value)
     if isinstance(value, dict):
-        return type(value)((key, _moved(one, device)) for key, one in value.items())
+        return type(value)((key, moved(one)) for key, one in value.items())
     return value

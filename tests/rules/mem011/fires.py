@@ -136,12 +136,12 @@ def step_on_half_a_backward():
 
 
 def retry_that_really_happens__rehearsal():
-    model = nn.Linear(1024, 1024, device="cuda")
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    weight = nn.Parameter(torch.ones(1024, device="cuda"))  # one product for each element: the memory is what counts here
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
 
     def attempt(rows):
         optimizer.zero_grad()
-        model(torch.ones(rows, 1024, device="cuda")).square().mean().backward()
+        (weight * torch.ones(rows, 1024, device="cuda")).square().mean().backward()
         optimizer.step()
 
     def step():

@@ -1,0 +1,183 @@
+"""Where torch takes another path for a shadow than for a host tensor: the host's path is taken, so that the bits are its.
+
+Three reasons, each found by running torch's own samples of every operator on both:
+
+- An operator has a kernel for each device *and* one made of other operators (``silu_backward``). A build without CUDA has
+  none at CUDA's key and would take it apart there: :func:`kept_whole`.
+- A composite asks ``isTensorSubclassLike`` (ATen/TensorSubclassLikeUtils.h), which is true of a shadow, and computes
+  something else then; or a backward formula asks it (torch/csrc/autograd/FunctionsManual.cpp). Both are in :data:`ASK`:
+  without a graph they run whole on what is behind the shadows; with one torch records them there, between
+  :class:`_Behind` and :class:`_InFront`, so that its own formulas see host tensors.
+- ``matmul`` asks it too, and is too frequent for that: :func:`alike` gives it what the host's path makes first.
+
+Others ask as well and compute the same (``add`` in place of ``add_``): they are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch._C import DisableTorchFunctionSubclass, DispatchKey, DispatchKeySet
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.utils import _pytree as pytree
+
+from auditor.capture.patching import Patches
+from auditor.capture.shadow.current import PLAYING
+from auditor.capture.shadow.operators import run
+from auditor.capture.shadow.registering import overload, register
+from auditor.capture.shadow.tensor import ShadowTensor, wrap
+
+Tensor = torch.Tensor
+
+ASK: Final = (
+    "linalg_eigvals",  # BatchLinearAlgebra.cpp: with the eigenvectors
+    "linalg_eigvalsh",
+    "linalg_svdvals",
+    "prod",  # FunctionsManual.cpp, prod_backward: by the longer way, which is safe where there are zeros
+    "prod.dim_int",
+    "cumprod",  # cumprod_backward, where a graph of the gradient is made
+    "_linalg_det",  # linalg_det_backward, the same
+    "masked_fill.Tensor",  # masked_fill_backward of the value: a sum with the zeros in it
+    "cross_entropy_loss",  # LossNLL.cpp, with weights and label smoothing: the weights are summed with zeros in them
+)
+"""Operators that ask, and whose results or gradients differ for it."""
+
+ASK_FORWARD: Final = ("native_layer_norm", "native_batch_norm", "native_group_norm")
+"""Operators whose forward-mode derivative asks; too frequent to be looked at before the program takes one."""
+
+
+def install(patches: Patches) -> None:
+    """Register what keeps to the host's path."""
+    library = torch.library.Library("aten", "IMPL")
+    patches.on_undo(library._destroy)
+    for name in kept_whole():
+        register(library, name, _kernel_at_cuda(overload(name)), "CUDA")
+    for name in ASK:
+        _ask_the_host(library, name)
+    asked: list[str] = []
+
+    def enter_dual_level(original: Callable[..., Any]) -> Any:
+        if not asked:
+            asked.extend(ASK_FORWARD)
+            for name in ASK_FORWARD:
+                _ask_the_host(library, name)
+        return original()
+
+    level: Any = torch.autograd.forward_ad.enter_dual_level
+    patches.code(level, enter_dual_level)
+
+
+def _ask_the_host(library: Any, name: str) -> None:
+    operator = overload(name)
+    if operator is not None:
+        register(library, name, _kernel_at_autograd(operator, name), "AutogradCUDA", with_keyset=True)
+
+
+@cache
+def kept_whole() -> tuple[str, ...]:
+    """Operators with a kernel for the CPU, none for CUDA, and one made of others, which CUDA's key would take."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    found = [name for name in names if has(name, "CompositeImplicitAutograd") and has(name, "CPU") and not has(name, "CUDA")]
+    return tuple(sorted(name.removeprefix("aten::") for name in found))
+
+
+def _kernel_at_cuda(operator: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: run(operator, args, kwargs)
+
+
+def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
+
+    def kernel(keys: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        wrapped = any(is_functorch_wrapped_tensor(one) for one in given)  # what a transform wraps answers yes on every device
+        if wrapped or (name in ASK_FORWARD and not _has_tangent(given)) or (name == "cross_entropy_loss" and not _smoothed(args)):
+            return operator.decompose(*args, **kwargs) if composite else operator.redispatch(_as_cpu(keys), *args, **kwargs)
+        with DisableTorchFunctionSubclass():
+            return _recorded(operator, args, kwargs) if _needs_graph(given) else run(operator, args, kwargs)
+
+    return kernel
+
+
+def _smoothed(args: tuple[Any, ...]) -> bool:
+    """``args`` end with the last that is not its default; label_smoothing is the sixth."""
+    return len(args) > 5 and args[2] is not None
+
+
+def _as_cpu(keys: DispatchKeySet) -> DispatchKeySet:
+    """The keys of the call, with the CPU in CUDA's place: there torch's own kernel for autograd is still registered."""
+    cpu, cuda = DispatchKeySet(DispatchKey.CPU).raw_repr(), DispatchKeySet(DispatchKey.CUDA).raw_repr()
+    return DispatchKeySet.from_raw_repr(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
+
+
+def _needs_graph(given: list[Tensor]) -> bool:
+    return (torch.is_grad_enabled() and any(one.requires_grad for one in given)) or _has_tangent(given)
+
+
+def _has_tangent(given: list[Tensor]) -> bool:
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and any(forward.unpack_dual(one).tangent is not None for one in given)
+
+
+def _recorded(operator: Any, args: Any, kwargs: Any) -> Any:
+    behind = pytree.tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
+    with _held():
+        results = operator(*behind[0], **behind[1])
+    return pytree.tree_map_only(Tensor, _InFront.apply, results)
+
+
+def _held() -> contextlib.AbstractContextManager[Any]:
+    """What the graph keeps of host tensors lies on the device: followed as such where memory is."""
+    playing = PLAYING[0]
+    if playing is None or not playing.listener.tracks_memory:
+        return contextlib.nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(wrap, lambda shadow: shadow._inner)
+
+
+class _Behind(torch.autograd.Function):
+    """From a shadow to the host tensor behind it."""
+
+    @staticmethod
+    def forward(ctx: Any, shadow: ShadowTensor) -> Tensor:
+        return shadow._inner.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return _InFront.apply(grad)  # type: ignore[no-any-return,no-untyped-call]
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:  # type: ignore[override]
+        return _Behind.apply(tangent) if isinstance(tangent, ShadowTensor) else tangent  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _InFront(torch.autograd.Function):
+    """From a host tensor to the shadow of it."""
+
+    @staticmethod
+    def forward(ctx: Any, host: Tensor) -> ShadowTensor:
+        return wrap(host.detach())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        with DisableTorchFunctionSubclass():
+            return _Behind.apply(grad) if isinstance(grad, ShadowTensor) else grad  # type: ignore[no-any-return,no-untyped-call]
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:  # type: ignore[override]
+        return _InFront.apply(tangent)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """LinearAlgebra.cpp, _matmul_impl: one matrix against a batch is folded for a subclass, and without a graph for no other."""
+    if not (isinstance(left, ShadowTensor) and isinstance(right, Tensor) and left.dim() == right.dim() == 3):
+        return left, right
+    if left.shape[0] == 1 != right.shape[0] and not left.requires_grad:
+        return left.expand(right.shape[0], -1, -1), right
+    if right.shape[0] == 1 != left.shape[0] and not right.requires_grad:
+        return left, right.expand(left.shape[0], -1, -1)
+    return left, right

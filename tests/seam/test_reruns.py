@@ -1,0 +1,193 @@
+"""A target that dies early is audited like one that lives: a second run up to the step before gives what the first did not."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditor import catalogue, further
+from auditor.engine import parts_of
+from auditor.plan import Plan
+from auditor.recording import Recording
+
+TRAINER = """
+    import os, signal, time
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)).to(device)
+    unused = nn.Linear(8, 8).to(device)
+    optimizer = torch.optim.AdamW([*model.parameters(), *unused.parameters()])
+    loader = DataLoader(TensorDataset(torch.ones(9000, 8), torch.ones(9000, 1)), batch_size=8)
+    batches = iter(loader)
+    losses, n = [], 0
+
+    def step():
+        global n
+        n += 1
+        x, y = next(batches)
+        optimizer.zero_grad()
+        loss = (model(x.to(device)) - y.to(device)).square().mean()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        losses.append(loss.item())
+
+    def dies():
+        step()
+        if n == 17:
+            raise ValueError("the seventeenth step is bad")
+
+    def killed():
+        step()
+        if n == 17:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hangs():
+        step()
+        if n == 17:
+            time.sleep(600)
+
+    def generator():
+        for _ in range(17):
+            step()
+            yield
+        raise RuntimeError("no more")
+
+    def handled():
+        try:
+            step()
+            if n % 3 == 0:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        except torch.OutOfMemoryError:
+            optimizer.zero_grad()
+"""
+SCRIPT = """
+    import trainer
+
+    for number in range(400):
+        try:
+            if number % 4 == 1:
+                raise ValueError("a bad batch")
+            trainer.step()
+        except ValueError:
+            continue
+        if trainer.n == 30:
+            raise RuntimeError("the loss is gone")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reruns")
+    (path / "trainer.py").write_text(textwrap.dedent(TRAINER))
+    (path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path, audit: Any) -> Any:
+    """Audited as users do, two at a time: (finished process, report, folder of the results)."""
+
+    def one(name: str) -> Any:
+        out = folder / f"out-{name}"
+        done = audit("run", f"trainer:{name}", "--steps", "20", "--out", str(out), cwd=folder)
+        return done, json.loads((out / "report.json").read_text()), out
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(("step", "dies"), pool.map(one, ("step", "dies")), strict=True))
+
+
+def found(report: Any) -> set[tuple[str, str, str]]:
+    shown = [each for each in report["findings"] if each["severity"] != "note"]
+    return {(each["code"], (each["site"] or {}).get("text", ""), each["seen_on"]) for each in shown}
+
+
+def test_the_same_is_found_as_in_a_target_that_lives(runs: Any) -> None:
+    assert {code for code, _, _ in found(runs["step"][1])} >= {"GRAPH002", "GRAPH005", "SYNC001"}
+    assert found(runs["dies"][1]) == found(runs["step"][1])
+
+
+def test_outcome_and_error_are_those_of_the_first_run(runs: Any) -> None:
+    done, report, _ = runs["dies"]
+    assert done.returncode == 3
+    error = report["run"]["error"]
+    assert (error["step"], error["pass_name"], error["message"]) == (11, "quiet", "the seventeenth step is bad")
+    assert report["run"]["step_us"]["n"] == 11
+    (warning,) = report["warnings"]
+    assert warning == (
+        "the target raised ValueError after 16 whole steps: it was run again up to the step before, and 8 of these 16 steps "
+        "were diagnosed"
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
+def test_the_steps_before_are_rehearsed(runs: Any) -> None:
+    _, _, out = runs["dies"]
+    rehearsed = Recording(out / "recording" / "rehearsal")
+    assert rehearsed.manifest["outcome"] == "completed"
+    assert {each["name"]: each["steps"] for each in rehearsed.manifest["passes"]} == {"warmup": 1, "loud": 12, "numbers": 3}
+
+
+def test_analyze_gives_the_same_from_the_recording_alone(runs: Any, folder: Path, audit: Any) -> None:
+    _, report, out = runs["dies"]
+    (folder / "away").mkdir()
+    done = audit("analyze", str(out), "--out", str(folder / "again"), cwd=folder / "away")
+    again = json.loads((folder / "again" / "report.json").read_text())
+    assert done.returncode == 3
+    assert again["findings"] == report["findings"]
+    assert again["verdicts"] == report["verdicts"]
+    assert again["warnings"] == report["warnings"]
+
+
+def recorded(folder: Path, target: str, out: Path, timeout: float | None = None) -> Recording:
+    rules = [rule for rule in catalogue.rules() if rule.code in ("SYNC001", "GRAPH002", "GRAPH005")]
+    plan = Plan(target, (), 20, 5, "cpu", str(out), parts_of(rules))
+    return Recording(further.record(plan, timeout, lambda *_: None, lambda text: None).folder)
+
+
+def steps_of(recording: Recording) -> dict[str, int]:
+    rows = [row["pass"] for row in recording.rows("steps")]
+    return {name: rows.count(name) for name in rows}
+
+
+@pytest.mark.parametrize(
+    ("target", "outcome", "steps"),
+    [("trainer:killed", "killed", 16), ("trainer:generator", "raised", 17), ("script.py", "raised", 29)],
+)
+def test_however_it_dies(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, steps: int
+) -> None:
+    monkeypatch.chdir(folder)
+    recording = recorded(folder, target, tmp_path / "r")
+    assert recording.manifest["outcome"] == outcome
+    assert recording.manifest["rerun"]["steps"] == steps
+    assert steps_of(recording)["quiet"] == min(20, steps - 5)
+    assert steps_of(recording)["loud"] >= 6
+
+
+def test_a_hanging_step_leaves_time_for_the_steps_before_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("auditor.progress.HANGS_S", 1.0)
+    monkeypatch.setattr("auditor.progress.AGAIN_S", 80.0)
+    recording = recorded(folder, "trainer:hangs", tmp_path / "r", timeout=90.0)
+    assert recording.manifest["outcome"] == "timeout"
+    assert steps_of(recording)["loud"] >= 6
+
+
+def test_steps_after_a_handled_error_count(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    recording = recorded(folder, "trainer:handled", tmp_path / "r")
+    assert recording.manifest["outcome"] == "completed"
+    assert steps_of(recording) == {"warmup": 5, "quiet": 20, "trace": 5, "loud": 20, "origin": 3}
+    assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(range(20))
+    assert recording.manifest["probes"] == {}
