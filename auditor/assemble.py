@@ -16,6 +16,7 @@ from auditor.evidence.memory_charts import memory_charts
 from auditor.evidence.snapshot_course import peak_allocated
 from auditor.evidence.step_series import TIMED, step_series, traced_series
 from auditor.evidence.steps import Step, Steps, own_times, queued_share
+from auditor.evidence.trace_device import device_time
 from auditor.evidence.trace_picture import trace_charts
 from auditor.evidence.trace_ranks import ranks_of
 from auditor.evidence.training import Trained
@@ -91,6 +92,7 @@ def report(
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
+        device_time=device_time(recording),
     )
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from auditor import merging, prices
 from auditor.evidence.statements import Statements
-from auditor.evidence.table import Table
+from auditor.evidence.table import Others, Table
 from auditor.model import Finding, Severity, Site, Verdict, finding_key
 from auditor.permit import outside
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
 from auditor.recording_joined import RERUN
-from auditor.rule import NotLooked, Rule
+from auditor.rule import SEE, NotLooked, Rule
 
 SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -96,6 +96,10 @@ class Tables:
             raise built
         return built
 
+    def tell(self, others: Others) -> None:
+        """What the rules said that were asked so far."""
+        self._built[Others] = others
+
     def _build(self, table: type[Table]) -> Table | NotLooked:
         missing = [part for part in table.parts if not self._recording.has(part)]
         if missing:
@@ -154,7 +158,9 @@ def judge(
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
     chosen = tuple(rules)
-    for rule in chosen:
+    for rule in sorted(chosen, key=_asks_about_others):
+        others = Others(frozenset(one.code for one in verdicts), frozenset(one.code for one in verdicts if one.status == "found"))
+        tables.tell(others)
         verdict, found = _ask(rule, tables, rehearsed, (knobs or {}).get(rule.code, {}))
         loud = [finding for finding in found if not silence.covers(finding)]
         if found and not loud:
@@ -162,8 +168,29 @@ def judge(
         verdicts.append(verdict)
         findings.extend(loud)
     unused = silence.unused({rule.code for rule in chosen})
+    place = {rule.code: number for number, rule in enumerate(chosen)}
+    verdicts.sort(key=lambda verdict: place[verdict.code])
     whole = merging.joined(_distinct(prices.in_order(findings)), merging.causes_of(chosen), statements)
-    return Judgement(tuple(verdicts), prices.in_order(whole), unused)
+    return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), unused)
+
+
+def _asks_about_others(rule: type[Rule]) -> bool:
+    with suppress(Exception):  # a rule that is broken is asked like any other, and fails then
+        return Others in evidence_of(rule).values()
+    return False
+
+
+def _pointing(findings: Iterable[Finding]) -> list[Finding]:
+    """Their messages point only to findings that are there (:func:`auditor.rule.see`)."""
+    findings = tuple(findings)
+    codes = {finding.code for finding in findings}
+
+    def there(match: re.Match[str]) -> str:
+        wanted = set(match[1].split(","))
+        named = sorted(code for code in codes if code in wanted or code.rstrip("0123456789") in wanted)
+        return f" ({', '.join(named)})" if named else ""
+
+    return [replace(finding, message=SEE.sub(there, finding.message)) for finding in findings]
 
 
 def rehearsal_of(recording: Recording) -> Recording | None:

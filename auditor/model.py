@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from auditor import prices
+from auditor.device_time import DeviceTime
 from auditor.pictures import Lanes, Layers, Series
 from auditor.places import FoundAt as FoundAt  # noqa: PLC0414 - the nouns are imported from here
 from auditor.places import Site as Site  # noqa: PLC0414
@@ -116,7 +117,8 @@ class Finding:
     sure they are), and one whose interval reaches zero is not proven. ``grows`` says that so many bytes more are lost on each
     step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
     rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where there is one. ``negligible``:
-    its price is too small to be more than a note (``auditor.prices``).
+    its price is too small to be more than a note (``auditor.prices``). ``follows`` is the code of the finding of which it is
+    a consequence: it stands behind that one, and is in no sum.
     """
 
     site: Site | None
@@ -141,6 +143,7 @@ class Finding:
     verified: Verified | None = None
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
+    follows: str = ""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -292,6 +295,8 @@ class Report:
     """Manual page (Markdown) of every rule that fired, by code."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of a job, where its traces were judged together."""
+    device_time: DeviceTime | None = None
+    """Where the time of the device went in the trace that was judged; None without a trace, or a device in it."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()

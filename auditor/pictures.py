@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Literal, TypeVar
 
 T = TypeVar("T")
 
+SECONDS = 30.0
+"""What charts of one kind may take: ours. Those of an 80 MB trace take two seconds."""
 
-def drawn(what: str, draw: Callable[[], tuple[T, ...]], warnings: list[str]) -> tuple[T, ...]:
-    """What ``draw`` gives; where it fails, nothing and one sentence in ``warnings``: a chart never costs the report."""
+
+class Overdue(Exception):
+    """A chart took longer than it may."""
+
+
+def drawn(what: str, draw: Callable[[], tuple[T, ...]], warnings: list[str], seconds: float = SECONDS) -> tuple[T, ...]:
+    """What ``draw`` gives; where it fails or takes too long, nothing and one sentence in ``warnings``.
+
+    A chart never costs the report.
+    """
     try:
-        return draw()
+        with within(seconds):
+            return draw()
+    except Overdue:
+        warnings.append(f"{what} is not drawn: it would take longer than {seconds:.3g} s")
     except Exception as error:
         warnings.append(f"{what} cannot be drawn: {fault(error)}")
-        return ()
+    return ()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises :class:`Overdue` in the block after so many seconds.
+
+    An alarm of the system does it, which only the main thread can set, and Windows has none: there the block has all the time
+    it takes. An alarm of the caller's is set again when the block ends, less the time that the block took.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, _ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, should something swallow the first
+    try:
+        yield
+    finally:
+        rest, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (seconds - rest)), interval)
+
+
+def _ring(_number: int, _frame: FrameType | None) -> None:
+    raise Overdue
 
 
 def fault(error: Exception) -> str:

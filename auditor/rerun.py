@@ -16,7 +16,8 @@ from auditor import runner
 from auditor.errors import AuditProblem
 from auditor.plan import LEAST_RERUN, RERUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
 from auditor.progress import Progress, stage
-from auditor.recording import Recording, Row, masked_lines, store_sources, write_manifest
+from auditor.recording import Recording, Row, write_manifest
+from auditor.recording_sources import masked_lines, store_sources
 from auditor.runner import FOLLOWED, add_warning, counted, files_of
 
 FAILED = ("raised", "oom", "killed", "timeout")

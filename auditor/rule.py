@@ -20,6 +20,18 @@ def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.f
     return field(default=default, metadata={"help": help})
 
 
+SEE = re.compile(r"\{see:([A-Z0-9,]+)\}")
+"""Where a message points to other findings: the engine puts their codes there."""
+
+
+def see(*codes: str) -> str:
+    """Behind words about what other rules report: `` (DATA007)`` where the report has such findings, nothing where it has none.
+
+    ``codes`` are rules or families. A message names other codes in no other way.
+    """
+    return f"{{see:{','.join(codes)}}}"
+
+
 @dataclass(frozen=True)
 class Rule:
     """Base of all rules. A subclass gives ``code``, ``severity``, ``since``, a manual page, ``detect`` and maybe ``remedy``."""

@@ -24,7 +24,8 @@ from auditor.config_files import worth_keeping
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.plan import Plan
 from auditor.progress import Pace, Progress
-from auditor.recording import SITES, SOURCES, Recording, Row, masked_lines, read_manifest, store_sources, write_manifest
+from auditor.recording import SITES, Recording, Row, read_manifest, write_manifest
+from auditor.recording_sources import SOURCES, masked_lines, store_sources
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
 GRACE_S = 10.0

@@ -19,7 +19,7 @@ from auditor import amounts
 from auditor.model import Report
 from auditor.pictures import Lanes, drawn
 
-from . import charts, families, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
+from . import charts, device, families, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -79,6 +79,8 @@ def _context(report: Report) -> dict[str, Any]:
         "ranks": ranks.table(report, _RANKS_LISTED, "µs")[1],
         "rank_headings": ranks.table(report, _RANKS_LISTED, "µs")[0],
         "straggler": ranks.straggler(report),
+        "busy": device.opening(report),
+        "device": device,
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from auditor import amounts
 from auditor.model import Finding, Report
 
-from . import costs, summary, text
+from . import costs, device, summary, text
 
 LIMIT = 65_536
 """Bytes of the whole summary at most; GitHub's limit for a comment is as many characters."""
@@ -72,6 +72,8 @@ def _parts(report: Report) -> Iterator[str]:
     yield f"### Audit of {escape(run.target, 200)}\n\n"
     for caveat in report.caveats:
         yield f"> **{escape(caveat)}**\n\n"
+    if opening := device.opening(report):
+        yield f"**{escape(opening)}**\n\n"
     for words in summary.headline(report):
         yield f"**{escape(words)}**\n\n"
     yield f"{_subject(report)}\n"

@@ -16,7 +16,7 @@ from rich.text import Text
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import costs, families, ranks, summary, text, verified
+from . import costs, device, families, ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -74,7 +74,9 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     for caveat in (*report.caveats, *report.cautions):
         said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
         yield from _wrapped(said, width, style="bold yellow")
+    yield from _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
     yield from _ranks(report, width)
+    yield from _device(report, width)
     yield Text()
     if report.findings:
         yield from _table(report, width)
@@ -121,6 +123,13 @@ def _ranks(report: Report, width: int) -> Iterator[Text]:
         yield Text("  ".join(map(str.rjust, cells, widths)), "" if number else "dim")
     if said := ranks.left_out(report, _RANKS):
         yield Text(f"  {said}", "dim")
+
+
+def _device(report: Report, width: int) -> Iterator[Text]:
+    for number, line in enumerate(device.lines(report, width)):
+        if not number:
+            yield Text()
+        yield Text(line, "" if number else "dim")
 
 
 def _table(report: Report, width: int) -> Iterator[Text]:

@@ -80,6 +80,7 @@ from .sync009_allocator_call import AllocatorCallEveryStep
 from .sync010_made_on_host import TensorMadeOnHostThenMoved
 from .sync011_constant_to_device import ConstantSentEveryStep
 from .sync012_driver_allocations import DriverAllocationsInSteadyState
+from .sync013_copies_to_host import StepBoundByCopiesToHost
 from .time002_step_outliers import StepOutliers
 from .time003_unattributed_time import UnattributedTime
 
@@ -96,6 +97,7 @@ CATALOGUE: tuple[type[Rule], ...] = (
     TensorMadeOnHostThenMoved,
     ConstantSentEveryStep,
     DriverAllocationsInSteadyState,
+    StepBoundByCopiesToHost,
     LoaderWithoutPinnedMemory,
     PinnedBatchCopiedBlocking,
     StepWaitsForInput,

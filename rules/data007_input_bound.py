@@ -16,6 +16,8 @@ from auditor.rule import NotLooked, Rule, knob
 
 from .pricing import between
 
+ALONE = "loader_alone_us"
+
 
 @dataclass(frozen=True)
 class StepWaitsForInput(Rule):
@@ -23,9 +25,9 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the timed steps waited for a large share of their time, on at least half of them. In a
-    trace: the share of the steps in which the loop waited for its loader and no device worked; waits that device work hides
-    cost nothing and are not counted.
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their whole time, in every step or in bursts
+    (one long stall alone is silent). In a trace: the share in which the loop waited for its loader and no device worked; waits
+    that device work hides cost nothing and are not counted, nor is a first step alone (it starts the workers).
 
     ## Why it costs
     While the step waits for a batch the host queues nothing for the model. With ``num_workers=0`` all loading happens in
@@ -75,7 +77,7 @@ class StepWaitsForInput(Rule):
     ## Sources
     Peers warn at 5 % (torch_tb_profiler), 10 % and 20 % (TraceML), 15 % and 30 % (gpuprof) of the step. Ours are higher
     because a wrong alarm about workers is the complaint heard most (Lightning #18723, #15572). In a trace, what lies between
-    TraceML's 10 % and ours, waits of less than a millisecond, and shares of steps that the profiler did not mark, are notes.
+    TraceML's 10 % and ours, waits of less than a millisecond, one burst alone, and shares of steps that the profiler did not mark, are notes.
     """
 
     code = "DATA007"
@@ -90,7 +92,9 @@ class StepWaitsForInput(Rule):
     share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
     severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
     least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
-    noticed: float = knob(0.1, "At least half of the steps must wait for this share of their time; in a trace a note from here.")
+    noticed: float = knob(
+        0.1, "Share of the steps' time from which a trace has a note, and share of a step from which it counts as waiting."
+    )
 
     def detect(self, batches: Batches, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
         batches.need_a_loader()
@@ -98,13 +102,13 @@ class StepWaitsForInput(Rule):
         waiting = batches.waiting()
         if waiting is None or waiting.share < self.share or waiting.mean_us < self.least_us:
             return
-        slow = waiting.steps_above(self.noticed)
-        if 2 * slow < len(waiting.steps_us):
+        if waiting.recurring_share < self.share:
             return
-        loader = waiting.loader
+        loader, slow = waiting.loader, waiting.steps_above(self.noticed)
         found = Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time (num_workers={loader.workers})",
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time"
+            f"{_bursts(slow, len(waiting.steps_us))} (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
@@ -125,14 +129,14 @@ class StepWaitsForInput(Rule):
             raise NotLooked("the trace shows no torch DataLoader")
         if steps.device_missing:
             steps.need_a_device()
-        share, mean = steps.share("loader_alone_us"), steps.mean("loader_alone_us")
-        often = steps.steps_above("loader_alone_us", self.noticed)
-        if share < self.noticed or 2 * often < len(steps.steps):
+        share, mean = steps.share(ALONE), steps.mean(ALONE)
+        often = steps.steps_above(ALONE, self.noticed)
+        if min(share, steps.steady(ALONE)) < self.noticed:
             return
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
             steps.loader_site,
-            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}",
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -150,7 +154,7 @@ class StepWaitsForInput(Rule):
         )
 
     def _severity_in_trace(self, steps: TraceSteps, share: float, mean: float) -> Severity | None:
-        if not steps.certain or share < self.share or mean < self.least_us:
+        if not steps.certain or share < self.share or mean < self.least_us or not steps.recurs(ALONE, self.noticed):
             return Severity.NOTE
         return Severity.ERROR if share >= self.severe else None
 
@@ -171,3 +175,8 @@ def _workers(loader: Loader, cpus: int) -> int:
     """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable dataset), or has no line."""
     wanted = loader.workers == 0 and loader.length is not None and loader.made_at is not None and cpus > 1
     return min(4, cpus) if wanted else 0
+
+
+def _bursts(often: int, steps: int) -> str:
+    """That the waits come in bursts, as those of too few workers do; empty where they are on half of the steps or more."""
+    return f", in bursts: on {often} of {steps} steps" if 2 * often < steps else ""

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor import amounts
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+
+from .transfers import TransferRule
 
 
 @dataclass(frozen=True)
-class StepBoundByCopiesToDevice(Rule):
+class StepBoundByCopiesToDevice(TransferRule):
     """
     The device waits for copies from the host.
 
     ## What it finds
     In a trace: copies from the host to the device that take a large share of the steps, on the device's own clock, while
-    nothing else runs on it. Copies beside kernels are hidden and not counted.
+    nothing else runs on it, in the first step (which may send the model) and after it. Copies beside kernels are hidden and
+    not counted.
 
     ## Why it costs
     While only the copy runs, the device computes nothing. The link (PCIe 4.0 x16: about 25 GB/s) is 50 times slower than
@@ -55,44 +56,16 @@ class StepBoundByCopiesToDevice(Rule):
 
     ## Sources
     Thresholds of TraceML (10 % and 20 % of the step on the device's clock); ours count only what no kernel hides. With fewer
-    than three steps, or steps that the profiler did not mark, it is a note.
+    than three steps, steps that the profiler did not mark, or copies that recur on no two steps after the first, it is a note.
+    The price is the time of the copies without what pinned memory would save: that is the price of the waits for them.
     """
 
     code = "DATA008"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.1, "Share of the steps' time in copies that nothing hides from which it is a warning (TraceML).")
-    severe: float = knob(0.2, "The same from which it is an error (TraceML).")
-    least_us: float = knob(100.0, "Mean time per step in us below which nothing is reported.")
-
     def detect(self, steps: TraceSteps) -> Iterator[Finding]:
-        steps.need_a_device()
-        share, mean = steps.share("to_device_alone_us"), steps.mean("to_device_alone_us")
-        if share < self.share or mean < self.least_us:
-            return
-        often = steps.steps_above("to_device_alone_us", self.share)
-        if 2 * often < len(steps.steps):
-            return
-        marked = steps.marked
-        yield Finding(
-            None,
-            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy from the host",
-            steps=often if marked else 0,
-            per_step=1.0 if marked else 0.0,
-            lost_us_per_step=mean if marked else None,
-            basis="estimated" if marked else "none",
-            seen_on="trace",
-            severity=self._severity(share) if steps.certain else Severity.NOTE,
-            facts=(
-                ("copies to the device", f"{amounts.percent(steps.share('to_device_us'))} of the time"),
-                ("with nothing beside them", f"{amounts.duration(mean)} per step"),
-                ("steps from", steps.source),
-            ),
-        )
-
-    def _severity(self, share: float) -> Severity | None:
-        return Severity.ERROR if share >= self.severe else None
+        yield from self.bound(steps, "to_device", "from the host")
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

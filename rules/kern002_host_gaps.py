@@ -19,7 +19,8 @@ class HostLeavesDeviceIdle(Rule):
     ## What it finds
     Gaps of half a millisecond or more in the device's work, with an empty queue, that neither the data loader nor a host
     wait explains: Python between the operators, work on the CPU, compilation, a copy of large host memory. The longest
-    are listed with what the host was in at the time.
+    are listed with what the host was in at the time, and the call that ended them by launching. A gap counts up to the end of
+    that call: from there on the work was queued, and KERN001 has it.
 
     ## Why it costs
     No launch takes that long (5 to 100 us): for the whole gap the host had other work, and the device none.
@@ -86,7 +87,10 @@ class HostLeavesDeviceIdle(Rule):
             basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
-            facts=tuple((f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}{_in(gap)}") for gap in idle.gaps),
+            facts=tuple(
+                (f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}")
+                for gap in idle.gaps
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -97,3 +101,7 @@ class HostLeavesDeviceIdle(Rule):
 
 def _in(gap: Gap) -> str:
     return f", in `{gap.doing}`" if gap.doing else ", in Python between operators"
+
+
+def _until(gap: Gap) -> str:
+    return f", until {gap.api}" if gap.api else ""

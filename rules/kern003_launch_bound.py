@@ -9,7 +9,7 @@ from auditor import amounts
 from auditor.evidence.trace_idle import LAUNCHING, DeviceIdle
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+from auditor.rule import Rule, knob, see
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LaunchBound(Rule):
     Time in which the device idles between two kernels because the queue is empty and the host is just launching the next
     one. Short kernels alone are no defect: while the queue is full they cost nothing, and nothing is reported. A note where
     most kernels are 10 us or longer (KERN001 has it then), or where most of that time lies in an optimizer that steps
-    parameter by parameter (OPT001).
+    parameter by parameter (OPT001, whose part of it is not in the price).
 
     ## Why it costs
     An operator costs 5 to 100 us of host time whatever its size. When its kernel runs for 3 us, the device idles for the rest.
@@ -73,16 +73,17 @@ class LaunchBound(Rule):
         if share < self.noticed:
             return
         lost = idle.us_per_step(LAUNCHING)
-        single = optimizer.one_by_one and 2 * optimizer.idle_us_per_step >= lost
+        optimizers = min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0  # OPT001 has it, with its price
+        single = optimizer.one_by_one and 2 * optimizers >= lost
         loud = share >= self.share and idle.marked and idle.kernels >= self.least_kernels and idle.small and not single
-        most = ", most of it in the optimizer (OPT001)" if single else ""
+        most = f", most of it in the optimizer{see('OPT001')}" if single else ""
         yield Finding(
             None,
             f"the device waits for launches {amounts.percent(share)} of {idle.of_what}{most}: "
             f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and {amounts.percent(idle.empty)} of the kernels found the queue empty",
             steps=idle.steps if idle.marked else 0,
             per_step=idle.kernels / idle.steps if idle.marked else 0.0,
-            lost_us_per_step=lost if loud else None,
+            lost_us_per_step=lost - optimizers if loud else None,
             basis="estimated" if loud else "none",
             seen_on="trace",
             severity=None if loud else Severity.NOTE,

@@ -9,7 +9,7 @@ from auditor import amounts
 from auditor.evidence import DeviceMemory, Held, HostMemory, KeptLines, Machine
 from auditor.evidence.trend import Trend
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import NotLooked, Rule, knob
+from auditor.rule import NotLooked, Rule, knob, see
 
 MIB = 2**20
 
@@ -81,7 +81,7 @@ class MemoryGrowsEveryStep(Rule):
         if machine.device == "rehearsal":
             on_host = None  # the shadow's tensors lie in host memory
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
-        cause = f"; {names} keeps graphs (GRAPH001)" if names else ""
+        cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
         for where, trend, rate in (("device", device.trend, on_device), ("host", host.trend, on_host)):
             if rate is None:
                 continue
@@ -101,6 +101,7 @@ class MemoryGrowsEveryStep(Rule):
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
                 hints={"where": where},
+                follows="GRAPH001" if names else "",
             )
 
     def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:

@@ -24,11 +24,15 @@ class DriverAllocationsInSteadyState(Rule):
     steps after the first of the trace. In the first step, before the steps, or once, they are warm-up or a single
     ``empty_cache`` and silent; on fewer than half of the steps they are a note.
 
+    Where the driver is asked for nearly every tensor and each is given back at once, the caching allocator is switched off
+    (``PYTORCH_NO_CUDA_MEMORY_CACHING``), and that is what is said.
+
     ## Why it costs
     ``cudaFree`` waits for all work of the device, ``cudaMalloc`` holds the host for up to milliseconds. torch's caching
     allocator is there so that steady steps need neither. It goes to the driver again when the cache was given back
     (``empty_cache``), when memory ran out and cached blocks were freed to retry (``num_alloc_retries``), or when each
-    batch has a shape that no cached block fits. The price is the device's idle time during and because of the calls.
+    batch has a shape that no cached block fits. The price is the device's idle time during and because of the calls,
+    as far as no wait of the host and no data loader has it already.
 
     ## Example
     ```python
@@ -57,11 +61,12 @@ class DriverAllocationsInSteadyState(Rule):
 
     ## When to ignore
     The trace was taken in the first steps of a run: then these are warm-up, and a schedule with ``wait`` and ``warmup``
-    leaves them out.
+    leaves them out. Or the run was under a memory checker, for which the cache is switched off.
 
     ## Sources
     CUDA runtime API, "API synchronization behavior"; torch.cuda.memory_stats counts retries as ``num_alloc_retries``, which
-    Lightning logs. No peer has a threshold; ours only asks that it is usual, since a warmed-up cache needs no call at all.
+    Lightning logs. No peer has a threshold; ours only asks that it is usual, since a warmed-up cache needs no call at all. The variable is
+    torch's (docs, "CUDA environment variables"); 0.3 allocations for each kernel, with frees in turn, is ours.
     """
 
     code = "SYNC012"
@@ -74,41 +79,54 @@ class DriverAllocationsInSteadyState(Rule):
     def detect(self, driver: TraceDriver) -> Iterator[Finding]:
         for pins in (False, True):
             calls = [one for one in driver.allocator if one.pins == pins]
+            uncached = 0.0 if pins else driver.uncached
             if driver.marked:
-                yield from self._in_steps(calls)
+                yield from self._in_steps(calls, uncached)
             else:
-                yield from self._in_all(calls, driver.span_us)
+                yield from self._in_all(calls, driver.span_us, uncached)
 
-    def _in_steps(self, calls: list[DriverCalls]) -> Iterator[Finding]:
-        steady = [one for one in calls if len(one.rhythm(WARMING).seen) > 1]
+    def _in_steps(self, calls: list[DriverCalls], uncached: float) -> Iterator[Finding]:
+        warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
+        steady = [one for one in calls if len(one.rhythm(warming).seen) > warming]
         if not steady:
             return
-        most = max((one.rhythm(WARMING) for one in steady), key=lambda one: len(one.seen))
-        lost = sum(sum(one.lost_us[WARMING:]) for one in steady) / most.of
+        most = max((one.rhythm(warming) for one in steady), key=lambda one: len(one.seen))
+        lost = sum(sum(one.lost_us[warming:]) for one in steady) / most.of
         names = " and ".join(one.api for one in steady)
         yield Finding(
             None,
-            f"{names} on {len(most.seen)} of the {most.of} steps after the first: {_memory(steady)} comes from the driver again",
+            f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: {_why(uncached) or _again(steady)}",
             steps=len(most.seen),
-            per_step=sum(sum(one.per_step[WARMING:]) for one in steady) / most.of,
+            per_step=sum(sum(one.per_step[warming:]) for one in steady) / most.of,
             lost_us_per_step=lost,
             basis="estimated",
             seen_on="trace",
             severity=None if most.share >= self.share else Severity.NOTE,
             facts=tuple((one.api, f"{one.n} calls, {amounts.duration(one.us / one.n)} each") for one in steady),
-            hints={"frees": any("Free" in one.api or "Release" in one.api for one in steady), "pins": steady[0].pins},
+            hints={
+                "frees": any("Free" in one.api or "Release" in one.api for one in steady),
+                "pins": steady[0].pins,
+                "uncached": bool(uncached),
+            },
         )
 
-    def _in_all(self, calls: list[DriverCalls], span_us: float) -> Iterator[Finding]:
+    def _in_all(self, calls: list[DriverCalls], span_us: float, uncached: float) -> Iterator[Finding]:
         us, n = sum(one.us for one in calls), sum(one.n for one in calls)
         if n < 2 or us < self.noticed * span_us:
             return
         names = " and ".join(one.api for one in calls)
-        message = f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks no steps: warm-up may be among them"
+        why = _why(uncached) or "warm-up may be among them"
+        message = f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks no steps: {why}"
         facts = tuple((one.api, f"{one.n} calls, {amounts.duration(one.us)}") for one in calls)
-        yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts)
+        hints = {"uncached": bool(uncached)}
+        yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints.get("uncached"):
+            return Remedy(
+                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it is meant for debugging with "
+                "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
+            )
         if finding.hints.get("pins"):
             return Remedy(
                 "Pin memory once: keep a pinned buffer and fill it each step, or let DataLoader(pin_memory=True) do it."
@@ -123,5 +141,16 @@ class DriverAllocationsInSteadyState(Rule):
         )
 
 
-def _memory(calls: list[DriverCalls]) -> str:
-    return "pinned memory" if calls[0].pins else "device memory"
+def _steps(number: int, warming: int) -> str:
+    return f"the {amounts.count(number, 'step')}{' after the first' if warming else ''}"
+
+
+def _why(uncached: float) -> str:
+    """That nothing is cached, and what shows it; empty where something is."""
+    if not uncached:
+        return ""
+    return f"the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), {uncached:.2g} allocations for each kernel"
+
+
+def _again(calls: list[DriverCalls]) -> str:
+    return f"{'pinned' if calls[0].pins else 'device'} memory comes from the driver again"

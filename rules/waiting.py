@@ -21,7 +21,7 @@ def waits_in_trace(waits: TraceWaits, places: Iterable[WaitPlace], say: Callable
             f"{say(place)}{place.where}: {often}",
             steps=len(place.seen) if waits.marked else 0,
             per_step=place.per_step if waits.marked else 0.0,
-            lost_us_per_step=place.won_us_per_step if waits.marked else None,
+            lost_us_per_step=place.lost_us_per_step if waits.marked else None,
             basis="estimated" if waits.marked else "none",
             seen_on="trace",
             severity=None if usual else Severity.NOTE,

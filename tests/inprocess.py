@@ -22,7 +22,8 @@ from auditor.checkpoints.scan import checkpoints_in, scan_any
 from auditor.commands.checkpoint import asks_for_checkpoints
 from auditor.model import Finding, Verdict
 from auditor.plan import Device, Plan
-from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, store_sources, write_manifest
+from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.rule import Rule
 
 

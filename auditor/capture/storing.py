@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from auditor.capture.places import Place
-from auditor.recording import decode_source
+from auditor.recording_sources import decode_source
 
 _GROWING_CALLS = frozenset(
     {"append", "appendleft", "extend", "extendleft", "add", "insert", "update", "setdefault", "put", "push"}

@@ -41,6 +41,16 @@ def judge(recording: Recording, rules: tuple[type[Rule], ...], settings: Setting
 
 def write(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]]) -> Path:
     """Write all files; returns the path of report.html. Raises :class:`AuditProblem` where they cannot be written."""
+    _write_report(report, recording, out)
+    for name, file in formats:
+        if file:
+            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
+    _show_tensorboard(report, recording, out / "tensorboard")
+    return out / "report.html"
+
+
+def _write_report(report: Report, recording: Recording, out: Path) -> None:
+    """The report itself and its patches. Raises :class:`AuditProblem` where they cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, file in (("json", "report.json"), ("html", "report.html")):
@@ -52,11 +62,6 @@ def write(report: Report, recording: Recording, out: Path, formats: Iterable[tup
             f"the report cannot be written to {out}: {error.strerror}",
             f"make room, then: audit analyze {recording.folder}",
         ) from None
-    for name, file in formats:
-        if file:
-            _write_elsewhere(Path(file), catalogue.renderer(name).render(report))
-    _show_tensorboard(report, recording, out / "tensorboard")
-    return out / "report.html"
 
 
 def _write_elsewhere(path: Path, content: str | bytes) -> None:
@@ -144,20 +149,22 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
 
 
 def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
-    """Print the table of findings, then draw and write all files and print the report's path; only the path with ``quiet``.
+    """Print the table of findings, write all files, draw, write them again with the charts, and print the report's path.
 
-    The table comes first: charts and page take as long as the judging. Formats without a file are printed to stdout alone, for
-    other programs to read; the table and the path then go to stderr.
+    With ``quiet`` only the path is printed. Words and files come first: charts take as long as the judging. Formats without a
+    file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
     """
     formats = tuple(formats)
     asked = [name for name, file in formats if not file and name != "terminal"]
     stream = sys.stderr if asked else sys.stdout
     if not quiet:
         show(report, stream)
-    whole = assemble.drawn(report, recording)
-    for sentence in whole.warnings[len(report.warnings) :]:
-        click.echo(f"audit: {sentence}", err=True)
+    whole = report
     try:
+        _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
+        whole = assemble.drawn(report, recording)
+        for sentence in whole.warnings[len(report.warnings) :]:
+            click.echo(f"audit: {sentence}", err=True)
         path = write(whole, recording, out, formats)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:

@@ -36,7 +36,7 @@ from auditor.evidence.snapshot_whatif import WhatIf
 from auditor.evidence.source import Source
 from auditor.evidence.steps import Steps
 from auditor.evidence.strays import Strays
-from auditor.evidence.table import Table
+from auditor.evidence.table import Others, Table
 from auditor.evidence.uncleared import Uncleared
 from auditor.evidence.unwalked import Cycles, Evaluations
 from auditor.evidence.updates import Updates
@@ -70,6 +70,7 @@ __all__ = [
     "Nonfinite",
     "Numerics",
     "OomHandlers",
+    "Others",
     "OutOfMemory",
     "PeakHolders",
     "Piecewise",

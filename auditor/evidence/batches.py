@@ -80,6 +80,14 @@ class Waiting:
         return sum(self.waits_us) / (sum(self.steps_us) or 1.0)
 
     @property
+    def recurring_share(self) -> float:
+        """The same without the step that waited longest: what is left where one stall is not all there was."""
+        if len(self.waits_us) < 2:
+            return self.share
+        longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
+        return (sum(self.waits_us) - self.waits_us[longest]) / ((sum(self.steps_us) - self.steps_us[longest]) or 1.0)
+
+    @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), ("num_workers", str(self.loader.workers))

@@ -65,9 +65,10 @@ def segment_map(
 def _pieces(segments: Sequence[Event], tones: Mapping[Owner, Tone], owner: OwnerOf) -> Iterator[_Piece]:
     place = 0
     for number, segment in enumerate(segments, 1):
-        address = int(segment.get("address", 0))
+        address, room = int(segment.get("address", 0)), int(segment["total_size"])
         for block in segment["blocks"]:
-            size, live = int(block["size"]), block["state"] != UNUSED
+            size, live = min(int(block["size"]), room), block["state"] != UNUSED  # a damaged block ends with its segment
+            room -= size
             whose = owner(address, block) if live else "free"
             tone = tones.get(whose, Tone(REST, -1)) if live else FREE
             yield _Piece(place, size, tone, f"segment {number} of {len(segments)}")
@@ -87,17 +88,19 @@ def _wrapped(pieces: Sequence[_Piece], row: int) -> Iterator[_Piece]:
 def _joined(pieces: Iterator[_Piece], least: int, row: int) -> Iterator[_Piece]:
     """Pieces smaller than ``least`` joined until they are as large, under the tone that most of their bytes have."""
     small: list[_Piece] = []
+    size = 0
     for piece in pieces:
         if small and (piece.size >= least or piece.start // row != small[0].start // row):
             yield _join(small)
-            small = []
+            small, size = [], 0
         if piece.size >= least:
             yield piece
             continue
         small.append(piece)
-        if sum(each.size for each in small) >= least:
+        size += piece.size
+        if size >= least:
             yield _join(small)
-            small = []
+            small, size = [], 0
     if small:
         yield _join(small)
 

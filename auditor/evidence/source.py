@@ -13,7 +13,8 @@ from auditor.config_files import suffix_of
 from auditor.evidence.table import Table
 from auditor.logged import Kind, log_kind
 from auditor.model import Site
-from auditor.recording import Recording, decode_source
+from auditor.recording import Recording
+from auditor.recording_sources import decode_source
 
 DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
 """How the names of torch's dtypes begin: ``torch.float32``."""

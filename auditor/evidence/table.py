@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor.recording import Recording, Row
@@ -26,6 +27,25 @@ class Table:
     def build(cls, recording: Recording) -> Self:
         """Read the table from a recording. May raise :class:`auditor.rule.NotLooked` with a reason."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Others(Table):
+    """What the other rules said, for a rule about what they leave over: it is asked after them."""
+
+    asked: frozenset[str] = frozenset()
+    """Codes of the rules that were asked before."""
+    found: frozenset[str] = frozenset()
+    """Codes of those that found something."""
+
+    @classmethod
+    def build(cls, recording: Recording) -> Others:
+        """Nothing was asked: the engine knows what was."""
+        return cls()
+
+    def silent(self, *codes: str) -> bool:
+        """Whether these rules were asked, and none of them found anything."""
+        return self.asked.issuperset(codes) and self.found.isdisjoint(codes)
 
 
 def rows_of(recording: Recording, part: str) -> list[Row]:

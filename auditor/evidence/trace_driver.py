@@ -14,10 +14,20 @@ from auditor.recording import Recording
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from auditor.timeline import Timeline
 
-STREAM_ORDERED = ("cudaMallocAsync", "cudaFreeAsync")
-"""Calls that do not wait: the cudaMallocAsync backend makes them on every allocation by design."""
+UNCACHED = 0.3
+"""Allocations by the driver for each kernel of the steady steps from which nothing is cached: with a cache there are next to
+none, without one nearly each kernel has one for its result (in-place operators and optimizers have none)."""
+
+IN_TURN = 0.25
+"""Share of allocations that a free must follow before the next: ``empty_cache`` and retries free many blocks at once."""
+
+FEWEST = 20
+"""Allocations in the steady steps below which nothing is said about the cache."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,8 @@ class TraceDriver(Table):
 
     marked: bool = False
     span_us: float = 0.0
+    uncached: float = 0.0
+    """Allocations by the driver for each kernel, where frees follow them in turn as with no cache at all; else 0."""
     allocator: tuple[DriverCalls, ...] = ()
     memsets: tuple[DriverCalls, ...] = ()
 
@@ -64,15 +76,42 @@ class TraceDriver(Table):
         line = timeline_of(recording)
         if not len(line.trace.calls.start):
             raise NotLooked("the trace holds no call of a GPU's runtime" if line.devices else "the trace shows no GPU")
+        from auditor.timeline.naming import STREAM_ORDERED, plain
+
         start, end = line.trace.span_ns()
+        waiting = [one for one in line.allocator_calls if plain(one.api) not in STREAM_ORDERED]
         return cls(
             marked=line.steps.marked,
             span_us=(end - start) / 1e3,
-            allocator=tuple(
-                _calls(line, one.rows.tolist(), one.api) for one in line.allocator_calls if one.api not in STREAM_ORDERED
-            ),
+            uncached=_uncached(line),
+            allocator=tuple(_calls(line, one.rows.tolist(), one.api) for one in waiting),
             memsets=tuple(_memsets(line)),
         )
+
+
+def _uncached(line: Timeline) -> float:
+    """Allocations by the driver for each kernel after the first step, where they and frees come in turn; 0 where they do not."""
+    import numpy as np
+
+    from auditor.timeline.naming import plain
+    from auditor.timeline.trace import KERNEL
+
+    rows: dict[str, list[NDArray[np.int64]]] = {"Malloc": [], "Free": []}
+    for one in line.allocator_calls:
+        kind = plain(one.api).removeprefix("cuda").removeprefix("hip")
+        if kind in rows:
+            rows[kind].append(one.rows)
+    if not rows["Malloc"] or not rows["Free"]:
+        return 0.0
+    begin = line.steps.end[0] if line.steps.marked and line.steps.count > 1 else -1
+    starts = [line.trace.calls.start[np.concatenate(found)] for found in rows.values()]
+    mallocs, frees = (np.sort(start[start >= begin]) for start in starts)
+    work = line.trace.work
+    kernels = int(np.count_nonzero((work.kind == KERNEL) & (work.start >= begin)))
+    followed = np.diff(np.searchsorted(frees, np.append(mallocs, np.iinfo(np.int64).max))) > 0
+    in_turn = len(mallocs) >= FEWEST and followed.mean() >= IN_TURN
+    each = len(mallocs) / max(1, kernels)
+    return each if in_turn and each >= UNCACHED else 0.0
 
 
 def _memsets(line: Timeline) -> list[DriverCalls]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from auditor.timeline import Timeline
     from auditor.timeline.idle import Idle
 
-INPUT, WAIT, LAUNCHING, HOST, DEVICE = "input", "wait", "launching", "host", "device"
+INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
+LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 """Words of :mod:`auditor.timeline.idle` for who could have filled the time."""
 
 LONGEST = 5
@@ -27,23 +28,27 @@ EMPTY_NS = 20_000
 
 @dataclass(frozen=True)
 class Gap:
-    """A stretch in which the device had nothing to do. ``at_us`` counts from the begin of the first window.
+    """A stretch in which the device had nothing to do. ``at_us`` counts from the begin of the first window, ``us`` is the part
+    of one cause: the host's, or that of work in the queue.
 
     ``doing`` is the operator, annotation, call or Python function that the host was in for the greater part of it; empty
-    where the trace shows none.
+    where the trace shows none. ``api`` is the call that launched the work which ended the gap, ``launched_us`` how long before
+    that work it returned (0 where it had not).
     """
 
     at_us: float
     us: float
-    doing: str
+    doing: str = ""
+    api: str = ""
+    launched_us: float = 0.0
 
 
 @dataclass(frozen=True)
 class DeviceIdle(Table):
     """Idle time of the device with the most work, inside the steps (inside the span of its work where the trace marks none).
 
-    Times are sums over ``steps`` in us; ``idle_us`` has one entry for each of :data:`INPUT`, :data:`WAIT`,
-    :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE`, ``profiler`` and ``unknown``. ``empty`` is the share of kernels that found
+    Times are sums over ``steps`` in us; ``idle_us`` has one entry for each of :data:`INPUT`, :data:`WAIT`, :data:`DRIVER`,
+    :data:`PROFILER`, :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE` and :data:`UNKNOWN`. ``empty`` is the share of kernels that found
     the queue empty, ``gap_steps`` the number of steps with a gap of :data:`HOST`.
     """
 
@@ -55,6 +60,9 @@ class DeviceIdle(Table):
     window_us: float = 0.0
     idle_us: tuple[tuple[str, float], ...] = ()
     gaps: tuple[Gap, ...] = ()
+    """The longest of :data:`HOST`."""
+    queued: tuple[Gap, ...] = ()
+    """The longest of :data:`DEVICE`: work was launched, and did not start."""
     gap_steps: int = 0
     kernels: int = 0
     short: int = 0
@@ -108,11 +116,12 @@ class DeviceIdle(Table):
         words = {
             INPUT: "idle while the loop had no batch",
             WAIT: "idle because the host had waited for it",
+            DRIVER: "idle because the host took memory from the driver, or gave it back",
             LAUNCHING: "idle between launches (queue empty, gaps under 500 us)",
             HOST: "idle while the host did something else (gaps from 500 us)",
             DEVICE: "idle with work in the queue",
-            "profiler": "idle while the profiler was busy with itself",
-            "unknown": "idle at the end of a step, or for a reason the trace does not show",
+            PROFILER: "idle while the profiler was busy with itself",
+            UNKNOWN: "idle at the end of a step, or for a reason the trace does not show",
         }
         idle = tuple(
             (words[cause], f"{amounts.percent(us / self.window_us)}") for cause, us in self.idle_us if us >= 1e-3 * self.window_us
@@ -136,6 +145,7 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
         idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
         gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
         gaps=tuple(_gap(line, found, row) for row in found.of_host()[:LONGEST].tolist()),
+        queued=tuple(_queued(line, found, row) for row in found.of_queue()[:LONGEST].tolist()),
         kernels=use.kernels,
         short=use.short_kernels,
         median_kernel_us=use.median_kernel_ns / 1e3,
@@ -161,6 +171,21 @@ def _full(line: Timeline, deepest: int) -> float:
 
 
 def _gap(line: Timeline, found: Idle, row: int) -> Gap:
-    start, end = int(found.start[row]), int(found.end[row])
+    start, end = int(found.start[row]), int(found.start[row] + found.dry[row])
+    at, call = start - int(found.windows.start[0]), int(found.call[row])
+    doing = line.host_in(start, end, int(line.trace.calls.thread[call]))
+    return Gap(at / 1e3, (end - start) / 1e3, doing, _api(line, call))
+
+
+def _queued(line: Timeline, found: Idle, row: int) -> Gap:
+    end, call = int(found.end[row]), int(found.call[row])
+    start = int(found.start[row] + found.dry[row])
+    ago = max(0, end - int(line.trace.calls.end[call]))
     at = start - int(found.windows.start[0])
-    return Gap(at / 1e3, (end - start) / 1e3, line.host_in(start, end, int(found.thread[row])))
+    return Gap(at / 1e3, int(found.queued[row]) / 1e3, api=_api(line, call), launched_us=ago / 1e3)
+
+
+def _api(line: Timeline, call: int) -> str:
+    from auditor.timeline.naming import plain
+
+    return plain(line.trace.names[line.trace.calls.name[call]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,10 +16,12 @@ from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from auditor.timeline import Timeline
-    from auditor.timeline.picture import Window
+    from auditor.timeline.bars import Window
 
 POINTERS = 60
 """Places that are marked for one finding at most."""
+
+Fact = tuple[str, str]
 
 SPANS = {
     "DATA007": "enumerate(DataLoader)",
@@ -51,21 +54,27 @@ def _pointers(recording: Recording, line: Timeline, chosen: Window, findings: tu
         places = TraceWaits.build(recording).places
     except NotLooked:
         places = ()
+    shown = ((line.waits.start >= chosen.start) & (line.waits.start < chosen.end)).tolist()
+    known: dict[Fact, list[tuple[frozenset[Fact], list[int]]]] = defaultdict(list)
+    for place in places:
+        facts = place.facts
+        known[facts[0]].append((frozenset(facts), [row for row in place.rows if shown[row]][:POINTERS]))
     for finding in findings:
-        facts = {*finding.facts, *finding.hints.get("facts", ())}  # where it joins several, those of each as they were
-        rows = [row for place in places if facts.issuperset(place.facts) for row in place.rows] if facts else []
-        spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows]
-        inside = [(start, end) for start, end in (spans or _named(line, finding)) if chosen.start <= start < chosen.end]
-        for start, end in inside[:POINTERS]:
+        said = {*finding.facts, *finding.hints.get("facts", ())}  # where it joins several, those of each as they were
+        rows = [row for fact in said for facts, found in known.get(fact, ()) if facts <= said for row in found]
+        spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows] or _named(line, finding, chosen)
+        for start, end in spans[:POINTERS]:
             yield Pointer(finding.key, (start - chosen.start) / 1e3, (min(end, chosen.end) - start) / 1e3)
 
 
-def _named(line: Timeline, finding: Finding) -> list[tuple[int, int]]:
-    """Spans of the phase that a finding is about."""
+def _named(line: Timeline, finding: Finding, chosen: Window) -> list[tuple[int, int]]:
+    """Spans of the phase that a finding is about, as far as they begin in the window."""
+    from auditor.timeline.naming import mask
+
     begins = SPANS.get(finding.code)
     if begins is None:
         return []
-    spans, names = line.trace.operators, line.trace.names
-    known = {code for code, name in enumerate(names) if name.startswith(begins)}
-    rows = [row for row, code in enumerate(spans.name.tolist()) if code in known] if known else []
-    return [(int(spans.start[row]), int(spans.end[row])) for row in rows]
+    spans = line.trace.operators
+    inside = (spans.start >= chosen.start) & (spans.start < chosen.end)
+    rows = (inside & mask(line.trace.names, spans.name, lambda name: name.startswith(begins))).nonzero()[0][:POINTERS]
+    return list(zip(spans.start[rows].tolist(), spans.end[rows].tolist(), strict=True))

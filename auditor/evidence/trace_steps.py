@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TraceStep:
-    """One step, times in us. ``*_alone`` is the part of a time in which no (other) device work ran."""
+    """One step, times in us. ``*_alone`` is the part of a time in which no (other) device work ran, ``*_slow`` of copies the part
+    of that which pinned memory would not have needed (the price of the waits for them).
+    """
 
     us: float
     busy_us: float = 0.0
@@ -35,6 +37,10 @@ class TraceStep:
     loader_us: float = 0.0
     loader_alone_us: float = 0.0
     unknown_us: float = 0.0
+    to_device_slow_us: float = 0.0
+    to_host_us: float = 0.0
+    to_host_alone_us: float = 0.0
+    to_host_slow_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,16 @@ class TraceSteps(Table):
         """Mean of a field of :class:`TraceStep` in us."""
         return float(sum(getattr(step, part) for step in self.steps)) / len(self.steps) if self.steps else 0.0
 
+    def steady(self, part: str) -> float:
+        """The share without the first step, in which loaders start and models are sent; of all steps where there are only two."""
+        later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
+        total = sum(step.us for step in later)
+        return float(sum(getattr(step, part) for step in later)) / total if total else 0.0
+
+    def recurs(self, part: str, share: float) -> bool:
+        """Whether a part takes at least this share of two steps or more, the first left out."""
+        return len([step for step in self.steps[1:] if getattr(step, part) >= share * step.us]) > 1
+
     def steps_above(self, part: str, share: float) -> int:
         """Steps of whose time a field of :class:`TraceStep` takes at least this share."""
         return sum(getattr(step, part) >= share * step.us for step in self.steps)
@@ -143,6 +159,10 @@ def _steps(line: Timeline) -> tuple[TraceStep, ...]:
         parts.loader,
         parts.loader_alone,
         parts.unknown,
+        parts.to_device_slow,
+        parts.to_host,
+        parts.to_host_alone,
+        parts.to_host_slow,
     )
     return tuple(TraceStep(*row) for row in zip(*(_us(column) for column in columns), strict=True))
 

@@ -58,6 +58,12 @@ class WaitPlace:
     of: int
     copied: int = 0
     """Bytes that the copies among the waits moved; -1 where the trace does not say."""
+    slow_us: float = 0.0
+    """What copies of pageable memory among them took longer on the device than pinned memory would have, with nothing beside them."""
+    copying_us: float = 0.0
+    """Time of the copies among them on the device."""
+    pinned: str = ""
+    """What pinned memory reaches, and the source of that, in words."""
     rows: tuple[int, ...] = ()
     """Which waits of the timeline they are."""
 
@@ -77,9 +83,20 @@ class WaitPlace:
         return self.won_us / self.of
 
     @property
+    def lost_us_per_step(self) -> float:
+        """What each step would gain: the device's idle time, and what pinned memory would have saved of the copies."""
+        return (self.won_us + self.slow_us) / self.of
+
+    @property
+    def speed(self) -> str:
+        """How fast the copies ran on the device; empty where the trace does not say."""
+        return f"{self.copied / self.copying_us / 1e3:.3g} GB/s" if self.copied > 0 and self.copying_us else ""
+
+    @property
     def amount(self) -> str:
         """How much was copied each time, in words; empty where the trace does not say."""
-        return f"{amounts.size(self.copied / self.n)} each" if self.copied > 0 else ""
+        speed = f" at {self.speed}" if self.slow_us else ""
+        return f"{amounts.size(self.copied / self.n)} each{speed}" if self.copied > 0 else ""
 
     @property
     def where(self) -> str:
@@ -92,8 +109,10 @@ class WaitPlace:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         copied = (("copied", self.amount),) if self.copied > 0 else ()
+        slow = f"{self.pinned}: {amounts.duration(self.slow_us / self.of)} per step less"
         return (
             *copied,
+            *((("pinned memory reaches", slow),) if self.slow_us else ()),
             ("operator", self.operator or "none: the program's own call"),
             ("runtime call", self.api),
             ("seen on", f"{self.rhythm} of the trace"),
@@ -165,6 +184,7 @@ def _key(line: Timeline, row: int, asynchronous: bool) -> _Key:
 def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
     trace, waits, place = line.trace, line.waits, key.place
     longest = max(rows, key=lambda row: int(waits.held[row]))
+    slow, copying, rate = _slow(line, rows)
     synchronised = int(waits.synchronises[rows].sum())  # a copy and its synchronisation are one wait
     return WaitPlace(
         cause=key.cause,
@@ -178,9 +198,12 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
         n=synchronised or len(rows),
         held_us=float(waits.held[rows].sum()) / 1e3,
-        won_us=float(waits.prices.won_back[rows].sum()) / 1e3,
+        won_us=float(line.wait_prices[rows].sum()) / 1e3,
         of=max(1, line.steps.count),
         copied=_copied(line, rows),
+        slow_us=slow,
+        copying_us=copying,
+        pinned=rate,
         rows=tuple(rows),
     )
 
@@ -190,6 +213,18 @@ def _copied(line: Timeline, rows: list[int]) -> int:
     work = line.launches.copy_of_call[line.waits.call[rows]]
     sizes = line.trace.work.bytes[work[work >= 0]]
     return int(sizes.sum()) if (sizes >= 0).all() else -1
+
+
+def _slow(line: Timeline, rows: list[int]) -> tuple[float, float, str]:
+    """Us that the copies of these waits took longer than pinned memory would have, us that they took, and its rate in words."""
+    import numpy as np
+
+    made = line.copies
+    work = line.launches.copy_of_call[line.waits.call[rows]]
+    mine = np.searchsorted(made.work, work[work >= 0])
+    lost = line.pageable
+    rate = lost.to_host if made.to_host[mine].any() else lost.to_device
+    return float(lost.slow_ns[mine].sum()) / 1e3, float(made.ns[mine].sum()) / 1e3, str(rate)
 
 
 def _cause(name: str, operator: str) -> Cause:

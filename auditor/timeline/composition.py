@@ -32,6 +32,12 @@ class Composition:
     """A copy from the host to a device ran."""
     to_device_alone: Ints
     """The same while no other work ran on a device: what the copies cost."""
+    to_device_slow: Ints
+    """Of that the part that pinned memory would not have needed: the price of waits for copies of pageable memory."""
+    to_host: Ints
+    """A copy from a device to the host ran."""
+    to_host_alone: Ints
+    to_host_slow: Ints
     loader: Ints
     """The loop waited for its loader; 0 where no loader was recorded."""
     loader_alone: Ints
@@ -49,14 +55,16 @@ def composition(
     *,
     busy: Intervals,
     made: Copies,
+    slow: Ints,
     loader: LoaderWaits | None,
     thread: int = -1,
 ) -> Composition:
-    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any)."""
-    work = trace.work
-    sending = np.zeros(len(work.start), np.bool_)
-    sending[made.work[made.to_device]] = True
-    to_device = _spans(work.start, work.end, sending)
+    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any).
+
+    ``slow`` is :attr:`auditor.timeline.pinned.Pageable.slow_ns`.
+    """
+    to_device, beside_those = _copying(trace, made.work[made.to_device])
+    to_host, beside_these = _copying(trace, made.work[made.to_host])
     loading = _spans(trace.operators.start, trace.operators.end, _waiting(trace, loader, thread))
     unknown = _unknown(trace, tree, steps, busy)
     longest = int(np.argmax(unknown.end - unknown.start)) if len(unknown.start) else -1
@@ -64,12 +72,28 @@ def composition(
         total=steps.end - steps.start,
         busy=busy.covered(steps.start, steps.end),
         to_device=to_device.covered(steps.start, steps.end),
-        to_device_alone=_without(to_device, _spans(work.start, work.end, ~sending), steps),
+        to_device_alone=_without(to_device, beside_those, steps),
+        to_device_slow=_by_step(made.step, np.where(made.to_device, slow, 0), steps),
+        to_host=to_host.covered(steps.start, steps.end),
+        to_host_alone=_without(to_host, beside_these, steps),
+        to_host_slow=_by_step(made.step, np.where(made.to_host, slow, 0), steps),
         loader=loading.covered(steps.start, steps.end),
         loader_alone=_without(loading, busy, steps),
         unknown=unknown.covered(steps.start, steps.end),
         longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest])) if longest >= 0 else (0, 0),
     )
+
+
+def _copying(trace: Trace, copies: Ints) -> tuple[Intervals, Intervals]:
+    """The time of these copies, and that of all other work."""
+    work, mine = trace.work, np.zeros(len(trace.work.start), np.bool_)
+    mine[copies] = True
+    return _spans(work.start, work.end, mine), _spans(work.start, work.end, ~mine)
+
+
+def _by_step(step: Ints, ns: Ints, steps: Steps) -> Ints:
+    result: Ints = np.bincount(step[step >= 0], weights=ns[step >= 0], minlength=steps.count).astype(np.int64)
+    return result
 
 
 def _spans(start: Ints, end: Ints, rows: Ints | Flags) -> Intervals:

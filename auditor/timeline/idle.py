@@ -10,6 +10,7 @@ from auditor.timeline.device import DeviceUse, Launches
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.naming import is_step, mask
 from auditor.timeline.phases import LoaderWaits
+from auditor.timeline.pricing import call_prices
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import KERNEL, Ints, Trace
 from auditor.timeline.waits import Waits
@@ -17,7 +18,7 @@ from auditor.timeline.waits import Waits
 LONG_GAP_NS = 500_000
 """Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the profiler too."""
 
-INPUT, WAIT, PROFILER = "input", "wait", "profiler"
+INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 
 
@@ -25,9 +26,11 @@ LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 class Idle:
     """Idle time of one device inside the windows that were looked at. Columns of one length, one row a gap; times in ns.
 
-    ``input`` is the part of a gap in which the loop had no batch, ``wait`` what host waits in it cost
-    (:attr:`Prices.won_back`), ``profiler`` what the profiler says of itself. The rest belongs to the host where the queue had run dry (the next work was launched after the
-    gap began), and to the device where it had not.
+    Each gap is shared out once, in this order: ``input`` is the part in which the loop had no batch, ``wait`` what host waits
+    in it cost (:attr:`Prices.won_back`), ``driver`` what calls cost that take memory from the driver or hold the host for a
+    memset, ``profiler`` what the profiler says of itself. The rest is split at the end of the call that launched the work
+    after the gap: before it the host had not come so far (``host``), after it the work was queued and did not start
+    (``queued``). So the parts add up to the gap, and what is said of each is said once.
     """
 
     windows: Intervals
@@ -35,12 +38,20 @@ class Idle:
     end: Ints
     input: Ints
     wait: Ints
+    driver: Ints
     profiler: Ints
-    rest: Ints
-    launched: Ints
-    """When the work after the gap was launched; -1 where not known, or where no work follows in the window."""
-    thread: Ints
-    """Thread of that launch, -1 likewise."""
+    host: Ints
+    queued: Ints
+    call: Ints
+    """The call (row of :class:`Calls`) that launched the work after the gap; -1 where not known, or where none follows in the window."""
+    dry: Ints
+    """Length of the gap up to the end of that call: how long the queue was empty."""
+    of_waits: Ints
+    """For each host wait of the trace its part of ``wait``: what it cost, and no other."""
+    driver_calls: Ints
+    """Rows of :class:`Calls` that ``driver`` is about."""
+    of_driver: Ints
+    """For each of them its part of ``driver``."""
 
     @property
     def total(self) -> int:
@@ -49,37 +60,116 @@ class Idle:
 
     def by_cause(self) -> dict[str, int]:
         """Idle time by who could have filled it; adds up to :attr:`total`."""
-        dry = self.launched >= self.start
-        long = self.end - self.start >= LONG_GAP_NS
+        long, known = self.dry >= LONG_GAP_NS, self.call >= 0
         return {
             INPUT: int(self.input.sum()),
             WAIT: int(self.wait.sum()),
+            DRIVER: int(self.driver.sum()),
             PROFILER: int(self.profiler.sum()),
-            LAUNCHING: int(self.rest[dry & ~long].sum()),
-            HOST: int(self.rest[dry & long].sum()),
-            DEVICE: int(self.rest[(self.launched >= 0) & ~dry].sum()),
-            UNKNOWN: int(self.rest[self.launched < 0].sum()),
+            LAUNCHING: int(self.host[known & ~long].sum()),
+            HOST: int(self.host[known & long].sum()),
+            DEVICE: int(self.queued.sum()),
+            UNKNOWN: int(self.host[~known].sum()),
         }
 
     def of_host(self) -> Ints:
         """Rows of long gaps that neither the input nor a wait explains for the greater part, the longest first."""
-        long = (self.launched >= self.start) & (self.end - self.start >= LONG_GAP_NS) & (2 * self.rest >= self.end - self.start)
+        long = (self.call >= 0) & (self.dry >= LONG_GAP_NS) & (2 * self.host >= self.dry)
         rows = np.flatnonzero(long)
-        return rows[np.argsort(-self.rest[rows], kind="stable")]
+        return rows[np.argsort(-self.host[rows], kind="stable")]
+
+    def of_queue(self) -> Ints:
+        """Rows of gaps in which queued work did not start, those with most of such time first."""
+        rows = np.flatnonzero(self.queued > 0)
+        return rows[np.argsort(-self.queued[rows], kind="stable")]
 
 
-def idle(trace: Trace, use: DeviceUse, joined: Launches, steps: Steps, host: tuple[LoaderWaits | None, Waits]) -> Idle:
-    """Gaps of a device inside the marked steps; inside the span of its own work where the trace marks none."""
+def idle(
+    trace: Trace,
+    used: tuple[DeviceUse, ...],
+    joined: Launches,
+    steps: Steps,
+    host: tuple[LoaderWaits | None, Waits, Ints],
+) -> Idle:
+    """Gaps of the busiest device inside the marked steps; inside the span of its own work where the trace marks none.
+
+    ``host`` is what held the host: its loader, its waits, and the calls (rows of :class:`Calls`) of :attr:`Idle.driver`.
+    """
+    use = used[0]
     windows = steps.windows if steps.marked else Intervals(use.busy.start[:1], use.busy.end[-1:])
     gaps = _outside(use.busy).within(windows)
-    loader, waits = host
+    loader, waits, calls = host
     length = gaps.end - gaps.start
     loading = _loading(trace, loader).covered(gaps.start, gaps.end)
-    waiting = np.minimum(_won_in(gaps, waits), length - loading)
+    ends, won = _gap_of(gaps, waits.end), waits.prices.won_back
+    waiting, of_waits = _shared_out(_Claims(ends, won), length - loading)
     left = length - loading - waiting
+    claims, whose = _driver_claims(trace, gaps, calls, call_prices(trace, joined, used, steps, calls))
+    driver, of_claims = _shared_out(claims, left)
+    left = left - driver
     profiler = np.minimum(_profilers_own(trace).covered(gaps.start, gaps.end), left)
-    launched, thread = _next_launch(trace, use, joined, gaps)
-    return Idle(windows, gaps.start, gaps.end, loading, waiting, profiler, left - profiler, launched, thread)
+    left = left - profiler
+    call = _next_launch(trace, use, joined, gaps)
+    dry = length.copy()
+    known = call >= 0
+    dry[known] = np.clip(trace.calls.end[call[known]] - gaps.start[known], 0, length[known])
+    queued = np.minimum(left, length - dry)
+    of_driver = np.bincount(whose, weights=of_claims, minlength=len(calls)).astype(np.int64)
+    return Idle(
+        windows,
+        gaps.start,
+        gaps.end,
+        loading,
+        waiting,
+        driver,
+        profiler,
+        left - queued,
+        queued,
+        call,
+        dry,
+        of_waits,
+        calls,
+        of_driver,
+    )
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """Amounts in ns that somebody claims of a gap; ``gap`` is -1 where it is of none."""
+
+    gap: Ints
+    ns: Ints
+
+
+def _shared_out(claims: _Claims, left: Ints) -> tuple[Ints, Ints]:
+    """What is claimed of each gap, no more than is left of it; and each claim's part of that."""
+    good = claims.gap >= 0
+    asked = np.bincount(claims.gap[good], weights=claims.ns[good], minlength=len(left)).astype(np.int64)
+    given = np.minimum(asked, left)
+    part = np.zeros(len(claims.ns), np.int64)
+    gap = claims.gap[good]
+    part[good] = (claims.ns[good] * (given[gap] / np.maximum(asked[gap], 1))).astype(np.int64)
+    return given, part
+
+
+def _driver_claims(trace: Trace, gaps: Intervals, calls: Ints, after: Ints) -> tuple[_Claims, Ints]:
+    """The part of each gap in which a call ran, and in the gap in which it ended what it cost after it; and whose claim each is."""
+    start, end = trace.calls.start[calls], trace.calls.end[calls]
+    first = np.searchsorted(gaps.end, start, side="right")
+    number = np.maximum(np.searchsorted(gaps.start, end) - first, 0)
+    whose = np.repeat(np.arange(len(calls)), number)
+    gap = np.repeat(first, number) + np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
+    during = np.minimum(end[whose], gaps.end[gap]) - np.maximum(start[whose], gaps.start[gap])
+    claims = _Claims(np.concatenate((gap, _gap_of(gaps, end))), np.concatenate((during, after)))
+    return claims, np.concatenate((whose, np.arange(len(calls))))
+
+
+def _gap_of(gaps: Intervals, times: Ints) -> Ints:
+    """The gap in which each time lies, its end included; -1 for none."""
+    if not len(gaps.start):
+        return np.full(len(times), -1, np.int64)
+    place = np.searchsorted(gaps.start, times, side="right") - 1
+    return np.where((place >= 0) & (times <= gaps.end[np.maximum(place, 0)]), place, -1)
 
 
 def _outside(busy: Intervals) -> Intervals:
@@ -99,28 +189,14 @@ def _profilers_own(trace: Trace) -> Intervals:
     return union(trace.others.start[own], trace.others.end[own])
 
 
-def _won_in(gaps: Intervals, waits: Waits) -> Ints:
-    """For each gap what the waits that end in it cost."""
-    place = np.searchsorted(gaps.start, waits.end, side="right") - 1
-    inside = (place >= 0) & (waits.end <= gaps.end[np.maximum(place, 0)]) if len(gaps.start) else np.zeros(len(waits.end), bool)
-    won = np.bincount(place[inside], weights=waits.prices.won_back[inside], minlength=len(gaps.start))
-    result: Ints = won.astype(np.int64)
-    return result
-
-
-def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals) -> tuple[Ints, Ints]:
-    """When, and on which thread, the work that ends each gap was launched."""
+def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals) -> Ints:
+    """The call that launched the work which ends each gap."""
     work = trace.work
     rows = use.rows[np.argsort(work.start[use.rows], kind="stable")]
     place = np.searchsorted(work.start[rows], gaps.end)
-    known = place < len(rows)
-    call = joined.call_of_work[rows[np.minimum(place, len(rows) - 1)]]
-    known &= (call >= 0) & (work.start[rows[np.minimum(place, len(rows) - 1)]] == gaps.end)
-    row = np.maximum(call, 0)
-    if not len(trace.calls.start):
-        return np.full(len(gaps.start), -1, np.int64), np.full(len(gaps.start), -1, np.int64)
-    launched = np.where(known, trace.calls.start[row], -1)
-    return launched, np.where(known, trace.calls.thread[row].astype(np.int64), -1)
+    first = rows[np.minimum(place, len(rows) - 1)]
+    result: Ints = np.where((place < len(rows)) & (work.start[first] == gaps.end), joined.call_of_work[first], -1)
+    return result
 
 
 def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
@@ -148,7 +224,7 @@ def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
-    """Idle time that ended in launches of the host inside these spans, with an empty queue, the part inside them."""
-    dry = found.launched >= found.start
-    covered = spans.covered(found.start[dry], np.maximum(found.launched[dry], found.start[dry]))
-    return int(np.minimum(covered, found.rest[dry]).sum())
+    """The host's part of gaps, with an empty queue, as far as it lies inside these spans."""
+    known = found.call >= 0
+    covered = spans.covered(found.start[known], found.start[known] + found.dry[known])
+    return int(np.minimum(covered, found.host[known]).sum())

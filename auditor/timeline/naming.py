@@ -51,6 +51,8 @@ ALLOCATOR = frozenset(
         "cuMemSetAccess",
     }
 )
+STREAM_ORDERED = frozenset({"cudaMallocAsync", "cudaFreeAsync"})
+"""Calls of these that do not wait: the cudaMallocAsync backend makes them on every allocation by design."""
 _LAUNCH = re.compile(
     r"cudaLaunch(Cooperative)?Kernel|cudaLaunchKernelExC|cuLaunchKernel|hipLaunchKernel|hip(Ext)?ModuleLaunchKernel|hipExtLaunchKernel"
 )

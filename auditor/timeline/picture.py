@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from auditor import amounts
 from auditor.pictures import Bar, Lanes, Tone
+from auditor.timeline.bars import Spans, Window, bars
 from auditor.timeline.device import DeviceUse
-from auditor.timeline.intervals import groups, union
+from auditor.timeline.intervals import union
 from auditor.timeline.naming import BACKWARD_MARK, is_communication, is_step, mask
 from auditor.timeline.steps import Steps
 from auditor.timeline.timeline import Timeline
@@ -31,37 +32,14 @@ TONES = (
     Tone("device idle", 0),
 )
 
-BARS = 4500
-"""Bars of a chart at most, before the marks of findings."""
-
-THREADS, STREAMS = 5, 10
-"""Lanes of each kind at most, those with most work."""
+THREADS, STREAMS, LANES = 5, 10, 60
+"""Lanes of threads and of each device's streams at most, those with most work; and lanes in all."""
 
 MOSTLY = 0.9
 """Share of a thread's time from which it is named after its kind of work."""
 
 SLOW = 1.3
 """Times the median from which the slowest step is drawn beside the mean of all."""
-
-
-@dataclass(frozen=True)
-class Spans:
-    """The spans of one lane in order of time, in ns; ``tone`` indexes :data:`TONES`, ``name`` the trace's names."""
-
-    lane: str
-    start: Ints
-    end: Ints
-    tone: Ints
-    name: Codes
-
-
-@dataclass(frozen=True)
-class Window:
-    """The step that is drawn: its name, start and end in ns."""
-
-    name: str
-    start: int
-    end: int
 
 
 def window(line: Timeline) -> Window | None:
@@ -83,15 +61,9 @@ def window(line: Timeline) -> Window | None:
 def step_timeline(line: Timeline) -> Lanes | None:
     """The lanes of one step; None where the trace shows nothing in it."""
     chosen = window(line)
-    lanes = list(_lanes(line, chosen)) if chosen is not None else []
+    lanes = list(islice(_lanes(line, chosen), LANES)) if chosen is not None else []
     if chosen is None or not lanes:
         return None
-    resolution = (chosen.end - chosen.start) / 1000
-    while True:
-        bars = [bar for number, spans in enumerate(lanes) for bar in _bars(spans, number, chosen, resolution, line.trace.names)]
-        if len(bars) <= BARS:
-            break
-        resolution *= 1.5
     return Lanes(
         kind="timeline",
         title="One step by lanes",
@@ -99,7 +71,7 @@ def step_timeline(line: Timeline) -> Lanes | None:
         unit="us",
         lanes=tuple(spans.lane for spans in lanes),
         tones=TONES,
-        bars=tuple(bars),
+        bars=tuple(bars(lanes, chosen, line.trace.names)),
         total=sum(len(spans.start) for spans in lanes),
         codes=("KERN", "TIME"),
     )
@@ -114,22 +86,37 @@ def _lanes(line: Timeline, chosen: Window) -> Iterator[Spans]:
     own = ~waits.profiler
     names = line.trace.calls.name[waits.call[own]]
     yield from _cut(chosen, Spans("host waits", waits.start[own], waits.end[own], np.full(len(names), WAIT), names))
+    work = line.trace.work
+    collective = mask(line.trace.names, work.name, is_communication)
+    tone = np.where(work.kind == KERNEL, np.where(collective, COLLECTIVES, KERNELS), COPIES)
     for use in line.devices:
-        yield from _streams(line, use, chosen)
+        yield from _streams(line, use, tone, chosen)
 
 
 def _host(line: Timeline, chosen: Window) -> Iterator[Spans]:
     """Each thread's outermost operators and phases."""
     rows = outermost(line)
     spans, tones = line.trace.operators, phases(line)
-    seen = []
-    for thread, part in groups(spans.thread[rows]):
-        mine = rows[part]
-        mine = mine[tones[mine] != LOADER]
+    rows = rows[tones[rows] != LOADER]
+    main: list[Spans] = []
+    others: list[Spans] = []
+    for thread, mine in _busiest(spans.thread, rows, (spans.start, spans.end), chosen, most=THREADS, first=line.main_thread):
         title = "main thread" if thread == line.main_thread else _thread(line, thread, mine, tones)
-        seen += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
-    seen.sort(key=lambda each: (each.lane != "main thread", -int((each.end - each.start).sum())))
-    yield from seen[:THREADS]
+        lane = main if thread == line.main_thread else others
+        lane += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
+    yield from (main + others)[:THREADS]
+
+
+def _busiest(
+    keys: Ints | Codes, rows: Ints, times: tuple[Ints, Ints], chosen: Window, *, most: int, first: int = -1
+) -> list[tuple[int, Ints]]:
+    """The rows of the ``most`` keys that have most time in the window, the busiest first; those of ``first`` before all."""
+    start, end = times
+    rows = rows[(end[rows] > chosen.start) & (start[rows] < chosen.end)]
+    known, place = np.unique(keys[rows], return_inverse=True)
+    spent = np.bincount(place, weights=np.minimum(end[rows], chosen.end) - np.maximum(start[rows], chosen.start))
+    order = np.lexsort((known, -spent, known != first))[:most]
+    return [(int(known[number]), rows[place == number]) for number in order.tolist()]
 
 
 def _thread(line: Timeline, thread: int, rows: Ints, tones: Ints) -> str:
@@ -138,16 +125,11 @@ def _thread(line: Timeline, thread: int, rows: Ints, tones: Ints) -> str:
     return "backward thread" if backward else f"thread {line.trace.threads[thread].tid}"
 
 
-def _streams(line: Timeline, use: DeviceUse, chosen: Window) -> Iterator[Spans]:
-    work, found = line.trace.work, []
-    collective = mask(line.trace.names, work.name, is_communication)
-    tone = np.where(work.kind == KERNEL, np.where(collective, COLLECTIVES, KERNELS), COPIES)
-    for stream, part in groups(work.stream[use.rows]):
-        rows = use.rows[part]
+def _streams(line: Timeline, use: DeviceUse, tone: Ints, chosen: Window) -> Iterator[Spans]:
+    work = line.trace.work
+    for stream, rows in _busiest(work.stream, use.rows, (work.start, work.end), chosen, most=STREAMS):
         title = f"gpu {use.device} stream {stream}"
-        found += list(_cut(chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows])))
-    found.sort(key=lambda each: -int((each.end - each.start).sum()))
-    yield from found[:STREAMS]
+        yield from _cut(chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows]))
 
 
 def outermost(line: Timeline) -> Ints:
@@ -178,29 +160,6 @@ def _cut(chosen: Window, spans: Spans) -> Iterator[Spans]:
         order = inside[np.argsort(spans.start[inside], kind="stable")]
         low, high = np.maximum(spans.start[order], chosen.start), np.minimum(spans.end[order], chosen.end)
         yield Spans(spans.lane, low, high, spans.tone[order], spans.name[order])
-
-
-def _bars(spans: Spans, lane: int, chosen: Window, resolution: float, names: Sequence[str]) -> Iterator[Bar]:
-    """Neighbours of one tone that nobody could tell apart become one bar, named after the longest of them."""
-    columns = (spans.start.tolist(), spans.end.tolist(), spans.tone.tolist(), spans.name.tolist())
-    begun, reach, tone, longest, name, count = 0, -1, -1, 0, 0, 0
-
-    def bar() -> Bar:
-        label = names[name] if count == 1 else f"{names[name]} and {count - 1} more"
-        return Bar(lane, (begun - chosen.start) / 1e3, max(reach - begun, 1) / 1e3, tone, label)
-
-    for start, end, this_tone, this_name in zip(*columns, strict=True):
-        short = min(end - start, reach - begun) < resolution
-        if count and this_tone == tone and short and start - reach < resolution:
-            reach, count = max(reach, end), count + 1
-            if end - start > longest:
-                longest, name = end - start, this_name
-            continue
-        if count:
-            yield bar()
-        begun, reach, tone, longest, name, count = start, end, this_tone, end - start, this_name, 1
-    if count:
-        yield bar()
 
 
 # -- what the steps are made of ------------------------------------------------------------------------------------------

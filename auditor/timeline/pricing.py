@@ -16,9 +16,10 @@ from auditor.timeline.trace import Ints, Trace
 class Prices:
     """Per wait, in ns.
 
-    ``idle_after`` is the time from the wait's end to the next work of the device, where its queue had run dry: the device
-    was idle at the wait's end, and the next work was launched only afterwards. It ends with the step and with the next
-    wait's end, so that no idle time is counted twice and the sum over a step cannot exceed the step.
+    ``idle_after`` is the time from the wait's end to the end of the call that launched the device's next work, where its queue
+    had run dry: the device was idle at the wait's end, and the next work was launched only afterwards. From there on the work
+    was queued, and what it waited for is not the host. The time ends with the step and with the next wait's end, so that no
+    idle time is counted twice and the sum over a step cannot exceed the step.
 
     ``won_back`` is what the step would gain: without the wait, the host would have come to the next launch earlier by the
     time held, and by no more. Waits in one gap of the device (a copy to the host and its synchronisation) share what that
@@ -40,10 +41,12 @@ def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: S
     coming = np.minimum(place, len(busy.start) - 1)
     idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)  # before the first work no queue ran dry
     launch = joined.call_of_work[rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]]
-    launched = end.copy()
-    launched[launch >= 0] = trace.calls.start[launch[launch >= 0]]
+    known = launch >= 0
+    launched, queued = end.copy(), busy.start[coming].copy()  # nothing is known of the launch: the host had all that time
+    launched[known] = trace.calls.start[launch[known]]
+    queued[known] = np.minimum(queued[known], trace.calls.end[launch[known]])
     step = steps.of(start)
-    stop = np.minimum(busy.start[coming], _next_end(end))
+    stop = np.minimum(queued, _next_end(end))
     stop[step >= 0] = np.minimum(stop, steps.end[np.maximum(step, 0)])[step >= 0]
     idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
     gap = np.where(idle, coming, -1 - np.arange(len(end)))  # waits that end while the device works stand alone
@@ -51,14 +54,14 @@ def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: S
 
 
 def call_prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, rows: Ints) -> Ints:
-    """What calls that hold the host (rows of :class:`Calls`) cost: the device's idle time while they ran, and what they made
-    it idle afterwards. Never more than the call took.
+    """What calls that hold the host (rows of :class:`Calls`) made the device idle after them, in ns; with its idle time while
+    they ran never more than they took.
     """
     start, end = trace.calls.start[rows], trace.calls.end[rows]
     if not used:
         return np.zeros(len(rows), np.int64)
     idle = end - start - used[0].busy.covered(start, end)
-    result: Ints = np.minimum(end - start, idle + prices(trace, joined, used, steps, (start, end)).won_back)
+    result: Ints = np.minimum(end - start - idle, prices(trace, joined, used, steps, (start, end)).won_back)
     return result
 
 

@@ -18,7 +18,7 @@ from auditor.timeline.idle import Idle, doing, idle
 from auditor.timeline.intervals import Intervals, union
 from auditor.timeline.memory import MemoryUse, memory_use
 from auditor.timeline.memsets import Memset, waiting_memsets
-from auditor.timeline.naming import is_launch, is_step, mask
+from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
 from auditor.timeline.patterns import (
     Attention,
     BiasedConvolutions,
@@ -30,8 +30,8 @@ from auditor.timeline.patterns import (
     siblings,
 )
 from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
+from auditor.timeline.pinned import Pageable, pageable
 from auditor.timeline.precision import Products, products
-from auditor.timeline.pricing import call_prices
 from auditor.timeline.reading import read
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
@@ -129,6 +129,11 @@ class Timeline:
         return copying.copies(self.trace, self.launches, self.steps)
 
     @cached_property
+    def pageable(self) -> Pageable:
+        """What copies lose because their memory is pageable."""
+        return pageable(self.trace, self.launches, self.copies)
+
+    @cached_property
     def copy_totals(self) -> tuple[copying.CopyTotal, ...]:
         """Copies by kind."""
         return copying.totals(self.trace, self.copies)
@@ -152,6 +157,7 @@ class Timeline:
             self.steps,
             busy=self.busy,
             made=self.copies,
+            slow=self.pageable.slow_ns,
             loader=self.loader,
             thread=self.step_thread,
         )
@@ -169,8 +175,20 @@ class Timeline:
     @cached_property
     def idle(self) -> Idle | None:
         """Idle time of the device with the most work, and why; None where no device worked."""
-        used = self.devices
-        return idle(self.trace, used[0], self.launches, self.steps, (self.loader, self.waits)) if used else None
+        host = (self.loader, self.waits, self.driver_calls)
+        return idle(self.trace, self.devices, self.launches, self.steps, host) if self.devices else None
+
+    @cached_property
+    def driver_calls(self) -> Ints:
+        """Calls (rows of ``trace.calls``) that take memory from the driver or give it back, and memsets that hold the host."""
+        rows = [one.rows for one in self.allocator_calls if plain(one.api) not in STREAM_ORDERED]
+        memsets = np.array([one.call for one in self.waiting_memsets], np.int64)
+        return np.unique(np.concatenate([*rows, memsets]))
+
+    @cached_property
+    def wait_prices(self) -> Ints:
+        """For each host wait the idle time of the device that it cost, in ns, shared out with everything else that made it idle."""
+        return self.idle.of_waits if self.idle is not None else np.zeros(len(self.waits.call), np.int64)
 
     def host_in(self, start: int, end: int, thread: int) -> str:
         """What a host thread was in for the greater part of a stretch of time; empty where the trace does not show it."""
@@ -192,8 +210,11 @@ class Timeline:
         return memory_use(self.trace, self.steps)
 
     def call_prices(self, rows: Ints) -> Ints:
-        """What calls of the runtime cost that hold the host, in ns."""
-        return call_prices(self.trace, self.launches, self.devices, self.steps, rows)
+        """What calls among :attr:`driver_calls` cost: the device's idle time while and because they held the host, in ns."""
+        if self.idle is None:
+            return np.zeros(len(rows), np.int64)
+        result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
+        return result
 
     def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
         """The user's innermost function at each moment of a host thread, where the trace has Python frames."""

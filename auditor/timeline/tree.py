@@ -9,6 +9,9 @@ import numpy as np
 from auditor.timeline.intervals import groups
 from auditor.timeline.trace import Calls, Codes, Flags, Ints, Operators
 
+ORDINARY_DEPTH = 64
+"""Levels that are climbed one by one: operators of programs are nested less deeply."""
+
 
 @dataclass(frozen=True)
 class CallTree:
@@ -42,20 +45,40 @@ class CallTree:
         if not wanted.any():
             return np.full(len(rows), -1, np.int64)
         found = self.parent[rows].astype(np.int64)
-        while True:
+        for _ in range(ORDINARY_DEPTH):
             climbing = np.flatnonzero((found >= 0) & ~wanted[found])
             if not len(climbing):
                 return found
             found[climbing] = self.parent[found[climbing]]
+        return self._leap(found, wanted)
+
+    def _leap(self, found: Ints, wanted: Flags) -> Ints:
+        """The same for what is nested deeper than programs are: each round doubles the stride, so depth costs its logarithm."""
+        own = np.arange(len(self.parent))
+        stride = np.where(wanted, own, self.parent).astype(np.int64)
+        while True:
+            result: Ints = np.where(found >= 0, stride[found], -1)
+            if (result == found).all():
+                return result
+            found, stride = result, np.where(stride >= 0, stride[stride], -1)
 
     def outermost(self, rows: Ints, wanted: Flags) -> Ints:
         """For each row the outermost ancestor whose row is ``wanted``; -1 where there is none."""
         found = self.nearest(rows, wanted)
         result = found.copy()
-        while (found >= 0).any():
+        for _ in range(ORDINARY_DEPTH):
+            if not (found >= 0).any():
+                return result
             found = np.where(found >= 0, self.nearest(np.maximum(found, 0), wanted), -1)
             result = np.where(found >= 0, found, result)
-        return result
+        above = self.nearest(np.arange(len(self.parent)), wanted).astype(np.int32)
+        return CallTree(self.name, above, self.operators, self.by_stack, self.sources)._top(result)
+
+    def _top(self, found: Ints) -> Ints:
+        """The root above each row, itself where it is one; -1 stays."""
+        roots = self.parent < 0
+        above = self.nearest(np.maximum(found, 0), roots)
+        return np.where((found >= 0) & (above >= 0), above, found)
 
     def self_ns(self) -> Ints:
         """Duration of each row without what its children cover, never below 0."""

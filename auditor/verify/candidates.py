@@ -10,7 +10,8 @@ from auditor import patch, redaction
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile
-from auditor.recording import Recording, content_digest
+from auditor.recording import Recording
+from auditor.recording_sources import content_digest
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import json
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from auditor import assemble, engine
+from auditor import assemble, engine, pictures
 from auditor.bare_trace import TraceRecording
 from auditor.catalogue import rules
 from auditor.commands import results
 from auditor.evidence import memory_charts
+from auditor.evidence.snapshot_map import PARTS, ROWS, segment_map
 from tests.timeline.kineto import text, training
+
+
+def traced(folder: Path) -> TraceRecording:
+    path = folder / "trace.json.gz"
+    path.write_bytes(gzip.compress(text(training(3)).encode()))
+    return TraceRecording(path)
 
 
 @pytest.mark.parametrize("name", ["step_series", "trace_charts", "memory_charts"])
@@ -55,3 +66,72 @@ def test_a_fault_in_what_tensorboard_gets_costs_one_sentence(tmp_path, monkeypat
         capsys.readouterr().err
         == f"audit: {tmp_path / 'out' / 'tensorboard'} is incomplete: OSError: [Errno 28] No space left on device\n"
     )
+
+
+def test_a_chart_that_never_ends_costs_one_sentence(tmp_path, monkeypatch):
+    """As the charts of an 80 MB trace did, whose bars could not be joined to few enough."""
+
+    def endless(*_: object, **__: object) -> None:
+        while True:
+            try:
+                time.sleep(0.01)
+            except KeyError:  # a chart may catch errors of its own
+                pass
+
+    monkeypatch.setattr(assemble, "trace_charts", endless)
+    monkeypatch.setattr(pictures.drawn, "__defaults__", (0.2,))
+    recording = traced(tmp_path)
+    asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
+    report = assemble.drawn(assemble.report(recording, engine.judge(recording, asked), asked), recording)
+    assert report.warnings[-1] == "the timeline of a step is not drawn: it would take longer than 0.2 s"
+    assert not report.lanes
+
+
+def test_the_report_is_on_disk_before_anything_is_drawn(tmp_path, monkeypatch):
+    """So it stays when drawing is interrupted, or the system ends the process."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(assemble, "trace_charts", interrupted)
+    recording = traced(tmp_path)
+    asked = tuple(rule for rule in rules() if rule.code == "SYNC001")
+    report = assemble.report(recording, engine.judge(recording, asked), asked)
+    with pytest.raises(KeyboardInterrupt):
+        results.deliver(report, recording, tmp_path / "out", (), quiet=True)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["verdicts"][0]["code"] == "SYNC001"
+    assert "SYNC001" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_callers_alarm_rings_after_a_chart(monkeypatch):
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 60.0)
+        assert pictures.drawn("it", lambda: (1, 2), []) == (1, 2)
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        assert 0 < left <= 60.0
+        signal.raise_signal(signal.SIGALRM)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_in_another_thread_a_chart_has_all_the_time_it_takes():
+    found: list[tuple[int, ...]] = []
+    thread = threading.Thread(target=lambda: found.append(pictures.drawn("it", lambda: (1,), [], seconds=0.0)))
+    thread.start()
+    thread.join()
+    assert found == [(1,)]
+
+
+def test_a_segment_of_very_many_small_blocks_is_joined_in_one_pass():
+    blocks = [{"size": 512, "state": "active_allocated"}] * 200_000
+    segments = [
+        {"total_size": 200_000 * 512, "address": 0, "blocks": blocks},
+        {"total_size": 80 << 30, "address": 1 << 40, "blocks": [{"size": 1 << 62, "state": "inactive"}]},  # damaged
+    ]
+    chart = segment_map(segments, 0, {}, lambda *_: "", note="")
+    assert chart is not None
+    assert len(chart.bars) < 2 * ROWS * PARTS
+    assert sum(bar.length for bar in chart.bars) == (80 << 30) + 200_000 * 512

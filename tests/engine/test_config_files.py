@@ -10,7 +10,8 @@ import pytest
 from auditor.capture.opened import OpenedConfigs
 from auditor.config_files import MOST_BYTES, suffix_of, worth_keeping
 from auditor.evidence import Configs, Source
-from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import store_sources
 
 
 def recording_of(folder, files: dict[str, str]) -> Recording:

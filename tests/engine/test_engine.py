@@ -11,7 +11,8 @@ import pytest
 from auditor import engine
 from auditor.evidence.table import Table
 from auditor.model import Finding, Remedy, Severity, Site
-from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.rule import NotLooked, Rule, knob
 
 

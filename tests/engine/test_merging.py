@@ -21,7 +21,8 @@ from auditor import assemble, engine
 from auditor.evidence.statements import Statements
 from auditor.merging import causes_of, joined
 from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, finding_key
-from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.verify.candidates import is_selected
 from auditor.verify.comparison import Side, compare
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.recording import Recording, RecordingWriter, UnreadableRecording, decode_source, store_sources, write_manifest
+from auditor.recording import Recording, RecordingWriter, UnreadableRecording, write_manifest
+from auditor.recording_sources import decode_source, store_sources
 
 MANIFEST = {"schema": "audit-recording/1", "cwd": "/w", "sources": {}}
 

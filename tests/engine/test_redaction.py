@@ -17,7 +17,8 @@ from auditor.config_files import worth_keeping
 from auditor.engine import Judgement
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Remedy, Severity, Site
-from auditor.recording import SCHEMA, Recording, content_digest, masked_lines, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import content_digest, masked_lines, store_sources
 from auditor.verify.candidates import require_unchanged
 
 HEX = "0123456789abcdef0123456789abcdef01234567"

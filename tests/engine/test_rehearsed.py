@@ -11,7 +11,8 @@ from auditor import engine
 from auditor.evidence import Machine, Modes, Steps
 from auditor.model import Finding, Severity, Site
 from auditor.plan import REHEARSAL
-from auditor.recording import SCHEMA, Recording, RecordingWriter, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.rule import NotLooked, Rule
 
 

@@ -15,7 +15,8 @@ from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.patch import apply_edits, made_already, plan
-from auditor.recording import SCHEMA, store_sources, write_manifest
+from auditor.recording import SCHEMA, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.verification import Verified
 
 SOURCE = b"""\

@@ -16,7 +16,8 @@ from auditor.cli import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.patch import Refused, is_theirs, plan, write
 from auditor.patch.trees import is_beside
-from auditor.recording import SCHEMA, store_sources, write_manifest
+from auditor.recording import SCHEMA, write_manifest
+from auditor.recording_sources import store_sources
 
 TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"

@@ -17,7 +17,8 @@ from auditor.reports.terminal import Terminal
 
 from auditor import amounts, assemble, bare_trace, catalogue, engine
 from auditor.model import Report
-from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import store_sources
 from tests.timeline import kineto
 
 SOURCE = "loader = DataLoader(data, batch_size=4)\n\nfor batch in loader:\n    step(batch.to(device))\n"

@@ -73,6 +73,27 @@ def test_idle_time_has_one_owner(table, expected):
     assert says(DeviceIdleInStep(), table) is expected
 
 
+def test_queued_work_that_did_not_start_is_named_with_its_call():
+    """As in a recording in which cudaGraphLaunch had returned 130 ms before."""
+    waiting = (Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0), Gap(0.0, 99.0, api="cudaLaunchKernel"))
+    (found,) = ask(DeviceIdleInStep(), idle(0.5, DEVICE, queued=waiting))
+    said = "mostly (50%) because work was queued and did not start (the longest gap is 12 ms: cudaGraphLaunch had returned 130 ms before"
+    assert said in found.message
+    assert found.facts[-1] == ("gap at 2 ms", "12 ms, queued by cudaGraphLaunch, which returned 130 ms before the work began")
+    remedy = DeviceIdleInStep().remedy(found)
+    assert remedy is not None and "what the queued work waits for" in remedy.text
+
+
+def test_a_gap_of_the_host_is_told_with_the_call_that_ended_it():
+    (found,) = ask(HostLeavesDeviceIdle(), idle(0.2, HOST, gaps=(Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)))
+    assert found.facts == (("gap at 0 us", "800 us, in `aten::sort`, until cudaLaunchKernel"),)
+
+
+def test_the_optimizers_part_of_slow_launches_is_priced_once():
+    (found,) = ask(LaunchBound(), idle(0.2, LAUNCHING), replace(ONE_BY_ONE, idle_us_per_step=50.0))
+    assert found.lost_us_per_step == pytest.approx(200.0 - 50.0)
+
+
 @pytest.mark.parametrize(
     ("table", "expected"),
     [

@@ -18,7 +18,8 @@ from auditor.evidence.source import Span
 from auditor.evidence.trend import Trend, sen_slope
 from auditor.evidence.unpickle import RefusedPickle, load_plain
 from auditor.model import Site
-from auditor.recording import SCHEMA, Recording, RecordingWriter, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.rule import NotLooked
 
 TRAINER = """\

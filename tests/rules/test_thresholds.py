@@ -340,12 +340,21 @@ def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
         ([999.0] * 20, 2000.0, []),  # half of the step, but below 1 ms
         ([1000.0] * 20, 2000.0, [Severity.ERROR]),
         ([8000.0] * 10 + [0.0] * 10, 10_000.0, [Severity.ERROR]),  # half of the steps
-        ([9000.0] * 9 + [0.0] * 11, 10_000.0, []),  # large, but on fewer than half
-        ([90_000.0] + [0.0] * 19, 100_000.0, []),  # one slow start
+        ([9000.0] * 9 + [0.0] * 11, 10_000.0, [Severity.ERROR]),  # on fewer than half, and 40 % of the whole
+        ([9900.0, 0.0, 0.0, 0.0] * 5, 10_000.0, [None]),  # bursts: a quarter of the whole
+        ([9900.0, 0.0, 0.0, 0.0, 0.0, 0.0] * 4, 10_000.0, []),  # bursts: a sixth
+        ([90_000.0] + [0.0] * 3, 100_000.0, []),  # one slow start
+        ([90_000.0, 0.0, 0.0, 90_000.0], 100_000.0, [Severity.ERROR]),  # two of them are no longer one stall
     ],
 )
 def test_waiting_for_input(waits, us, expected):
     assert [finding.severity for finding in input_bound(waits, us)] == expected
+
+
+def test_bursts_are_said_and_waits_on_half_of_the_steps_are_not():
+    (bursts,), (usual,) = input_bound([9900.0, 0.0, 0.0, 0.0] * 5), input_bound([5000.0, 0.0] * 10)
+    assert "25% of its time, in bursts: on 5 of 20 steps (num_workers=0)" in bursts.message
+    assert "bursts" not in usual.message
 
 
 def test_workers_are_proposed_only_where_they_would_help():

@@ -6,6 +6,7 @@ import pytest
 from auditor.rules.data007_input_bound import StepWaitsForInput
 from auditor.rules.data008_copies_to_device import StepBoundByCopiesToDevice
 from auditor.rules.mem001_near_capacity import DeviceMemoryNearlyFull
+from auditor.rules.sync013_copies_to_host import StepBoundByCopiesToHost
 from auditor.rules.time002_step_outliers import StepOutliers
 from auditor.rules.time003_unattributed_time import UnattributedTime
 
@@ -45,6 +46,27 @@ def test_waiting_for_input_is_a_note_where_steps_are_few_guessed_or_short(more):
     assert said(StepWaitsForInput().in_trace(steps(loader_alone=0.45, **more))) == NOTE
 
 
+def burst(*waiting, count=9, us=100_000.0):
+    """Steps of which those of ``waiting`` (numbers from 0) wait nine tenths of their time."""
+    made = tuple(TraceStep(us, loader_alone_us=0.9 * us if number in waiting else 0.0) for number in range(count))
+    return TraceSteps(made, "ProfilerStep", True, device=True, loader="_MultiProcessingDataLoaderIter")
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (burst(2, 6), WARNING),  # a fifth of the whole, in two bursts
+        (burst(2, 4, 6, 8), ERROR),  # 40 %
+        (burst(2, 5, count=20), NOTHING),  # 9 %
+        (burst(4, count=5), NOTE),  # one burst alone
+        (burst(0, 4, count=7), NOTE),  # the first starts the workers
+        (burst(0, count=4), NOTHING),
+    ],
+)
+def test_a_loader_is_judged_by_its_share_of_the_whole(table, expected):
+    assert said(StepWaitsForInput().in_trace(table)) == expected
+
+
 def test_waiting_for_input_is_not_judged_without_a_loader_or_without_the_devices_work():
     with pytest.raises(NotLooked, match="no torch DataLoader"):
         list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),))))
@@ -55,6 +77,19 @@ def test_waiting_for_input_is_not_judged_without_a_loader_or_without_the_devices
 @pytest.mark.parametrize(("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)])
 def test_share_of_copies_to_the_device(share, expected):
     assert said(StepBoundByCopiesToDevice().detect(steps(to_device_alone=share))) == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)])
+def test_share_of_copies_to_the_host(share, expected):
+    assert said(StepBoundByCopiesToHost().detect(steps(to_host_alone=share))) == expected
+
+
+@pytest.mark.parametrize("rule", [StepBoundByCopiesToDevice(), StepBoundByCopiesToHost()])
+def test_what_pinned_memory_saves_is_not_the_price_of_a_bound_step(rule):
+    way = "to_host" if rule.code == "SYNC013" else "to_device"
+    (finding,) = rule.detect(steps(**{way: 0.5, f"{way}_alone": 0.5, f"{way}_slow": 0.3}))
+    assert finding.lost_us_per_step == pytest.approx(20_000)
+    assert ("of that because the memory is pageable", "30 ms per step") in finding.facts
 
 
 def test_copies_to_the_device_are_priced_by_what_nothing_hides():

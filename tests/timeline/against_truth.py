@@ -88,13 +88,13 @@ class Judged:
         return [one for one in loud if not self._agrees(one)]
 
     def _agrees(self, finding: Finding) -> bool:
-        if finding.code == "DATA008":
-            return self._share_of_copies() >= 0.1
+        if finding.code in ("DATA008", "SYNC013"):
+            return self._share_of_copies("HtoD" if finding.code == "DATA008" else "DtoH") >= 0.1
         return not PROOF.get(finding.code) or any(kind in self.visible for kind in PROOF[finding.code])
 
-    def _share_of_copies(self) -> float:
+    def _share_of_copies(self, way: str) -> float:
         trace = self.truth["trace"]
-        sent = sum(one["ms"] for kind, one in trace["memcpy"].items() if "HtoD" in kind)
+        sent = sum(one["ms"] for kind, one in trace["memcpy"].items() if way in kind)
         return float(sent / (sum(trace["steps"]["ms"]) or float("inf")))
 
     def excuse(self, kind: str) -> str:

@@ -221,7 +221,7 @@ def test_driver_calls_are_counted_by_step_with_their_time(recorded):
         (1100, 200, 0),  # the device works on
         (1400, 200, 200),  # it ran dry at 1500, and is given work 200 us later than it could have been
         (1550, 100, 100),  # it idled all the time
-        (1300, 500, 415),  # no more than the device idled
+        (1300, 500, 410),  # no more than the device idled before the next launch had returned
     ],
     ids=["hidden", "half hidden", "idle", "longer than the work"],
 )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.idle import DEVICE, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, queue_depth
+from auditor.timeline.idle import DEVICE, DRIVER, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, queue_depth
 from tests.timeline.kineto import HEAD, call, frame, kernel, memcpy, note, op, span, text, training, write
 
 
@@ -34,9 +34,48 @@ def test_each_gap_goes_to_who_could_have_filled_it(tmp_path):
             us=4000,
         ),
     )
-    causes = line.idle.by_cause()
-    assert causes == {INPUT: 900_000, WAIT: 0, PROFILER: 0, LAUNCHING: 200_000, HOST: 900_000, DEVICE: 50_000, UNKNOWN: 500_000}
+    found = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
+    queued = 45_000 + 95_000 + 50_000 + 95_000  # from the end of each launching call (5 us) on, and all of the third gap
+    assert found == {INPUT: 900_000, LAUNCHING: 105_000, HOST: 55_000 + 705_000, DEVICE: queued, UNKNOWN: 500_000}
     assert line.idle.total == 4_000_000 - 1_450_000
+
+
+def test_a_gap_is_split_at_the_end_of_the_launching_call(tmp_path):
+    """As in five recordings: the next work was launched 40 us into the gap, and did not start for 130 ms."""
+    graph = [call("cudaGraphLaunch", 2030, 10, 2), kernel("replayed", 132_000, 500, 2)]
+    line = of(tmp_path, step(*launched(1000, 1010, 990, 1), *graph, us=140_000))
+    found = line.idle
+    assert {cause: ns for cause, ns in found.by_cause().items() if ns} == {
+        LAUNCHING: 5_000 + 40_000,  # of the first work's gap and of the graph's: up to the end of the call
+        DEVICE: 5_000 + 132_000_000 - 2_040_000,
+        UNKNOWN: 141_000_000 - 132_500_000,
+    }
+    assert [line.trace.names[line.trace.calls.name[found.call[row]]] for row in found.of_queue().tolist()][:1] == [
+        "cudaGraphLaunch"
+    ]
+    assert len(found.of_host()) == 0
+
+
+def test_a_launch_that_was_held_until_the_gap_had_begun_is_the_hosts_until_it_ended(tmp_path):
+    line = of(tmp_path, step(*launched(1000, 1010, 990, 1), call("cudaLaunchKernel", 1500, 1300, 2), kernel("k", 2900, 3100, 2)))
+    assert {cause: ns for cause, ns in line.idle.by_cause().items() if ns} == {LAUNCHING: 5_000, HOST: 800_000, DEVICE: 105_000}
+
+
+def test_calls_of_the_driver_have_their_part_of_a_gap_and_nobody_else_has_it(tmp_path):
+    """900 us of a gap: 100 in cudaMalloc, 300 in cudaFree, and 100 that it made the device idle after it."""
+    events = step(
+        *launched(1000, 1000, 1000, 1),
+        call("cudaMalloc", 2050, 100, 2),
+        call("cudaFree", 1900, 100, 3),  # while the device works
+        call("cudaMalloc", 2300, 300, 4),
+        *launched(2895, 2900, 3100, 5),
+    )
+    line = of(tmp_path, events)
+    causes = {cause: ns for cause, ns in line.idle.by_cause().items() if ns}
+    assert causes[DRIVER] == sum(line.idle.of_driver.tolist())
+    assert causes[DRIVER] + causes[HOST] == 900_000
+    assert line.call_prices(line.driver_calls).tolist() == line.idle.of_driver.tolist()
+    assert sum(line.wait_prices.tolist()) == 0
 
 
 def test_what_a_wait_cost_is_the_waits(tmp_path):
@@ -48,7 +87,7 @@ def test_what_the_profiler_does_for_itself_is_nobodys_gap(tmp_path):
     own = span("overhead", "Activity Buffer Request", 1300, 1500, pid=-1, tid=0)
     line = of(tmp_path, step(*launched(1000, 1010, 100, 1), own, *launched(2950, 2960, 100, 2), us=2100))
     causes = line.idle.by_cause()
-    assert (causes[PROFILER], causes[HOST]) == (1_500_000, 350_000)
+    assert (causes[PROFILER], causes[HOST]) == (1_500_000, 345_000)
     assert len(line.idle.of_host()) == 0
 
 
@@ -65,7 +104,7 @@ def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(tmp_path):
     )
     found = line.idle
     (row,) = found.of_host().tolist()
-    assert line.host_in(int(found.start[row]), int(found.end[row]), int(found.thread[row])) == "aten::sort"
+    assert line.host_in(int(found.start[row]), int(found.end[row]), int(line.trace.calls.thread[found.call[row]])) == "aten::sort"
     assert line.host_in(int(found.start[row]), int(found.end[row]), 99) == ""
 
 

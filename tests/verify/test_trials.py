@@ -11,7 +11,8 @@ import pytest
 
 from auditor import runner
 from auditor.errors import AuditProblem
-from auditor.recording import SCHEMA, Recording, store_sources, write_manifest
+from auditor.recording import SCHEMA, Recording, write_manifest
+from auditor.recording_sources import store_sources
 from auditor.verify import trials
 from auditor.verify.candidates import require_unchanged
 from auditor.verify.trials import LEAST_TIMEOUT_S, PATIENCE, Laboratory, steps_for

@@ -59,3 +59,13 @@ def loop_without_a_batch__trace():
 
 def third_of_the_wait_is_not_hidden__trace():
     return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000, busy=5000)))
+
+
+def bursts_of_a_loader_with_too_few_workers__trace():
+    """Half of the time, in one step of four: four workers give four batches at once, and then none."""
+    return text(loop(12, 10_000.0, lambda number, start: _loading(number, start, 9000 if number % 4 == 2 else 3)))
+
+
+def whole_epochs_begin_anew__trace():
+    """A third of the time in two steps of eight, as if workers were started for each epoch."""
+    return text(loop(8, 10_000.0, lambda number, start: _loading(number, start, 9300 if number in (3, 6) else 400)))

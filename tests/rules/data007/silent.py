@@ -83,6 +83,11 @@ def first_batch_is_slow__trace():
     return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 1 else 50)))
 
 
+def one_burst_alone__trace():
+    """A fifth of the time in one step of four (a note): it may be the beginning of an epoch."""
+    return text(loop(4, 10_000.0, lambda number, start: _loading(number, start, 9000 if number == 3 else 50)))
+
+
 def steps_guessed_from_the_optimizer__trace():
     def body(number, start):
         return [*_loading(number, start, 5000), note("Optimizer.step#SGD.step", start + 9000, 900)]

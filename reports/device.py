@@ -1,0 +1,172 @@
+"""Where the time of a trace's device went, in words and rows that every renderer shows alike."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.device_time import COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, QueueUse
+from auditor.model import Report
+
+from . import text
+
+FULL = 0.9
+"""Busy share from which a report opens with it: what the host does can then win a tenth at most."""
+
+_KINDS = 3
+"""Kinds of copies that a terminal shows."""
+
+_QUALIFIED = re.compile(r"\b(?:[A-Za-z_]\w*::)+")
+
+NOTED = 0.1
+"""Share of the step from which communication or copies that nothing hides are named with it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: what, time of each step, share of the step (0 to 1), and what more there is to say."""
+
+    name: str
+    time: str
+    share: float
+    said: str = ""
+
+    @property
+    def percent(self) -> str:
+        """The share in words."""
+        return amounts.percent(self.share)
+
+
+def opening(report: Report) -> str:
+    """What a report of a busy device says before all else; empty where the device is not that busy, or there is none."""
+    found = report.device_time
+    if found is None or not FULL <= found.busy <= 1:
+        return ""
+    whole = "the steps' time" if found.steps else "the time from its first work to its last"
+    worked, left = f"The device worked for {_floor(found.busy)} of {whole}", amounts.percent(found.share_of(IDLE))
+    large = ((name, found.share_of(part)) for part, name in ((EXPOSED, f"{EXPOSED} is"), (COPYING, f"{COPYING} are")))
+    told = " and ".join(f"{name} {amounts.percent(share)}" for name, share in large if share >= NOTED)
+    if told:
+        return f"{worked}: {told}. Look there first; launches and loading cost {left} at most."
+    return f"{worked}: there is little to win on the host's side (launches, waits, loading), {left} at most."
+
+
+def _floor(share: float) -> str:
+    """A share that is not rounded up to all of it."""
+    return f"{int(share * 1000) / 10:g}%" if share >= 0.995 else amounts.percent(share)
+
+
+def heading(report: Report) -> str:
+    """``Each step on NVIDIA A100``, of which rank where there are several; empty without a device."""
+    found = report.device_time
+    if found is None:
+        return ""
+    device = text.one_line(found.device, 80) or "the device"
+    rank = f" of rank {found.rank}" if len(report.ranks) > 1 and found.rank is not None else ""
+    return f"{'Each step' if found.steps else 'From first to last work'} on {device}{rank}"
+
+
+def parts(found: DeviceTime, micro: str = "us") -> list[Row]:
+    """Parts that are there; they add up to the step."""
+    return [
+        Row(text.one_line(part.name, 80), amounts.duration(part.us, micro), part.share, _hidden(found, part.name, micro))
+        for part in found.parts
+        if part.us > 0
+    ]
+
+
+def _hidden(found: DeviceTime, name: str, micro: str) -> str:
+    if name != EXPOSED:
+        return ""
+    return f"of {amounts.duration(found.communication_us, micro)} in collectives"
+
+
+def copies(found: DeviceTime, micro: str = "us") -> list[Row]:
+    """Copies by kind, hidden or not."""
+    step_us = found.step_us or 1.0
+    return [
+        Row(text.one_line(copy.kind, 80), amounts.duration(copy.us, micro), copy.us / step_us, _moved(copy))
+        for copy in found.copies
+    ]
+
+
+def _moved(copy: CopyUse) -> str:
+    """``25 x 2.7 MiB at 8.37 GB/s``."""
+    if copy.bytes is None or not copy.per_step:
+        return _times(copy.per_step, "time")
+    rate = f" at {copy.gbs:.3g} GB/s" if copy.gbs else ""
+    return f"{amounts.digits(copy.per_step)} x {amounts.size(copy.bytes / copy.per_step)}{rate}"
+
+
+def _times(number: float, noun: str) -> str:
+    return f"{amounts.digits(number)} {noun}{'s' * (number != 1)}"
+
+
+def queue(found: QueueUse | None) -> str:
+    """The launch queue in a sentence; empty where nothing is known of it."""
+    if found is None:
+        return ""
+    usual = f"usually {amounts.count(found.median, 'kernel')} waiting, {found.most:,} at most"
+    return f"{usual}; {amounts.percent(found.empty)} of the kernels found it empty"
+
+
+def host(found: DeviceTime, micro: str = "us") -> str:
+    """What the host waited for, and the peak of the device's memory, in a sentence; empty where there is nothing to say."""
+    told = [
+        f"{what} {amounts.duration(us, micro)}"
+        for what, us in (
+            ("waits for its loader", found.loader_us or 0.0),
+            ("is held until the device has got there", found.held_us),
+        )
+        if us > 0
+    ]
+    peak = f"peak memory {amounts.size(found.peak_bytes)}" if found.peak_bytes else ""
+    return "; ".join(part for part in (f"the host {', '.join(told)}" if told else "", peak) if part)
+
+
+def kernels(found: DeviceTime, width: int, micro: str = "us") -> list[Row]:
+    """The dearest kernels, their names no longer than about ``width``."""
+    return [
+        Row(kernel_name(one.name, width), amounts.duration(one.us, micro), one.share, _times(one.calls, "call"))
+        for one in found.kernels
+    ]
+
+
+def kernel_name(name: str, width: int) -> str:
+    """A kernel's name without its return type, namespaces and parameters, cut to ``width`` with an ellipsis."""
+    short = _QUALIFIED.sub("", name[:4096].removeprefix("void ").replace("(anonymous namespace)::", ""))
+    depth = 0
+    for place, char in enumerate(short):
+        depth += (char == "<") - (char == ">")
+        if char == "(" and depth <= 0 and place:
+            short = short[:place]
+            break
+    short = text.one_line(short.strip(), 4096)
+    return short if len(short) <= width else f"{short[: width - 3].rstrip()}..."
+
+
+def lines(report: Report, width: int) -> Iterator[str]:
+    """The table as a terminal shows it; nothing without a device."""
+    found = report.device_time
+    if found is None:
+        return
+    yield f"{heading(report)} ({amounts.duration(found.step_us)}):"
+    groups = (("", parts(found)), ("copies", copies(found)[:_KINDS]))
+    names = max((len(row.name) + 2 * bool(title) for title, rows in groups for row in rows), default=0)
+    for title, rows in groups:
+        if title and rows:
+            yield f"  {title}:"
+        for row in rows:
+            name = f"{'  ' if title else ''}{row.name}"
+            yield f"  {name:<{names}}  {row.time:>8}  {row.percent:>5}  {row.said}".rstrip()
+    dearest = kernels(found, max(24, width - 36))
+    if dearest:
+        yield "  dearest kernels:"
+    calls = max((len(row.said) for row in dearest), default=0)
+    for row in dearest:
+        yield f"    {row.time:>8}  {row.percent:>5}  {row.said:>{calls}}  {row.name}"
+    for said in (f"launch queue: {queue(found.queue)}" if found.queue else "", host(found)):
+        yield from textwrap.wrap(said, width, initial_indent="  ", subsequent_indent="    ")

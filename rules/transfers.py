@@ -1,0 +1,53 @@
+"""What the rules about a step bound by its copies have in common: both directions, by the device's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.trace_steps import TraceSteps
+from auditor.model import Finding, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class TransferRule(Rule):
+    """Base of the rules about time in which a device does nothing but copy; no rule itself."""
+
+    share: float = knob(0.1, "Share of the steps' time in copies that nothing hides from which it is a warning (TraceML).")
+    severe: float = knob(0.2, "The same from which it is an error (TraceML).")
+    least_us: float = knob(100.0, "Mean time per step in us below which nothing is reported.")
+
+    def bound(self, steps: TraceSteps, way: str, words: str) -> Iterator[Finding]:
+        """A finding where copies ``way`` (``to_device``, ``to_host``) take a share of the whole that recurs after the first step.
+
+        Its price leaves out what pinned memory would save: that is the price of the waits for pageable copies.
+        """
+        steps.need_a_device()
+        part = f"{way}_alone_us"
+        share, mean = steps.share(part), steps.mean(part)
+        if min(share, steps.steady(part)) < self.share or mean < self.least_us:
+            return
+        often, marked = steps.steps_above(part, self.share), steps.marked
+        slow = min(mean, steps.mean(f"{way}_slow_us"))
+        certain = steps.certain and steps.recurs(part, self.share)
+        yield Finding(
+            None,
+            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy {words}",
+            steps=often if marked else 0,
+            per_step=1.0 if marked else 0.0,
+            lost_us_per_step=mean - slow if marked else None,
+            basis="estimated" if marked else "none",
+            seen_on="trace",
+            severity=self._severity(share) if certain else Severity.NOTE,
+            facts=(
+                (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
+                ("with nothing beside them", f"{amounts.duration(mean)} per step"),
+                *((("of that because the memory is pageable", f"{amounts.duration(slow)} per step"),) if slow else ()),
+                ("steps from", steps.source),
+            ),
+        )
+
+    def _severity(self, share: float) -> Severity | None:
+        return Severity.ERROR if share >= self.severe else None

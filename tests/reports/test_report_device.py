@@ -1,0 +1,187 @@
+"""Where the device's time went: the same words and rows in the terminal, on the page and in Markdown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from auditor.reports import device, renderer
+from auditor.reports.as_json import load
+from auditor.reports.terminal import Terminal
+
+from auditor.bare_trace import RankedTraces, TraceRecording
+from auditor.device_time import COMPUTING, COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, KernelUse, Part, QueueUse
+from auditor.evidence.trace_device import device_time
+from auditor.model import Rank
+from auditor.timeline import fleet, trace_files
+from tests.recorded_traces import FOLDER, TRACES, TRUTH
+from tests.reports import golden_report as golden
+from tests.timeline.jobs import COMPUTE, STEP, job
+from tests.timeline.kineto import call, kernel, loop, memcpy, memory, op, product, text, training, write
+
+KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::Lamb<4>, float>(Meta<2>, float (*)(int))"
+
+
+def told(busy=0.84, **shares):
+    """A table of a step of 10 ms."""
+    parts = {COMPUTING: 0.6, EXPOSED: 0.2, COPYING: 0.04, IDLE: 0.16} | shares
+    return DeviceTime(
+        device="NVIDIA A100",
+        steps=6,
+        step_us=10_000.0,
+        busy=busy,
+        parts=tuple(Part(name, 10_000 * share, share) for name, share in parts.items()),
+        communication_us=2700.0,
+        copies=(CopyUse("HtoD (Pageable -> Device)", 2.0, 400.0, 4e6), CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None)),
+        queue=QueueUse(15, 277, 0.31),
+        kernels=(KernelUse(KERNEL, 7.0, 2180.0, 0.218),),
+        loader_us=700.0,
+        held_us=1200.0,
+        peak_bytes=2 << 30,
+    )
+
+
+def report(found):
+    return replace(golden.silent_report(), device_time=found)
+
+
+def test_the_terminal_has_the_whole_table():
+    shown = Terminal().render(report(told()))
+    for line in (
+        "Each step on NVIDIA A100 (10 ms):",
+        "  communication that nothing hides      2 ms    20%  of 2.7 ms in collectives",
+        "    HtoD (Pageable -> Device)         400 us   4.0%  2 x 1.91 MiB at 10 GB/s",
+        "    DtoD (Device -> Device)             5 us  <0.1%  1 time",
+        "     2.18 ms    22%  7 calls  multi_tensor_apply_kernel<Lamb<4>, float>",
+        "  launch queue: usually 15 kernels waiting, 277 at most; 31% of the kernels",
+        "  the host waits for its loader 700 us, is held until the device has got there",
+        "    1.2 ms; peak memory 2 GiB",
+    ):
+        assert line in shown.splitlines()
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_page_has_the_same_rows():
+    page = renderer("html").render(report(told()))
+    for words in ("Each step on NVIDIA A100", "2 x 1.91 MiB at 10 GB/s", "multi_tensor_apply_kernel&lt;Lamb&lt;4&gt;, float&gt;"):
+        assert words in page
+    assert 'href="#device"' in page and 'href="#device"' not in renderer("html").render(report(None))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            told(busy=0.9, **{EXPOSED: 0.09, IDLE: 0.1}),
+            "there is little to win on the host's side (launches, waits, loading), 10% at most",
+        ),
+        (told(busy=0.8999), ""),
+        (told(busy=0.9964, **{EXPOSED: 0.0, IDLE: 0.0036}), "The device worked for 99.6% of the steps' time: there is little"),
+        (told(busy=0.95, **{EXPOSED: 0.1, IDLE: 0.05}), "communication that nothing hides is 10%. Look there first; launches"),
+        (told(busy=0.95, **{EXPOSED: 0.0, COPYING: 0.5, IDLE: 0.05}), "copies that nothing hides are 50%. Look there first"),
+        (replace(told(busy=1.0, **{EXPOSED: 0.0}), steps=0), "for 100% of the time from its first work to its last"),
+        (told(busy=float("nan")), ""),
+        (None, ""),
+    ],
+)
+def test_a_busy_device_is_said_before_all_else(found, said):
+    made = report(found)
+    assert (said in device.opening(made)) if said else not device.opening(made)
+    if said:
+        shown = " ".join(Terminal().render(made).split())
+        assert shown.index(said) < shown.index("No findings")
+        assert said.replace("'", "&#39;") in renderer("html").render(made)
+        assert device.opening(made)[:40] in renderer("markdown").render(made)
+
+
+def test_a_table_comes_back_from_json_and_a_strangers_cannot_steer():
+    made = report(told())
+    assert load(renderer("json").render(made)).device_time == told()
+    steered = replace(told(), device="\x1b[31m<b>", step_us=0.0, parts=(Part("\x1b]0;<i>", 1.0, float("inf")),))
+    steered = replace(steered, kernels=(KernelUse("<script>\x1b", 1.0, 1.0, -1.0),))
+    shown, page = Terminal().render(report(steered)), renderer("html").render(report(steered))
+    assert "\x1b" not in shown + page and "<i>" not in page and "<script>\\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void foo<(Kind)3, bar>(int)", "foo<(Kind)3, bar>"),
+        ("ncclKernel_AllReduce(ncclWorkElem)", "ncclKernel_AllReduce"),
+        ("(odd)", "(odd)"),
+        ("a" * 70, f"{'a' * 37}..."),
+    ],
+)
+def test_names_of_kernels_are_cut_where_nothing_is_lost(name, short):
+    assert device.kernel_name(name, 40) == short
+
+
+def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
+    """A step of 1000 us: 300 computing, 100 of copies of which 60 are hidden, 20 that follow, and the rest idle."""
+
+    def body(number, start):
+        return [
+            *product(start + 85, 10 * number, 300),
+            op("aten::to", start + 200, 100),
+            call("cudaMemcpyAsync", start + 210, 5, 10 * number + 1),
+            memcpy("HtoD (Pinned -> Device)", start + 340, 100, 10 * number + 1, 1 << 20, stream=9),
+            kernel("tiny", start + 440, 20, 0),
+        ]
+
+    found = device_time(TraceRecording(write(tmp_path, text(loop(4, 1000.0, body)))))
+    assert {part.name: part.us for part in found.parts} == {COMPUTING: 320.0, EXPOSED: 0.0, COPYING: 40.0, IDLE: 640.0}
+    assert (found.steps, found.step_us, found.busy) == (4, 1000.0, 0.36)
+    assert [(one.kind, one.per_step, one.us, one.bytes) for one in found.copies] == [
+        ("HtoD (Pinned -> Device)", 1.0, 100.0, 1 << 20)
+    ]
+    assert [(one.name, one.calls, one.us, one.share) for one in found.kernels] == [
+        ("ampere_sgemm_128x64_nn", 1.0, 300.0, 0.3),
+        ("tiny", 1.0, 20.0, 0.02),
+    ]
+    assert (found.queue.most, found.queue.empty) == (0, 1.0)
+    assert (found.loader_us, found.held_us, found.peak_bytes, device.host(found)) == (None, 0.0, None, "")
+
+
+def test_what_the_host_waits_for_stands_beside_it(tmp_path):
+    found = device_time(TraceRecording(write(tmp_path, text([*training(3), memory(1500, 10, 600, 800)]))))
+    assert (found.loader_us, found.held_us, found.peak_bytes) == (40.0, 290.0, 600)
+    assert (
+        device.host(found)
+        == "the host waits for its loader 40 us, is held until the device has got there 290 us; peak memory 600 B"
+    )
+
+
+def test_without_a_device_there_is_no_table(tmp_path):
+    assert device_time(TraceRecording(write(tmp_path, text([op("aten::add", 0, 10)])))) is None
+    assert device_time(TraceRecording(tmp_path / "nothing.json")) is None
+
+
+def test_of_a_job_the_table_is_that_of_the_rank_that_was_judged(tmp_path):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for number, content in enumerate(job(3, lambda rank, _: 200.0 * (rank == 1))):
+        (folder / f"rank{number}.json").write_text(content)
+    found = device_time(RankedTraces(folder, fleet(trace_files(folder))))
+    parts = {part.name: part.us for part in found.parts}
+    assert found.rank == 1 and parts[COMPUTING] == COMPUTE + 200 and parts[EXPOSED] == 40.0
+    assert found.step_us == STEP - 10
+    rank = Rank(0, "t", "", "", 6, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, None)
+    two = replace(report(found), ranks=(rank, replace(rank, rank=1)))
+    assert device.heading(two) == "Each step on NVIDIA A100 of rank 1"
+    assert json.loads(renderer("json").render(two))["device_time"]["rank"] == 1
+
+
+@pytest.mark.skipif(not TRACES, reason="no recorded traces beside this checkout")
+@pytest.mark.parametrize("key", TRACES)
+def test_recorded_traces_agree_with_the_truth(key):
+    found, truth = device_time(TraceRecording(FOLDER / "data" / key)), TRUTH["files"][key]["trace"]
+    if found is None:
+        return
+    assert sum(part.share for part in found.parts) == pytest.approx(1, abs=1e-9)
+    assert min(part.us for part in found.parts) >= 0
+    gpu = max(truth["gpu"].values(), key=lambda one: one["busy_ms"])
+    if found.steps and truth["steps"]["n"] == found.steps and "step_util_pct" in gpu:
+        assert 100 * found.busy == pytest.approx(gpu["step_util_pct"], abs=0.02)
+    elif not found.steps:
+        assert 100 * found.share_of(IDLE) == pytest.approx(gpu["idle_pct"], abs=0.02)
