@@ -14,9 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-import click
-
-from auditor import assemble, catalogue, engine
+from auditor import assemble, catalogue, console, engine
 from auditor.bare import BareRecording
 from auditor.config import Settings
 from auditor.errors import AuditProblem
@@ -128,7 +126,7 @@ def _show_tensorboard(report: Report, recording: Recording, folder: Path) -> Non
     try:
         _export(report, recording, folder)
     except Exception as error:
-        click.echo(f"audit: {folder} is incomplete: {fault(error)}", err=True)
+        console.say(f"audit: {folder} is incomplete: {fault(error)}", err=True)
 
 
 def _export(report: Report, recording: Recording, folder: Path) -> None:
@@ -164,17 +162,15 @@ def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[t
         _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
         whole = assemble.drawn(report, recording)
         for sentence in whole.warnings[len(report.warnings) :]:
-            click.echo(f"audit: {sentence}", err=True)
+            console.say(f"audit: {sentence}", err=True)
         path = write(whole, recording, out, formats)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)
-            click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
-    click.echo(str(path), file=stream)
-    stream.flush()
+            console.hand_over(rendered, form=name)
+    console.say(str(path), err=bool(asked))
 
 
 def show(report: Report, stream: TextIO) -> None:
     """Print the table of findings."""
-    click.echo(catalogue.reports("terminal").Terminal.for_stream(stream).render(report), nl=False, file=stream)
-    stream.flush()
+    console.styled(catalogue.reports("terminal").Terminal.for_stream(stream).render(report), err=stream is sys.stderr)

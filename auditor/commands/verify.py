@@ -6,9 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
-from auditor import catalogue, guard
+from auditor import catalogue, console, guard
 from auditor.commands import progress, reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
@@ -38,7 +36,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
         hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
-        click.echo(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
         return 0
     results.deliver(checked, recording, folder, (), quiet=quiet)
     return 0
@@ -150,7 +148,7 @@ def _counted(laboratory: Laboratory, budget: float) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"verify: {text}", err=True)
+    console.say(f"verify: {text}", err=True)
 
 
 def _silent(text: str) -> None:
