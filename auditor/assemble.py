@@ -58,7 +58,7 @@ def report(
     peaks = _peaks(run, rehearsed)
     findings = tuple(
         prices.weighed(
-            _with_diff(recording, guard.without_foreign(finding, permitted)), Severity.NOTE, note_below, run.step_us, peaks
+            with_diff(recording, guard.without_foreign(finding, permitted)), Severity.NOTE, note_below, run.step_us, peaks
         )
         for finding in judgement.findings
     )
@@ -210,10 +210,13 @@ def _peaks(run: Run, rehearsed: Recording | None) -> dict[str, int | None]:
     return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
 
 
-def _with_diff(recording: Recording, finding: Finding) -> Finding:
+def with_diff(recording: Recording, finding: Finding) -> Finding:
+    """The finding with the diff that its edits come to, whatever diff it had."""
     remedy = finding.remedy
-    if remedy is None or not remedy.edits:
+    if remedy is None:
         return finding
+    if not remedy.edits:
+        return replace(finding, remedy=replace(remedy, diff=None))
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
     masked = recording.manifest.get("masked") or {}

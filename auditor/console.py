@@ -63,7 +63,9 @@ def _harmless(text: str, form: str) -> str:
     reports = catalogue.reports("text")
     if form in ("json", "sarif", "codequality"):
         return str(reports.escaped_json(text))
-    return str(text if form == "github" else reports.inert(text if form == "terminal" else reports.visible(text)))
+    if form == "github":
+        return str(reports.unmarked(text))
+    return str(reports.inert(text if form == "terminal" else reports.visible(text)))
 
 
 def secure_streams() -> None:

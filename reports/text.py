@@ -31,7 +31,12 @@ def inert(text: str) -> str:
     """
     if "::" not in text and "##" not in text:
         return text
-    return _MARKED.sub("## ", _COMMAND.sub(r"\1: :", text))
+    return unmarked(_COMMAND.sub(r"\1: :", text))
+
+
+def unmarked(text: str) -> str:
+    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes ``## [error]``."""
+    return _MARKED.sub("## ", text)
 
 
 def escaped_json(text: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from auditor import catalogue, console, guard
+from auditor import assemble, catalogue, console, guard
 from auditor.commands import progress, reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
@@ -32,7 +33,11 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
         raise AuditProblem(f"{report}: the recording that says how to run the target again is not beside it")
     require_recorded_here(recording)
     require_own(report, judged, recording)
+    judged = replace(judged, findings=tuple(assemble.with_diff(recording, finding) for finding in judged.findings))
     folder = path if path.is_dir() else path.parent
+    if not quiet:
+        words = shlex.join([str(recording.manifest["target"]), *map(str, recording.manifest.get("argv", ()))])
+        _say(f"what runs, in copies of {recording.cwd}: {words}")
     checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
         hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
