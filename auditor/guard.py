@@ -56,7 +56,7 @@ def require_permitted(name: str, report: Report, rules: Iterable[type[Rule]], ro
             permitted.require(codes, edit)
             patch.require_own_file(root, edit.site.file, edit.action)
         except patch.Refused as reason:
-            raise AuditProblem(f"{name}: {edit.site}: {reason}", CHANGED) from None
+            raise AuditProblem(f"{name}: {_short(str(edit.site))}: {_short(str(reason))}", CHANGED) from None
 
 
 def require_own_program(recording: Recording) -> None:
@@ -104,7 +104,14 @@ def _recorded(recording: Recording) -> Collection[str]:
     return recording.manifest.get("sources") or {}
 
 
+LONGEST = 400
+"""Characters of a report that are quoted: it may hold megabytes of them."""
+
 AGAIN = "audit run TARGET --verify measures the patches of a run of your own"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _edits(report: Report) -> Iterator[tuple[tuple[str, ...], Edit]]:

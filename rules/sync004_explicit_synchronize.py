@@ -68,7 +68,7 @@ class ExplicitSynchronize(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (Permit("drop_statement", ("torch.cuda.synchronize", ".synchronize")),)
+    edits = (Permit("drop_statement", ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize")),)
 
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 

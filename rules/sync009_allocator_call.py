@@ -30,6 +30,7 @@ QUERIES = {
     "memory_reserved": "it copies all of the allocator's counters to read one",
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
+HOMES = ("torch.cuda", "torch.accelerator")
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
 UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which gives no times"}
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
@@ -85,8 +86,8 @@ class AllocatorCallEveryStep(Rule):
     since = "0.1"
     rehearsed = True
     edits = (
-        Permit("drop_statement", tuple(f"torch.cuda.{name}" for name in COMMANDS if name.startswith("reset_")), safe=True),
-        Permit("drop_statement", (*(f"torch.cuda.{name}" for name in (*COMMANDS, *QUERIES)), *COLLECTIONS)),
+        Permit("drop_statement", tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name), safe=True),
+        Permit("drop_statement", (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS)),
     )
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")

@@ -61,7 +61,7 @@ class Permitted:
             file = self._file(edit.site.file, self._read)
             holds = file is None or not file.has_line(edit) or any(self._holds(kind, edit, file) for kind in covering)
         if not holds:
-            raise Refused(f"what line {edit.site.line} of {edit.site.file} holds is nothing that {code} speaks of")
+            raise Refused(f"by the imports of {edit.site.file}, line {edit.site.line} is not certain to be what {code} speaks of")
 
     def _holds(self, kind: Permit, edit: Edit, file: _File) -> bool:
         if edit.action == "set_constant":
