@@ -35,6 +35,7 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     require_own(report, judged, recording)
     judged = replace(judged, findings=tuple(assemble.with_diff(recording, finding) for finding in judged.findings))
     folder = path if path.is_dir() else path.parent
+    require_unchanged(recording)
     if not quiet:
         words = shlex.join([str(recording.manifest["target"]), *map(str, recording.manifest.get("argv", ()))])
         _say(f"what runs, in copies of {recording.cwd}: {words}")

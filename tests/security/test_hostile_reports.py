@@ -15,7 +15,8 @@ from auditor import catalogue
 from auditor.cli import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.permit import outside
-from auditor.recording import SCHEMA, store_sources, write_manifest
+from auditor.recording import SCHEMA, write_manifest
+from auditor.recording_sources import store_sources
 
 SOURCE = """\
 import gc
