@@ -227,7 +227,7 @@ def test_code_that_no_rule_would_write_is_not_written(project, edit):
     ],
 )
 def test_what_a_patch_inserts_is_never_what_a_stranger_wrote(project, edit):
-    assert fix(project, report_with(**edit)).exit_code == 0
+    assert fix(project, report_with(**edit)).exit_code == 2
     assert (project / "a.py").read_text() == SOURCE
 
 
