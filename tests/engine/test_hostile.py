@@ -242,7 +242,7 @@ def script_with(project, value):
     """A script that sets the allocator's variable to ``a:1``, after a report that wants it to be ``value``."""
     script = project / "run.sh"
     script.write_text("#\n#\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\n")
-    report = report_with(file="run.sh", action="set_value", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value)
+    report = report_with(file="run.sh", action="set_value", call="", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value)
     report = report.replace(json.dumps(CALL).encode(), b'""').replace(b'"SYNC009"', b'"MEM009"')
     assert fix(project, report).exit_code == (0 if value.startswith("expandable") else 2)
     return script.read_text()
