@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow deaths lint types manual fuzz clean
+.PHONY: demo test test-slow deaths lint types manual fuzz clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -28,6 +28,7 @@ deaths: .venv/ready-dev
 lint: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/bandit --quiet --recursive --configfile pyproject.toml auditor rules reports
 
 types: .venv/ready-dev
 	$(BIN)/mypy
@@ -36,6 +37,13 @@ types: .venv/ready-dev
 N ?= 50000
 fuzz: .venv/ready-dev
 	$(BIN)/python -m fuzz --number $(N)
+
+# Known flaws of what we depend on: by hand, since it asks PyPI's advisory service; what that does not know fails it (--strict).
+audit-deps: .venv/ready
+	$(PYTHON) -m venv .venv/audit-deps
+	.venv/audit-deps/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	$(BIN)/python -m pip freeze --exclude-editable > .venv/audit-deps/requirements.txt
+	.venv/audit-deps/bin/pip-audit --strict --no-deps --disable-pip --requirement .venv/audit-deps/requirements.txt
 
 manual: .venv/ready
 	$(BIN)/python -m auditor.explain --write

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from auditor import __version__, amounts, pictures, prices
+from auditor import __version__, amounts, guard, pictures, prices
 from auditor.caveats import caveats
 from auditor.engine import Judgement, rehearsal_of
 from auditor.evidence import trace as traces
@@ -23,7 +23,7 @@ from auditor.evidence.training import Trained
 from auditor.evidence.unrest import Unrest
 from auditor.explain import page
 from auditor.model import Finding, Outcome, PeakBytes, Report, Run, Severity, StepTimes, TargetError
-from auditor.patch import diff_bytes, shows_line
+from auditor.patch import Permitted, diff_bytes, shows_line
 from auditor.patch import plan as plan_patches
 from auditor.pictures import Lanes, Layers
 from auditor.recording import Recording, Row
@@ -51,11 +51,15 @@ def report(
     manifest = recording.manifest
     steps = step_rows(recording)
     facts = traces.read(recording)
+    rules = tuple(rules)
+    permitted = Permitted(guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ())
     rehearsed = rehearsal_of(recording)
     run = _run(manifest, steps, recording, facts)
     peaks = _peaks(run, rehearsed)
     findings = tuple(
-        prices.weighed(_with_diff(recording, finding), Severity.NOTE, note_below, run.step_us, peaks)
+        prices.weighed(
+            with_diff(recording, guard.without_foreign(finding, permitted)), Severity.NOTE, note_below, run.step_us, peaks
+        )
         for finding in judgement.findings
     )
     found = {code for finding in findings for code in finding.codes}
@@ -206,10 +210,13 @@ def _peaks(run: Run, rehearsed: Recording | None) -> dict[str, int | None]:
     return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
 
 
-def _with_diff(recording: Recording, finding: Finding) -> Finding:
+def with_diff(recording: Recording, finding: Finding) -> Finding:
+    """The finding with the diff that its edits come to, whatever diff it had."""
     remedy = finding.remedy
-    if remedy is None or not remedy.edits:
+    if remedy is None:
         return finding
+    if not remedy.edits:
+        return replace(finding, remedy=replace(remedy, diff=None))
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
     refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
     masked = recording.manifest.get("masked") or {}

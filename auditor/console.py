@@ -34,12 +34,16 @@ def styled(block: str, *, err: bool = False) -> None:
     _write(catalogue.reports("text").inert(block), err=err)
 
 
-def hand_over(data: str | bytes) -> None:
-    """Write data that is the command's whole result to stdout, byte for byte.
+def hand_over(data: str | bytes, *, form: str = "") -> None:
+    """Write data that is the command's whole result to stdout: byte for byte, or as harmless text of a ``form``.
 
+    ``json`` and its like keep their meaning: what a terminal or a CI system would obey is escaped as JSON does. ``github`` is made
+    of commands, whose texts its renderer escapes. A patch has no form: git must find each byte of it.
     Raises :class:`AuditProblem` where it cannot be written; a reader that went away (``| head``) is no problem.
     """
     raw = data if isinstance(data, bytes) else data.encode("utf-8", "replace")
+    if form:
+        raw = _harmless(raw.decode("utf-8", "replace"), form).encode("utf-8", "replace").rstrip(b"\n") + b"\n"
     try:
         sys.stdout.flush()
         buffer = getattr(sys.stdout, "buffer", None)
@@ -53,6 +57,15 @@ def hand_over(data: str | bytes) -> None:
     except (OSError, ValueError) as error:
         _to_nowhere(sys.stdout)
         raise AuditProblem(f"stdout cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _harmless(text: str, form: str) -> str:
+    reports = catalogue.reports("text")
+    if form in ("json", "sarif", "codequality"):
+        return str(reports.escaped_json(text))
+    if form == "github":
+        return str(reports.unmarked(text))
+    return str(reports.inert(text if form == "terminal" else reports.visible(text)))
 
 
 def secure_streams() -> None:

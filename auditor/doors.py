@@ -119,30 +119,26 @@ def view(**options: Any) -> None:
 )
 def rules(codes: str | None, as_json: bool, form: str) -> None:
     """List all rules, or those of CODES: codes or families, as in SYNC,MEM005."""
-    from auditor import catalogue
+    from auditor import catalogue, console
 
     known = catalogue.choose(codes.split(","), ()) if codes else catalogue.rules()
     if form == "markdown":
         from auditor.explain import manual
 
-        click.echo(manual(known), nl=False)
+        console.hand_over(manual(known))
         return
     if as_json or form == "json":
         import json
 
-        click.echo(
-            json.dumps(
-                [
-                    {"code": r.code, "name": r.name(), "title": r.title(), "severity": r.severity.value, "since": r.since}
-                    for r in known
-                ],
-                indent=2,
-            )
-        )
+        facts = [
+            {"code": r.code, "name": r.name(), "title": r.title(), "severity": r.severity.value, "since": r.since} for r in known
+        ]
+        console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     for rule in known:
-        click.echo(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
-    click.echo("\naudit explain CODE shows the manual page of one.")
+        console.say(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
+    console.say("")
+    console.say("audit explain CODE shows the manual page of one.")
 
 
 @click.command(cls=PlainCommand)
@@ -151,18 +147,19 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
 @click.option("--debug", is_flag=True, hidden=True)
 def explain(code: str, as_json: bool, debug: bool) -> None:
     """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
-    from auditor import manual
+    from auditor import console, manual
 
     family = manual.family(code)
     facts: Any = family or manual.facts(code)
     if as_json:
         import json
 
-        click.echo(json.dumps(facts, indent=2))
+        console.hand_over(json.dumps(facts, indent=2), form="json")
         return
     if not family:
-        click.echo(facts["page"], nl=False)
+        console.show(facts["page"].rstrip("\n"))
         return
     for each in family:
-        click.echo(f"{each['code']:9} {each['severity']:8} {each['title']}")
-    click.echo(f"\naudit explain {family[0]['code']} shows the manual page of one.")
+        console.say(f"{each['code']:9} {each['severity']:8} {each['title']}")
+    console.say("")
+    console.say(f"audit explain {family[0]['code']} shows the manual page of one.")

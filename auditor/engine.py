@@ -17,6 +17,7 @@ from auditor import merging, prices
 from auditor.evidence.statements import Statements
 from auditor.evidence.table import Others, Table
 from auditor.model import Finding, Severity, Site, Verdict, finding_key
+from auditor.permit import outside
 from auditor.plan import REHEARSAL
 from auditor.recording import Recording
 from auditor.recording_joined import RERUN
@@ -245,7 +246,11 @@ def _complete(rule: Rule, finding: Finding) -> Finding:
     )
     if named.basis == "measured" and named.lost_us_per_step is not None and named.lost_us_per_step_low is None:
         named = replace(named, basis="estimated")  # too few steps for an interval: nothing is measured without one
-    return replace(named, remedy=rule.remedy(named))
+    remedy = rule.remedy(named)
+    undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
+    if undeclared is not None:
+        raise TypeError(f"{rule.code} asks for an edit that its class does not declare in `edits`: {undeclared}")
+    return replace(named, remedy=remedy)
 
 
 FIELDS: Mapping[str, tuple[type, ...]] = {

@@ -70,7 +70,9 @@ def main() -> None:
 
     files = written(own_rules())
     if "--write" not in sys.argv[1:]:
-        sys.stdout.write(files["README.md"])
+        from auditor import console
+
+        console.hand_over(files["README.md"])
         return
     for name, text in files.items():
         (Path(__file__).resolve().parent.parent / "rules" / name).write_text(text, encoding="utf-8")

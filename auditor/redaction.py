@@ -80,6 +80,9 @@ _PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(.{0,16384}?)(
 _KNOWN = re.compile(rb"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|nvapi-|r8_|dop_v1_)[\w-]{12,}")
 """Keys of services that training programs use and whose prefix gives them away, whatever they are called."""
 
+_HEADER = re.compile(rb"\b(?:[Bb]earer|[Bb]asic|wandb[ \t]+login)[ \t]+(?=[\w.~+/=-]*[0-9])([\w.~+/=-]{16,})")
+"""What a header of HTTP or a command to log in is given: ``Authorization: Bearer ...``."""
+
 
 @dataclass(frozen=True)
 class Masked:
@@ -196,6 +199,8 @@ def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
         yield match.start(1), match.end(1), "Private Key"
     for match in _KNOWN.finditer(raw):
         yield match.start(), match.end(), "Access Token"
+    for match in _HEADER.finditer(raw):
+        yield match.start(1), match.end(1), "Access Token"
     for match in _QUOTED.finditer(raw):
         name, value = _text(match[1]).rpartition(".")[2], _text(match[3])
         if is_secret(name, value) or (not VOCABULARY.search(name) and looks_random(value)):

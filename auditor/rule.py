@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, cast
 
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import Permit
 
 
 class NotLooked(Exception):
@@ -41,6 +42,8 @@ class Rule:
     rehearsed: ClassVar[bool] = False
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
 
+    edits: ClassVar[tuple[Permit, ...]] = ()
+    """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever a report comes from."""
     cause: ClassVar[str] = ""
     """What rules that find the same thing in a statement have in common: there their findings are one. Empty: its own code."""
     leads: ClassVar[int] = 0

@@ -88,14 +88,14 @@ class AuditGroup(click.Group):
             console.say(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
+            from auditor import console  # here: it is heavy beside a page of help
+
             if "--debug" in sys.argv:
                 import traceback
 
-                traceback.print_exc()
+                console.show(traceback.format_exc(), err=True)
                 if isinstance(error, AuditProblem) and error.detail:
-                    click.echo(error.detail, err=True)
-            from auditor import console  # here: it is heavy beside a page of help
-
+                    console.show(error.detail, err=True)
             problem = _told(error)
             console.say(f"audit: {problem.message}", err=True)
             if problem.hint:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 _COMMAND = re.compile(r"^([^\S\n]*)::(?=[\w-]+[^\n]*::)", re.MULTILINE)
@@ -30,7 +31,26 @@ def inert(text: str) -> str:
     """
     if "::" not in text and "##" not in text:
         return text
-    return _MARKED.sub("## ", _COMMAND.sub(r"\1: :", text))
+    return unmarked(_COMMAND.sub(r"\1: :", text))
+
+
+def unmarked(text: str) -> str:
+    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes ``## [error]``."""
+    return _MARKED.sub("## ", text)
+
+
+def escaped_json(text: str) -> str:
+    """A JSON document that means the same, with no character that steers a terminal and no mark of a CI system's command.
+
+    Both can only stand in its strings, where they are written as escapes.
+    """
+    if not text.isascii():
+        text = "".join(char if char.isprintable() or char in "\n\t" else _json_escape(char) for char in text)
+    return text.replace("##", "#\\u0023")
+
+
+def _json_escape(char: str) -> str:
+    return json.dumps(char)[1:-1]
 
 
 def one_line(text: str, limit: int = 2000) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace_precision import FP32, TF32, Precision
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 AMPERE = 8
@@ -67,6 +69,10 @@ class Tf32Off(Rule):
     code = "AMP002"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (
+        Permit("set_constant", ("torch.backends.cuda.matmul.allow_tf32",), "allow_tf32", "True"),
+        Permit("insert_after_imports", value=re.escape(HIGH)),
+    )
 
     share: float = knob(0.1, "Share of kernel time in fp32 matrix products from which it is reported.")
     of_step: float = knob(0.05, "Share of the steps' time in fp32 products below which it is a note.")

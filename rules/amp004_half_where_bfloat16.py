@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.source import name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 AMPERE = 8
@@ -79,6 +81,10 @@ class HalfWhereBfloat16IsNative(Rule):
     code = "AMP004"
     severity = Severity.NOTE
     since = "0.1"
+    edits = (
+        Permit("set_keyword", ("torch.autocast",), DTYPE, re.escape(BFLOAT16)),
+        Permit("set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"),
+    )
 
     share: float = knob(0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported.")
 

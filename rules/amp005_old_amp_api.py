@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Amp, Machine, Source
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule
 
 NEW = {
@@ -63,6 +64,7 @@ class OldMixedPrecisionApi(Rule):
     severity = Severity.NOTE
     since = "0.1"
     rehearsed = True
+    edits = (Permit("modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True),)
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for kind, (name, new) in NEW.items():

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.amp import AmpPlace
 from auditor.evidence.rhythm import rhythm
-from auditor.evidence.scaler import unscale_call
+from auditor.evidence.scaler import unscale_call, unscale_calls
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 REMEDIES = {
@@ -97,6 +98,7 @@ class GradScalerMisused(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (Permit("insert_before", value=r"[\w.]+\.unscale_\([\w.]+\)", made=unscale_calls),)
 
     share: float = knob(0.5, "Share of the diagnosed steps on which it happens from which it is reported.")
     skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")

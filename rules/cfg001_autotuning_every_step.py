@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace_structure import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 
@@ -64,6 +65,7 @@ class AutotuningEveryStep(Rule):
     code = "CFG001"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (Permit("set_constant", ("torch.backends.cudnn.benchmark",), "benchmark", "False"),)
 
     share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Source
-from auditor.evidence.layers import biased_before_norm
+from auditor.evidence.layers import CONVOLUTIONS, biased_before_norm
 from auditor.evidence.trace_structure import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
 
 
@@ -60,6 +61,7 @@ class BiasBeforeBatchNorm(Rule):
     code = "CFG002"
     severity = Severity.WARNING
     since = "0.1"
+    edits = tuple(Permit("set_keyword", (f"torch.nn.{name}",), "bias", "False") for name in CONVOLUTIONS)
 
     share: float = knob(0.01, "Share of kernel time for adding such biases from which it is a warning.")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Machine, Recompute, Source
 from auditor.evidence.recompute import Unchosen
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule
 
 
@@ -59,6 +60,14 @@ class CheckpointVariantNotChosen(Rule):
     code = "CKPT002"
     severity = Severity.NOTE
     since = "0.1"
+    edits = (
+        Permit(
+            "set_keyword",
+            tuple(f"torch.utils.checkpoint.{name}" for name in ("checkpoint", "checkpoint_sequential")),
+            "use_reentrant",
+            "False",
+        ),
+    )
 
     def detect(self, recompute: Recompute, machine: Machine, source: Source) -> Iterator[Finding]:
         for call in recompute.unchosen:

@@ -10,7 +10,11 @@ from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.copies import CopySite
 from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Site
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+NOT_WAITING = Permit("set_keyword", (".to", ".cuda"), "non_blocking", "True", safe=True, elsewhere=True)
+"""The one edit that several rules about copies ask for."""
 
 
 @dataclass(frozen=True)

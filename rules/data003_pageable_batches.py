@@ -10,9 +10,10 @@ from auditor.evidence.copies import Copy, CopySite
 from auditor.evidence.given import given
 from auditor.evidence.source import Source
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import LOADER, Permit
 from auditor.rule import knob
 
-from .copying import CopyRule
+from .copying import NOT_WAITING, CopyRule
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
 
@@ -69,6 +70,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
     code = "DATA003"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (Permit("set_keyword", LOADER, "pin_memory", "True", safe=True, elsewhere=True), NOT_WAITING)
 
     small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
 

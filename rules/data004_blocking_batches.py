@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Configs, Copies, Source
 from auditor.model import Finding, Remedy, Severity
 
-from .copying import CopyRule
+from .copying import NOT_WAITING, CopyRule
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
     code = "DATA004"
     severity = Severity.NOTE
     since = "0.1"
+    edits = (NOT_WAITING,)
     leads = 1
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:

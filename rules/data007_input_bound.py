@@ -11,6 +11,7 @@ from auditor.evidence.batches import Loader
 from auditor.evidence.given import given
 from auditor.evidence.trace_steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
 from .pricing import between
@@ -82,6 +83,11 @@ class StepWaitsForInput(Rule):
     code = "DATA007"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (
+        Permit("set_keyword", LOADER, "num_workers", f"0|{COUNT}", elsewhere=True),
+        Permit("set_keyword", LOADER, "persistent_workers", FLAG, elsewhere=True),
+        Permit("set_keyword", LOADER, "prefetch_factor", COUNT),
+    )
 
     share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
     severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")

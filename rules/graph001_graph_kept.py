@@ -9,6 +9,7 @@ from auditor.evidence import Held, Machine, Source
 from auditor.evidence.held import Root, each_line_once
 from auditor.evidence.stored import stores_at_depth
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 
@@ -65,6 +66,7 @@ class GraphKeptAcrossSteps(Rule):
     code = "GRAPH001"
     severity = Severity.ERROR
     since = "0.1"
+    edits = (Permit("detach", safe=True),)
 
     share: float = knob(0.6, "Share of the diagnosed steps after which there must be more tensors.")
     steady: float = knob(0.9, "Share of them after which the graph must be longer or heavier, where the tensors do not multiply.")

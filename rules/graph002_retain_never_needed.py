@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Backward, Configs, Machine, Source
 from auditor.evidence.given import given
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 
@@ -58,6 +59,10 @@ class RetainedGraphNeverNeeded(Rule):
     code = "GRAPH002"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (
+        Permit("drop_keyword", (ANY,), "retain_graph", safe=True),
+        Permit("set_keyword", (ANY, ".backward"), "retain_graph", "False", elsewhere=True),
+    )
 
     times: int = knob(3, "Kept graphs of one line, none of them walked again, before it is reported.")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Source
 from auditor.evidence.source import name_of, span_of
 from auditor.model import Edit, Site
+from auditor.permit import Permit
 
 STABLE = {"sigmoid": "nn.functional.logsigmoid", "softmax": "log_softmax"}
 """By what is undone: the function below ``torch`` that computes both at once."""
@@ -58,6 +59,15 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
         texts[0] = f"{texts[0] if _binds_tightly(given[0]) else f'({texts[0]})'}.float()"
     texts += [f"{each.arg}={ast.unparse(each.value)}" if each.arg else f"**{ast.unparse(each.value)}" for each in inner.keywords]
     return f"{STABLE[name_of(function)]}({', '.join(texts)})"
+
+
+def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
+    """All that may be written in the place of a call of ``torch.log``."""
+    inner = call.args[0] if call is not None and len(call.args) == 1 and not call.keywords else None
+    return () if inner is None else tuple(form for cast in (False, True) if (form := _stable(inner, cast=cast)) is not None)
+
+
+STABLE_FORM = Permit("rename_call", ("torch.log",), value=r"(nn\.functional\.logsigmoid|log_softmax)\(.*\)", made=_forms)
 
 
 def _is_module(node: ast.expr) -> bool:

@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import Configs, Machine, WhatIf
 from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
 
 MIB = 2**20
@@ -72,6 +73,7 @@ class AllocatorSettingWouldHelp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = ALLOCATOR
 
     share: float = knob(0.1, "Share of the reserved memory that a setting must save to be named where nothing failed.")
     least_mib: float = knob(256.0, "MiB that it must save besides.")

@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import Configs, Machine, OutOfMemory
 from auditor.evidence.homes import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
 
 WHY = {
@@ -67,6 +68,7 @@ class RanOutOfMemory(Rule):
     severity = Severity.ERROR
     since = "0.1"
     rehearsed = True
+    edits = ALLOCATOR
 
     lines: int = knob(10, "Lines shown, those that hold most.")
 

@@ -12,8 +12,8 @@ from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
-from .logarithm import stable_log
-from .poles import epsilon_in_root, pole_said, remedy_of
+from .logarithm import STABLE_FORM, stable_log
+from .poles import EPSILON_IN_ROOT, epsilon_in_root, pole_said, remedy_of
 
 LOGARITHMS = frozenset({"log", "log2", "log10"})
 
@@ -82,6 +82,7 @@ class UnstableFormula(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (STABLE_FORM, EPSILON_IN_ROOT)
 
     share: float = knob(0.25, "Share of the exponent range that a logarithm's input used from which it is a warning.")
     exp_share: float = knob(0.5, "Share of the way to overflow that the input of exp went from which it is reported.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,9 +11,13 @@ from auditor.batch_means import Estimate
 from auditor.evidence import Configs, Machine, Modes, Source, Steps
 from auditor.evidence.given import Given, given
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 from .pricing import between
+
+_SWITCHES = ("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly")
+OFF = "set_detect_anomaly(False)"
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,11 @@ class AnomalyModeLeftOn(Rule):
     code = "NUM009"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (
+        Permit("rename_call", _SWITCHES, value=re.escape(OFF), safe=True),
+        Permit("set_keyword", _SWITCHES, "mode", "False", safe=True, elsewhere=True),
+        Permit("set_keyword", (ANY,), "detect_anomaly", "False", safe=True, elsewhere=True),
+    )
 
     share: float = knob(0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported.")
 
@@ -99,8 +109,7 @@ class AnomalyModeLeftOn(Rule):
             return Remedy(text + asked.advice, asked.edits("False", safe=True, reason=reason), refused=asked.refused)
         if finding.site is None or not call:
             return Remedy(text)
-        off = "set_detect_anomaly(False)"
-        return Remedy(text, (Edit(finding.site, "rename_call", call, value=off, safe=True, reason=reason),))
+        return Remedy(text, (Edit(finding.site, "rename_call", call, value=OFF, safe=True, reason=reason),))
 
 
 def _gain(price: Estimate | None, steps: Steps) -> str:

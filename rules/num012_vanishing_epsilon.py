@@ -12,9 +12,10 @@ from auditor.evidence import Machine, Numerics, Source
 from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
 from auditor.evidence.source import name_of
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule
 
-from .logarithm import stable_log
+from .logarithm import STABLE_FORM, stable_log
 
 ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
@@ -88,6 +89,11 @@ class EpsilonVanishes(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (
+        *(Permit("set_keyword", (f"torch.{name}", f".{name}"), keyword, "1e-(4|6|12)") for name, keyword in KEYWORDS.items()),
+        Permit("set_keyword", ("torch.nn.functional.normalize",), "eps", "1e-(4|6|12)"),
+        STABLE_FORM,
+    )
 
     def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
         calls = sorted(numerics.of("epsilon"), key=lambda call: (call.site.file, call.site.line))

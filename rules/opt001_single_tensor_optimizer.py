@@ -11,6 +11,7 @@ from auditor.evidence.given import Given, given
 from auditor.evidence.stepping import Alone, RunsOptimizerCalls, Stepping
 from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
 
 
@@ -73,6 +74,7 @@ class OptimizerStepsOneByOne(Rule):
     since = "0.1"
 
     rehearsed = True
+    edits = (Permit("set_keyword", OPTIMIZERS, "foreach", "True", elsewhere=True),)
 
     launches: int = knob(MANY_LAUNCHES, "Kernel launches in one step() from which it is reported.")
     share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")

@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import Configs, Machine, Source, ZeroGrads
 from auditor.evidence.given import given
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
 
 
@@ -61,6 +62,10 @@ class GradientsFilledWithZeros(Rule):
     code = "OPT002"
     severity = Severity.NOTE
     since = "0.1"
+    edits = (
+        Permit("drop_keyword", (ANY,), "set_to_none"),
+        Permit("set_keyword", (ANY, ".zero_grad"), "set_to_none", "True", elsewhere=True),
+    )
 
     share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 

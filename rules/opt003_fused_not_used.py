@@ -10,6 +10,7 @@ from auditor.evidence import Configs, Source
 from auditor.evidence.given import given
 from auditor.evidence.trace_optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 FUSED = frozenset({"Adam", "AdamW"})
@@ -70,6 +71,7 @@ class FusedOptimizerNotUsed(Rule):
     code = "OPT003"
     severity = Severity.NOTE
     since = "0.1"
+    edits = (Permit("set_keyword", tuple(f"torch.optim.{name}" for name in FUSED), "fused", "True", elsewhere=True),)
 
     share: float = knob(0.05, "Share of the steps' time on the host inside step() from which it is reported.")
 

@@ -10,6 +10,7 @@ from auditor.evidence.given import given
 from auditor.evidence.reads import Place
 from auditor.evidence.source import Source
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import ANY, Permit
 
 from .reading import ReadingRule
 
@@ -60,6 +61,10 @@ class ClipReadsGradientNorm(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (
+        Permit("drop_keyword", (ANY,), "error_if_nonfinite"),
+        Permit("set_keyword", (ANY,), "error_if_nonfinite", "False", elsewhere=True),
+    )
     leads = 4
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:

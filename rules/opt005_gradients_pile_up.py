@@ -10,7 +10,14 @@ from auditor.evidence import Machine, Source, Uncleared
 from auditor.evidence.source import name_of
 from auditor.evidence.uncleared import Piling
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+
+def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
+    """``optimizer.zero_grad()`` of each ``optimizer.step()`` of a file."""
+    steps = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and name_of(node.func) == "step")
+    return {f"{ast.unparse(each.value)}.zero_grad()" for each in steps if isinstance(each, ast.Attribute)}
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class GradientsPileUp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (Permit("insert_before", value=r"[\w.]+\.zero_grad\(\)", made=_clearing),)
 
     fewest: int = knob(3, "Steps on which gradients must have piled up before anything is said.")
 

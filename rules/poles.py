@@ -8,6 +8,7 @@ from auditor.evidence import Source
 from auditor.evidence.numerics import Delicate
 from auditor.evidence.source import name_of, span_of
 from auditor.model import Edit, Site
+from auditor.permit import Permit
 
 EPSILON = 1e-12
 """Below the square of what float32 resolves beside 1, and far above its smallest number: the slope at 0 is 5e5."""
@@ -79,3 +80,12 @@ def _with_epsilon(node: ast.Call) -> str | None:
 def _edit(site: Site, node: ast.Call, value: str) -> Edit:
     reason = "the root of 0 becomes 1e-6; elsewhere it changes in the last digits, if at all"
     return Edit(site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node))
+
+
+def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
+    """All that may be written in the place of a call of ``sqrt``."""
+    form = _with_epsilon(call) if call is not None and not call.keywords else None
+    return () if form is None else (form,)
+
+
+EPSILON_IN_ROOT = Permit("rename_call", ("torch.sqrt", ".sqrt"), value=r"sqrt\(.*\)|add\(1e-12\)\.sqrt\(\)", made=_forms)

@@ -9,6 +9,7 @@ from auditor.evidence import Reads, Source
 from auditor.evidence.reads import Place
 from auditor.evidence.running_sums import summed_read
 from auditor.model import Edit, Finding, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 LOG_EVERY = 50
@@ -17,6 +18,13 @@ LOG_EVERY = 50
 THROTTLED = f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
 WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
 SUMMED = "the sum is a tensor on the device then, in the value's own precision (float32 for most losses) instead of float64"
+
+
+LOGS_OR_SUMS = (
+    Permit("throttle", value=str(LOG_EVERY), safe=True),
+    Permit("rename_call", (".item",), value=r"detach\(\)"),
+)
+"""What :meth:`ReadingRule.patch_of` asks for."""
 
 
 @dataclass(frozen=True)

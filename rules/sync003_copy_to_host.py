@@ -10,7 +10,7 @@ from auditor.evidence.reads import Place
 from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
-from .reading import ReadingRule
+from .reading import LOGS_OR_SUMS, ReadingRule
 from .waiting import waits_in_trace
 
 
@@ -72,6 +72,7 @@ class CopyToHostEveryStep(ReadingRule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = LOGS_OR_SUMS
     leads = 2
 
     def detect(self, reads: Reads, source: Source) -> Iterator[Finding]:

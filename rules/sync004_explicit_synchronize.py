@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import DeviceCalls, Machine, Source
 from auditor.evidence.trace_waits import TraceWaits
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .waiting import waits_in_trace
@@ -67,6 +68,7 @@ class ExplicitSynchronize(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (Permit("drop_statement", ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize")),)
 
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 

@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
 from auditor.evidence.calls import CallSite
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 from .pricing import between
@@ -29,6 +30,7 @@ QUERIES = {
     "memory_reserved": "it copies all of the allocator's counters to read one",
     "max_memory_reserved": "it copies all of the allocator's counters to read one",
 }
+HOMES = ("torch.cuda", "torch.accelerator")
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
 UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which gives no times"}
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
@@ -83,6 +85,10 @@ class AllocatorCallEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    edits = (
+        Permit("drop_statement", tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name), safe=True),
+        Permit("drop_statement", (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS)),
+    )
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
     query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Copies, Source
 from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.permit import Permit
 
 from .copying import CopyRule
 
@@ -60,6 +61,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
     code = "SYNC010"
     severity = Severity.WARNING
     since = "0.1"
+    edits = (Permit("make_on_device", (".to", ".cuda"), safe=True),)
     leads = 4
 
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:

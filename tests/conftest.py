@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from auditor.model import Finding, Remedy
+    from auditor.rule import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,3 +53,24 @@ def audit():
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=surroundings, check=False)
 
     return call
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_edit_is_declared() -> Iterator[None]:
+    """Any edit that any rule proposes in any test lies within what its class declares (``Rule.edits``): the two cannot drift."""
+    from auditor import catalogue
+    from auditor.permit import outside
+
+    def held(rule: type[Rule], proposes: Callable[[Rule, Finding], Remedy | None]) -> Callable[[Rule, Finding], Remedy | None]:
+        def remedy(self: Rule, finding: Finding) -> Remedy | None:
+            proposed = proposes(self, finding)
+            foreign = None if proposed is None else outside(rule.edits, proposed.edits)
+            assert foreign is None, f"{rule.code} proposes an edit that its class does not declare: {foreign}"
+            return proposed
+
+        return remedy
+
+    with pytest.MonkeyPatch.context() as patches:
+        for rule in catalogue.own_rules():
+            patches.setattr(rule, "remedy", held(rule, rule.remedy))
+        yield

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
-from auditor import catalogue, engine
+from auditor import catalogue, console, engine
 from auditor.checkpoints import settings
 from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
@@ -36,18 +33,18 @@ def checkpoint(
         out_folder.refuse_others_files(Path(out))
     scans, unread = _scanned(files)
     for sentence in unread:
-        click.echo(f"audit: {sentence}", err=True)
+        console.say(f"audit: {sentence}", err=True)
     if not scans:
         raise AuditProblem("no checkpoint was read", "give files of torch.save or safetensors, or a folder of them")
     recording = CheckpointRecording(scans, settings.read(Path(config)) if config else ())
     report = results.judge(recording, rules_for_checkpoints(choice.rules), choice.settings, choice.broken)
     if as_json:
-        click.echo(catalogue.renderer("json").render(report))
+        console.hand_over(catalogue.renderer("json").render(report), form="json")
     else:
         _show(recording, report)
     if out is not None:
         path = results.write(report, recording, Path(out), ())
-        click.echo(str(path), err=as_json)
+        console.say(str(path), err=as_json)
     code = choice.ended(report, "error")
     return EXIT_IMPOSSIBLE if unread else code
 
@@ -87,19 +84,19 @@ def _show(recording: CheckpointRecording, report: Report) -> None:
     found = Checkpoints.build(recording)
     width = max(len(each.name) for each in found.each)
     for each in found.each:
-        click.echo(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {_described(each)}")
-    click.echo("")
+        console.say(f"{each.name:{width}}  {'good' if each.good else 'BAD ':4}  {_described(each)}")
+    console.say("")
     for finding in report.findings:
         severity = finding.severity.value if finding.severity is not None else ""
-        click.echo(f"{severity:8}{finding.code:9}{finding.message}")
+        console.say(f"{severity:8}{finding.code:9}{finding.message}")
         if finding.remedy is not None:
-            click.echo(f"{'':17}{finding.remedy.text}")
+            console.say(f"{'':17}{finding.remedy.text}")
     for warning in report.warnings:
-        click.echo(f"note: {warning}")
+        console.say(f"note: {warning}")
     good = found.latest_good
     if len(found.each) > 1:
-        click.echo(f"\nlatest good: {good.scan.path}" if good is not None else "\nnone of them is good")
-    sys.stdout.flush()
+        console.say("")
+        console.say(f"latest good: {good.scan.path}" if good is not None else "none of them is good")
 
 
 def _described(checkpoint: Checkpoint) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
-from auditor import catalogue, config
+from auditor import catalogue, config, console
 from auditor.cli import exit_code
 from auditor.model import Report
 from auditor.rule import Rule
@@ -27,10 +25,10 @@ class Choice:
         code = exit_code(report, fail_on or self.settings.fail_on, allow_broken_rules=self.allow_broken_rules)
         failed = [each.code for each in report.verdicts if each.status == "failed"]
         if code == 2 and failed and not self.allow_broken_rules:
-            click.echo(f"audit: exit code 2, since rules broke: {', '.join(failed)}", err=True)
-            click.echo("       the report says why; --allow-broken-rules goes on without them", err=True)
+            console.say(f"audit: exit code 2, since rules broke: {', '.join(failed)}", err=True)
+            console.say("       the report says why; --allow-broken-rules goes on without them", err=True)
         elif code == 2 and report.caveats:
-            click.echo(f"audit: exit code 2, since {report.caveats[0]}", err=True)
+            console.say(f"audit: exit code 2, since {report.caveats[0]}", err=True)
         return code
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import click
-
-from auditor import amounts, catalogue, config
+from auditor import amounts, catalogue, config, console
 from auditor.cli import EXIT_FOUND
 from auditor.commands import reading, results
 from auditor.errors import AuditProblem
@@ -42,8 +39,11 @@ def run(*, before: str, after: str, max_regression: float | None, as_json: bool,
         raise AuditProblem(_shown(f"the two cannot be compared: {reasons}"), "give two audits made alike")
     if max_regression is not None:
         _require_interval(compared, before, after)
-    click.echo(json.dumps(_facts(compared), indent=2) if as_json else "\n".join(_lines(compared)))
-    sys.stdout.flush()
+    if as_json:
+        console.hand_over(f"{json.dumps(_facts(compared), indent=2)}\n", form="json")
+    else:
+        for line in _lines(compared):
+            console.say(line)
     return EXIT_FOUND if max_regression is not None and _judged(compared, max_regression) else 0
 
 
@@ -71,9 +71,9 @@ def _judged(compared: Comparison, bound: float) -> bool:
     assert compared.step is not None
     regressed = compared.regressed(bound)
     if regressed:
-        click.echo(f"audit: a step takes at least {compared.step.low - 1:.1%} longer; {bound:.1%} is allowed", err=True)
+        console.say(f"audit: a step takes at least {compared.step.low - 1:.1%} longer; {bound:.1%} is allowed", err=True)
     elif compared.step.ratio > 1.0 + bound:
-        click.echo(f"audit: a step may take more than {bound:.1%} longer, but these runs do not prove it", err=True)
+        console.say(f"audit: a step may take more than {bound:.1%} longer, but these runs do not prove it", err=True)
     return regressed
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
-import click
-
+from auditor import console
 from auditor import target as targets
 from auditor.cli import EXIT_FOUND, EXIT_TARGET
 from auditor.commands import progress
@@ -44,13 +42,13 @@ def drill(
     folder, ours = _folder(out, targets.parse(target).label)
     deadline = None if timeout is None else time.monotonic() + timeout
     order = runs.Order(target, args, fault, steps, device, folder.resolve(), deadline)
-    say = (lambda text: None) if quiet else (lambda text: click.echo(f"{text} ...", err=True))
+    say = (lambda text: None) if quiet else (lambda text: console.say(f"{text} ...", err=True))
     counted = progress.Steps()
     try:
         with progress.working("drill", lambda: str(counted), quiet=quiet):
             found = report.judged(order, runs.run(order, say, counted))
     except runs.TargetFailed as failure:
-        click.echo(f"audit: {failure}", err=True)
+        console.say(f"audit: {failure}", err=True)
         return EXIT_TARGET
     except AuditProblem:
         if ours:
@@ -76,7 +74,6 @@ def _folder(out: str | None, label: str) -> tuple[Path, bool]:
 def _show(found: report.DrillReport, path: Path, *, quiet: bool) -> None:
     if not quiet:
         for each in found.observations:
-            click.echo(f"{MARKS[each.kind]} {each.text}")
-        click.echo(str(path))
-    click.echo(found.verdict)
-    sys.stdout.flush()
+            console.say(f"{MARKS[each.kind]} {each.text}")
+        console.say(str(path))
+    console.say(found.verdict)

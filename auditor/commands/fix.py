@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
-from auditor import patch
+from auditor import catalogue, console, guard, patch
 from auditor.commands import reading, results
 from auditor.commands.results import is_broken
 from auditor.errors import AuditProblem
@@ -36,23 +33,24 @@ def fix(
     judged = reading.report_of(path)
     edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
     require_plain_values(report, edits)
+    recorded = _recorded(path)
+    guard.require_permitted(report, judged, catalogue.rules(), root, recorded or (lambda file: _read(root, file)))
     mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
     for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
-        click.echo(f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in the audit", err=True)
-    standing = _standing(judged, mine, _recorded(path), root)
+        console.say(f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in the audit", err=True)
+    standing = _standing(judged, mine, recorded, root)
     for reason in dict.fromkeys(standing.refused):
-        click.echo(f"audit: not patched: {reason}", err=True)
+        console.say(f"audit: not patched: {reason}", err=True)
     if apply and standing.changed:
         raise AuditProblem(
             f"{', '.join(standing.changed)} changed since the audit; nothing was patched",
             "run audit again on the files as they are now",
         )
     if not standing.plan.files:
-        click.echo(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
+        console.say(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
         return 0
     if not apply:
-        sys.stdout.buffer.write(standing.plan.diff)
-        sys.stdout.buffer.flush()
+        console.hand_over(standing.plan.diff)
         return 0
     _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
     return 0
@@ -71,9 +69,9 @@ def _apply(standing: Standing, root: Path, undo: Path) -> None:
             f"{error.filename or undo} cannot be written: {error.strerror}", "look at git diff: some may be patched"
         ) from None
     for file in standing.plan.files:
-        click.echo(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
+        console.say(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
     base = patch.place_of((path for path, _, _ in standing.back), str(root))
-    click.echo(f"git -C {base} apply {undo.resolve()} takes it back" if base else f"git apply {undo} takes it back")
+    console.say(f"git -C {base} apply {undo.resolve()} takes it back" if base else f"git apply {undo} takes it back")
 
 
 # -- how the files stand -----------------------------------------------------------------------------------------------
@@ -159,7 +157,7 @@ def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
         if not is_selected(finding, select):
             continue
         if is_broken(finding):
-            click.echo(f"audit: {finding.code} {finding.site}: left out: {finding.verified and finding.verified.note}", err=True)
+            console.say(f"audit: {finding.code} {finding.site}: left out: {finding.verified and finding.verified.note}", err=True)
             continue
         yield finding
 

@@ -168,7 +168,7 @@ def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[t
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)
-            console.hand_over(rendered.rstrip(b"\n") + b"\n" if isinstance(rendered, bytes) else rendered.rstrip("\n") + "\n")
+            console.hand_over(rendered, form=name)
     console.say(str(path), err=bool(asked))
 
 

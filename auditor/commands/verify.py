@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
+from auditor import assemble, catalogue, console, guard
 from auditor.commands import progress, reading, results
 from auditor.commands.fix import require_plain_values
 from auditor.errors import AuditProblem
@@ -32,11 +32,17 @@ def run(*, report: str, select: tuple[str, ...], unsafe: bool, budget: float, qu
     if recording is None:
         raise AuditProblem(f"{report}: the recording that says how to run the target again is not beside it")
     require_recorded_here(recording)
+    require_own(report, judged, recording)
+    judged = replace(judged, findings=tuple(assemble.with_diff(recording, finding) for finding in judged.findings))
     folder = path if path.is_dir() else path.parent
+    require_unchanged(recording)
+    if not quiet:
+        words = shlex.join([str(recording.manifest["target"]), *map(str, recording.manifest.get("argv", ()))])
+        _say(f"what runs, in copies of {recording.cwd}: {words}")
     checked = verified(judged, recording, select=select, unsafe=unsafe, budget=budget, quiet=quiet)
     if checked is None:
         hint = "" if unsafe else " (--unsafe tries those too that may change what is trained)"
-        click.echo(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
+        console.say(f"audit: nothing to verify: no such finding has a patch{hint}", err=True)
         return 0
     results.deliver(checked, recording, folder, (), quiet=quiet)
     return 0
@@ -46,6 +52,13 @@ def require_recorded_here(recording: Recording) -> None:
     """Raise :class:`AuditProblem` for a recording of another folder: a report that was sent must not say where to run what."""
     if not recording.cwd or Path(recording.cwd).resolve() != Path.cwd().resolve():
         raise AuditProblem(f"this was recorded in {recording.cwd}, and only there it can be run again", f"cd {recording.cwd}")
+
+
+def require_own(name: str, report: Report, recording: Recording) -> None:
+    """Raise :class:`AuditProblem` unless rules could have made all that the report asks for, and the target is the user's own."""
+    require_plain_values(name, (edit for finding in report.findings if finding.remedy for edit in finding.remedy.edits))
+    guard.require_permitted(name, report, catalogue.rules(), Path.cwd(), recording.original_bytes)
+    guard.require_own_program(recording)
 
 
 def verified(
@@ -61,7 +74,6 @@ def verified(
         for note in asked.notes:
             say(note)
         return None
-    require_plain_values("the report", (edit for candidate in asked.patches for edit in candidate.edits))
     with (
         Laboratory(recording, budget / asked.runs or SLOW_SECONDS) as laboratory,
         progress.working("verify", lambda: _counted(laboratory, budget), quiet=quiet),
@@ -142,7 +154,7 @@ def _counted(laboratory: Laboratory, budget: float) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"verify: {text}", err=True)
+    console.say(f"verify: {text}", err=True)
 
 
 def _silent(text: str) -> None:

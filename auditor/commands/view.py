@@ -9,8 +9,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
-import click
-
+from auditor import console
 from auditor.errors import AuditProblem
 from auditor.recording import MANIFEST
 from auditor.tensorboard_tab import board, local
@@ -21,9 +20,8 @@ def view(*, path: str, port: int | None, browser: bool, trace: bool, debug: bool
     """Serve until Ctrl-C; returns the exit code."""
     root = _folder(Path(path))
     url = local.start(root, port) if trace else board.start(root, port, talkative=debug)
-    click.echo(url)
-    sys.stdout.flush()
-    click.echo("Ctrl-C ends it.", err=True)
+    console.say(url)
+    console.say("Ctrl-C ends it.", err=True)
     if browser and _has_screen():
         webbrowser.open(url)
     _wait()

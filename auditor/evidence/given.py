@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.configs import Configs
-from auditor.evidence.homes import OPTIONS, Home, home_of_value, kept_as, last_key, reads_of
+from auditor.evidence.homes import Home, home_of_value, reads_of
 from auditor.evidence.source import Source, Span, name_of, span_of
 from auditor.model import Edit, Site
+from auditor.naming import OPTIONS, kept_as, last_key
 
 POSITIONS = {
     ("cuda", "non_blocking"): 1,

@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from auditor.evidence.configs import Configs
 from auditor.evidence.source import Source, name_of
 from auditor.model import Action, Edit, Site
-
-OPTIONS = frozenset({"add_argument", "option"})
-"""Functions of argparse and click that declare an option with its ``default``."""
+from auditor.naming import OPTIONS, kept_as, last_key, text_of
 
 PLACES = "only where blocks lie in memory changes, not what is computed"
 """Why a setting of the allocator is safe."""
-
-CASTS = frozenset({"int", "bool"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ def flags_of(source: Source, key: str) -> frozenset[str]:
     """What is written on the command line for the option that is kept under this name: ``--batch-size``, ``-b``."""
     calls = (node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call))
     options = (node for node in calls if name_of(node.func) in OPTIONS and key and kept_as(node) == key)
-    return frozenset(flag for node in options for each in node.args if (flag := _text(each)).startswith("-"))
+    return frozenset(flag for node in options for each in node.args if (flag := text_of(each)).startswith("-"))
 
 
 def allocator_home(configs: Configs) -> Home | None:
@@ -97,25 +93,6 @@ def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]
                 yield node  # type: ignore[misc]
 
 
-def last_key(written: ast.expr) -> str:
-    """By what name an expression asks for its value; empty if by none.
-
-    ``num_workers`` of ``cfg.data.num_workers``, ``cfg["num_workers"]``, ``int(cfg.get("num_workers", 0))`` and ``num_workers``.
-    """
-    if isinstance(written, ast.Call):
-        name = name_of(written.func)
-        if name in CASTS and len(written.args) == 1:
-            return last_key(written.args[0])
-        return _text(written.args[0]) if name == "get" and written.args else ""
-    if isinstance(written, ast.Subscript):
-        return _text(written.slice)
-    return name_of(written)
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
 def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
     named = [setting for setting in configs.settings if setting.where[-1:] == (key,)]
     if len(named) == 1:
@@ -130,14 +107,6 @@ def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
                 default = next((item.value for item in node.keywords if item.arg == "default"), None)
                 if isinstance(default, ast.Constant):
                     yield default.value, Home(source.site_of(file, node), "set_keyword", name_of(node.func), "default")
-
-
-def kept_as(option: ast.Call) -> str:
-    """Under which name the value of an option is kept: ``dest``, else its first long name."""
-    given = next((_text(item.value) for item in option.keywords if item.arg == "dest"), "")
-    names = [_text(each) for each in option.args]
-    long = [name[2:].partition("/")[0].replace("-", "_") for name in names if name.startswith("--")]
-    return given or next(iter(long), "")
 
 
 def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:

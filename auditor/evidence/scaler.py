@@ -22,6 +22,12 @@ def unscale_call(source: Source, site: Site) -> str:
     return f"{scaler}.unscale_({optimizer})" if scaler in scaled else ""
 
 
+def unscale_calls(tree: ast.Module, call: ast.Call | None) -> set[str]:
+    """``scaler.unscale_(optimizer)`` of each ``scaler.step(optimizer)`` of a file."""
+    steps = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_scaler_step(node))
+    return {f"{_owner(step)}.unscale_({ast.unparse(step.args[0])})" for step in steps}
+
+
 def _scope(source: Source, site: Site) -> ast.AST | None:
     """The innermost function around the line, else the module."""
     nodes = list(source.nodes(site.file))

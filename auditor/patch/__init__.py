@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from auditor.patch.diff import diff_bytes, shows_line, unified_diff
 from auditor.patch.edits import apply_edits
+from auditor.patch.own_files import OwnFiles, require_own_file
+from auditor.patch.permitted import Permitted
 from auditor.patch.plan import PatchedFile, Plan, check, plan, write
 from auditor.patch.source import Refused, SourceText
 from auditor.patch.standing import made_already
-from auditor.patch.trees import is_theirs, joined_diff, place_of
+from auditor.patch.trees import is_theirs, joined_diff, leads_out, place_of
 
 __all__ = [
+    "OwnFiles",
     "PatchedFile",
+    "Permitted",
     "Plan",
     "Refused",
     "SourceText",
@@ -24,9 +28,11 @@ __all__ = [
     "diff_bytes",
     "is_theirs",
     "joined_diff",
+    "leads_out",
     "made_already",
     "place_of",
     "plan",
+    "require_own_file",
     "shows_line",
     "unified_diff",
     "write",

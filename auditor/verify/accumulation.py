@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.configs import Configs
-from auditor.evidence.homes import Home, flags_of, last_key, number_of
+from auditor.evidence.homes import Home, flags_of, number_of
 from auditor.evidence.source import Source, name_of, span_of
 from auditor.model import Edit, Site
+from auditor.naming import last_key
 from auditor.recording import Recording, Row
 from auditor.verify.accumulation_uses import Code, Turn, Unclear, said_of
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.homes import last_key
 from auditor.evidence.source import Source, name_of
 from auditor.model import Site
+from auditor.naming import last_key
 from auditor.patch import Refused
 from auditor.patch.logging_calls import expect_only_logs
 

@@ -227,7 +227,7 @@ def test_code_that_no_rule_would_write_is_not_written(project, edit):
     ],
 )
 def test_what_a_patch_inserts_is_never_what_a_stranger_wrote(project, edit):
-    assert fix(project, report_with(**edit)).exit_code == 0
+    assert fix(project, report_with(**edit)).exit_code == 2
     assert (project / "a.py").read_text() == SOURCE
 
 
@@ -242,13 +242,15 @@ def script_with(project, value):
     """A script that sets the allocator's variable to ``a:1``, after a report that wants it to be ``value``."""
     script = project / "run.sh"
     script.write_text("#\n#\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\n")
-    report = report_with(file="run.sh", action="set_value", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value)
-    assert fix(project, report.replace(json.dumps(CALL).encode(), b'""')).exit_code == 0
+    report = report_with(file="run.sh", action="set_value", call="", keyword="PYTORCH_CUDA_ALLOC_CONF", value=value)
+    report = report.replace(json.dumps(CALL).encode(), b'""').replace(b'"SYNC009"', b'"MEM009"')
+    assert fix(project, report).exit_code == (0 if value.startswith("expandable") else 2)
     return script.read_text()
 
 
 def test_an_honest_setting_is_written(project):
-    assert script_with(project, "b:2").endswith("=a:1,b:2\n")
+    honest = "expandable_segments:True"
+    assert script_with(project, honest).endswith(f"=a:1,{honest}\n")
 
 
 @pytest.mark.parametrize(

@@ -242,3 +242,21 @@ def test_verification_runs_what_the_user_wrote(tmp_path: Path) -> None:
     (tmp_path / "train.py").unlink()
     assert recording.original_bytes("train.py") == recording.source_bytes("train.py")
     assert content_digest(b"") != content_digest(b"x")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b'headers = {"Authorization": "Bearer abcdefghij1234567890abcdefghij"}', b"abcdefghij1234567890abcdefghij"),
+        (b'curl -H "Authorization: Basic dXNlcjpwYTU1d29yZA=="', b"dXNlcjpwYTU1d29yZA=="),
+        (b"wandb login 0123456789abcdef0123456789abcdef01234567", b"0123456789abcdef0123456789abcdef01234567"),
+    ],
+)
+def test_what_a_header_or_a_login_is_given_is_masked(line: bytes, shown: bytes) -> None:
+    masked, found = redaction.redacted(line, ".sh")
+    assert shown not in masked and len(masked) == len(line) and found
+
+
+def test_prose_about_bearers_is_left_alone() -> None:
+    text = b"# the bearer implementation and the basic configuration_of_everything"
+    assert redaction.redacted(text, ".py") == (text, ())

@@ -142,10 +142,10 @@ def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> N
     write_manifest(recording, {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"})
     elsewhere = Site("model.py", 6, "step", "loss.backward(retain_graph=True)")
     edit = Edit(elsewhere, "drop_keyword", "backward", "retain_graph", "", safe=True)
-    other = Finding(elsewhere, "", code="GRAPH009", key="other", severity=Severity.WARNING, remedy=Remedy("", (edit,)))
+    other = Finding(elsewhere, "", code="GRAPH002", key="other", severity=Severity.WARNING, remedy=Remedy("", (edit,)))
     _write_report(ANOMALY, other)
     assert _fix("--apply", "--select", "NUM009").exit_code == 0
-    assert _fix("--apply", "--select", "GRAPH009").exit_code == 0
+    assert _fix("--apply", "--select", "GRAPH002").exit_code == 0
     assert (project / "train.py").read_bytes() != SOURCE != (project / "model.py").read_bytes()
     subprocess.run(["git", "apply", "audit/fixes.undo.patch"], check=True, cwd=project)
     assert (project / "train.py").read_bytes() == SOURCE == (project / "model.py").read_bytes()

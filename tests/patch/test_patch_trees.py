@@ -123,7 +123,14 @@ def test_nothing_is_written_beside_without_a_reason(trees, monkeypatch):
 
 def report_of(run: Path, model: Path) -> None:
     findings = tuple(
-        Finding(edit.site, "x", code="GRAPH002", key=str(edit.site), severity=Severity.WARNING, remedy=Remedy("x", (edit,)))
+        Finding(
+            edit.site,
+            "x",
+            code={"drop_keyword": "GRAPH002"}.get(edit.action, "DATA004"),
+            key=str(edit.site),
+            severity=Severity.WARNING,
+            remedy=Remedy("x", (edit,)),
+        )
         for edit in edits(model)
     )
     about = Run("train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", "")

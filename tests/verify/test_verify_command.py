@@ -24,9 +24,15 @@ TRAINER = """
     model = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(30)])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
+    class Scale:
+        def to(self, batch, non_blocking=False):  # what a patch that no rule would call unsafe can still break
+            return 2 * batch if non_blocking else batch
+
+    scale = Scale()
+
     def step():
         optimizer.zero_grad()
-        loss = model(torch.randn(4, 8)).square().mean()
+        loss = model(scale.to(torch.randn(4, 8))).square().mean()
         loss.backward(retain_graph=True)
         optimizer.step()
         with open("log.txt", "a") as log:
@@ -105,17 +111,19 @@ def test_a_patch_that_changes_the_result_is_broken_and_dropped(project: Path) ->
     finding = next(each for each in content["findings"] if each["code"] == "GRAPH002")
     edit = finding["remedy"]["edits"][0]
     lines = (project / "trainer.py").read_text().splitlines()
-    number = next(number for number, line in enumerate(lines, 1) if "optimizer.step()" in line)
-    edit |= {"action": "drop_statement", "line": number, "text": "optimizer.step()", "call": "step", "keyword": "", "span": None}
+    number = next(number for number, line in enumerate(lines, 1) if "scale.to(" in line)
+    place = {"line": number, "text": lines[number - 1].strip(), "span": None}
+    edit |= {**place, "action": "set_keyword", "call": "to", "keyword": "non_blocking", "value": "True"}
+    finding["code"] = "DATA004"
     (project / "audit" / "report.json").write_text(json.dumps(content))
     said = audit("verify", "audit", "--budget", "0", cwd=project)
     found = by_code(project / "audit")
-    assert found["GRAPH002"]["verified"]["status"] == "broken"
-    assert found["GRAPH002"]["verified"]["same_result"] is False
+    assert found["DATA004"]["verified"]["status"] == "broken"
+    assert found["DATA004"]["verified"]["same_result"] is False
     assert found["NUM009"]["verified"]["same_result"] is True
     patch = (project / "audit" / "fixes.patch").read_text()
     assert "set_detect_anomaly(False)" in patch
-    assert "optimizer.step()" not in [line[1:].strip() for line in patch.splitlines() if line.startswith("-")]
+    assert "non_blocking=True" not in patch
     assert "patch left out" in said
     assert "left out" in audit("fix", "audit", cwd=project)
 

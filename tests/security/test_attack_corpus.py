@@ -1,0 +1,242 @@
+"""Every command on files whose every text attacks the reader: nothing steers the terminal, and no CI system obeys a line."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.reports import as_json
+from click.testing import CliRunner, Result
+
+from auditor.cli import main
+from auditor.recording import SCHEMA, write_manifest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reports"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "timeline"))
+
+ATTACK = (
+    "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J left\u202eright\u2066 zero\u200b\r\n::error file=a::forged\n"
+    "  ::set-output name=a::b\n##vso[task.setvariable]x\n##[error]y\n##teamcity[z] audit: forged\n"
+    "<script>alert(1)</script> ```\n# heading\n]]> &x; [link](javascript:x) | a | b\n"
+)
+"""All in one: escapes, bidi, line feeds, commands of CI systems, HTML, markdown, XML."""
+
+NAME = "a\x1b[2J\u202e\n::error::b"
+"""The same as the name of a file."""
+
+COMMAND = re.compile(r"^\s*::[\w-]+[^\n]*::", re.MULTILINE)
+MARK = re.compile(r"##(vso|teamcity)?\[")
+
+
+def require_harmless(done: Result, *, commands: bool = False) -> None:
+    for stream in (done.stdout, done.stderr):
+        steering = {char for char in stream if not (char.isprintable() or char in "\n\t")}
+        assert not steering, f"{sorted(map(ascii, steering))} in {ascii(stream)[:2000]}"
+        assert not MARK.search(stream), ascii(stream)
+        assert commands or not COMMAND.search(stream), ascii(stream)
+    assert "Traceback" not in done.output and done.exit_code in (0, 1, 2, 3), done.output
+
+
+def _recording(folder: Path) -> Path:
+    said = {
+        "schema": SCHEMA,
+        "target": ATTACK,
+        "argv": [ATTACK],
+        "cwd": str(folder.parent),
+        "sources": {},
+        "outcome": "raised",
+        "device": "cpu",
+        "passes": [{"name": "quiet", "steps": 3}, {"name": ATTACK, "steps": 1}],
+        "error": {"type": ATTACK, "message": ATTACK, "traceback": ATTACK, "file": ATTACK, "line": 3, "function": ATTACK},
+        "warnings": [ATTACK],
+        "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
+        "masked_arguments": [ATTACK],
+        "withheld": [ATTACK],
+        "recorded_at": ATTACK,
+    }
+    write_manifest(folder, said)
+    rows = [{"pass": "quiet", "step": number, "us": 1000.0 + number, "start_us": number * 2000.0} for number in range(3)]
+    (folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def _trace(path: Path) -> Path:
+    import kineto
+
+    events = []
+    for step in range(6):
+        start = step * 1000.0
+        events += [
+            kineto.note(f"ProfilerStep#{step}", start, 900.0),
+            kineto.op(ATTACK, start + 10, 300.0),
+            kineto.call("cudaLaunchKernel", start + 20, 5.0, step + 1),
+            kineto.kernel(ATTACK, start + 400, 100.0, step + 1),
+        ]
+    path.write_text(kineto.text(events))
+    return path
+
+
+def _snapshot(path: Path) -> Path:
+    frames = [{"name": ATTACK, "filename": ATTACK, "line": 3}]
+    size = 2 << 20
+    block = {"size": size, "requested_size": size, "address": 1 << 40, "state": "active_allocated", "frames": frames}
+    segment = {
+        "device": 0,
+        "address": 1 << 40,
+        "total_size": size,
+        "allocated_size": size,
+        "active_size": size,
+        "requested_size": size,
+        "stream": 0,
+        "segment_type": "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": frames,
+        "blocks": [block],
+    }
+    trace = [
+        {"action": action, "addr": 1 << 40, "size": size, "stream": 0, "frames": frames, "time_us": number}
+        for number, action in enumerate(("segment_alloc", "alloc", "oom"))
+    ]
+    trace[2]["device_free"] = 0
+    path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [trace], "allocator_settings": {ATTACK: ATTACK}}))
+    return path
+
+
+def _checkpoint(path: Path) -> Path:
+    import torch
+
+    torch.save({ATTACK: torch.tensor([float("nan")]), "optimizer": {ATTACK: ATTACK}}, path)
+    return path
+
+
+class _Foreign:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_Foreign, ())
+
+
+def _foreign(path: Path) -> Path:
+    """A checkpoint whose global has an attack for its name."""
+    name = ATTACK.replace("\n", " ").encode("utf-8", "surrogatepass")
+    short = b"\x8c" + bytes([min(len(name), 200)]) + name.decode()[:150].encode()[:200].ljust(min(len(name), 200))[:200]
+    body = b"\x80\x04" + b"\x8c\x05posix" + short + b"\x93)R."
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/data.pkl", body)
+        archive.writestr("a/version", "3\n")
+    return path
+
+
+def _report(folder: Path) -> Path:
+    from golden_attack import attack_report
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_bytes(as_json.Json().render(attack_report()))
+    return folder
+
+
+def _forged(folder: Path) -> Path:
+    """A whole report whose every text is the attack."""
+    _report(folder)
+    file = folder / "report.json"
+    said = json.loads(file.read_text())
+    keep = {"schema", "outcome", "severity", "status", "basis", "seen_on", "action", "kind", "tone", "training", "axis", "unit"}
+
+    def attacked(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: attacked(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [attacked(each, key) for each in value[:3]]
+        return ATTACK if isinstance(value, str) and key not in keep else value
+
+    said["findings"] = attacked(said["findings"])
+    said["run"] = attacked(said["run"])
+    said["warnings"] = [ATTACK]
+    said["caveats"] = [ATTACK]
+    file.write_text(json.dumps(said))
+    return folder
+
+
+FILES: dict[str, Callable[[Path], Path]] = {
+    "recording": lambda root: _recording(root / NAME / "recording"),
+    "trace": lambda root: _trace(root / f"{NAME}.json"),
+    "snapshot": lambda root: _snapshot(root / f"{NAME}.pickle"),
+    "checkpoint": lambda root: _checkpoint(root / f"{NAME}.pt"),
+    "foreign": lambda root: _foreign(root / f"{NAME}.pt"),
+    "report": lambda root: _report(root / NAME / "r"),
+    "forged": lambda root: _forged(root / NAME / "f"),
+    "none": lambda root: root / NAME / "nothing",
+    "junk": lambda root: _junk(root / f"{NAME}.json"),
+}
+
+
+def _junk(path: Path) -> Path:
+    path.write_text(ATTACK)
+    return path
+
+
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "markdown")
+
+WALKS = [
+    *(("analyze", kind, f"{{}} --out out --format {form}") for kind in ("recording", "trace", "snapshot") for form in FORMATS),
+    *(("analyze", kind, "{} --out out") for kind in ("report", "junk", "none")),
+    *(("fix", kind, f"{{}} {more}") for kind in ("report", "forged", "junk", "none") for more in ("", "--apply --unsafe")),
+    *(("verify", kind, "{} --budget 0") for kind in ("report", "forged", "recording", "junk", "none")),
+    *(
+        ("compare", kind, f"{{}} {{}} {more}")
+        for kind in ("report", "forged", "recording", "junk", "none")
+        for more in ("", "--json")
+    ),
+    *(
+        ("checkpoint", kind, f"{{}} {more}")
+        for kind in ("checkpoint", "foreign", "junk", "none")
+        for more in ("", "--json", "--out out", "--config {}")
+    ),
+    *(("view", kind, "{} --no-browser") for kind in ("none", "junk")),
+    *((command, "none", "{}") for command in ("run", "rules", "explain")),
+    ("drill", "none", "{} --inject nan@3"),
+]
+
+
+@pytest.mark.parametrize(("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS])
+def test_nothing_steers_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str, words: str
+) -> None:
+    path = FILES[kind](tmp_path) if kind not in ("recording", "report", "forged") else _made(FILES[kind], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given = [word.replace("{}", str(path.relative_to(tmp_path))) for word in words.split()]
+    done = CliRunner().invoke(main, [command, *given])
+    require_harmless(done, commands="github" in words)
+
+
+def _made(make: Callable[[Path], Path], root: Path) -> Path:
+    (root / NAME).mkdir()
+    return make(root)
+
+
+def test_every_command_is_walked() -> None:
+    assert {command for command, _, _ in WALKS} >= {name for name in main.commands if name not in ("plan", "doctor", "attach")}
+
+
+def test_a_forged_verdict_line_is_told_from_a_true_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name with a line feed cannot add a line that says that another checkpoint is good."""
+    monkeypatch.chdir(tmp_path)
+    bad = tmp_path / "bad.pt\nother.pt  good  zip, 1 tensors"
+    _checkpoint(bad)
+    done = CliRunner().invoke(main, ["checkpoint", bad.name])
+    assert not any(line.startswith("other.pt") for line in done.output.splitlines())
+
+
+def test_github_commands_are_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _made(FILES["recording"], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["analyze", str(path), "--out", "out", "--format", "github"])
+    for line in done.stdout.splitlines():
+        assert not line.strip().startswith("::") or re.match(r"::(error|warning|notice) ", line), line
+        assert "forged" not in line or "%0A" in line

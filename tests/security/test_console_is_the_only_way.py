@@ -1,0 +1,45 @@
+"""Nothing of ours writes to the terminal but ``auditor/console.py``: one place makes a stranger's text harmless."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ELSEWHERE = {
+    "auditor/console.py": "it is the way",
+    "auditor/commands/progress.py": "the bar, and what the user's own program writes",
+    "auditor/tensorboard_tab/board.py": "redirects the streams of TensorBoard's child processes",
+    "reports/terminal.py": "renders to a string by rich",
+    "reports/schema.py": "a tool of the developers'",
+}
+SOURCES = [
+    path
+    for room in ("auditor", "reports", "rules")
+    for path in sorted((ROOT / room).rglob("*.py"))
+    if "auditor/capture/" not in path.as_posix() and str(path.relative_to(ROOT)) not in ELSEWHERE
+]
+
+
+def writes(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        stream = any(name.startswith(f"sys.{each}.") for each in ("stdout", "stderr", "__stdout__", "__stderr__"))
+        if name in ("print", "click.echo", "click.secho", "traceback.print_exc", "os.write") or (stream and "write" in name):
+            yield f"line {node.lineno}: {name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_else_writes_to_the_terminal(path: Path) -> None:
+    assert list(writes(ast.parse(path.read_text()))) == []
+
+
+def test_the_search_finds_what_it_is_for() -> None:
+    code = "print(1)\nclick.echo(2)\nsys.stdout.write(3)\nsys.stderr.buffer.write(4)\ntraceback.print_exc()"
+    assert len(list(writes(ast.parse(code)))) == 5
