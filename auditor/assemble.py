@@ -145,13 +145,12 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
     if not error:
         return None
     site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
-    step, pass_name = error.get("step"), error.get("pass_name") or ""
     return TargetError(
         error.get("type", ""),
         error.get("message", ""),
         error.get("traceback", ""),
-        step if step is None else recording.run_step(pass_name, step),
-        pass_name,
+        recording.ended_in,
+        error.get("pass_name") or "",
         site,
     )
 
