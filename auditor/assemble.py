@@ -210,7 +210,8 @@ def _with_diff(recording: Recording, finding: Finding) -> Finding:
     if remedy is None or not remedy.edits:
         return finding
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
-    refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
+    reasons = (*filter(None, (remedy.refused,)), *(reason for _, reason in planned.refused))
+    refused = "; ".join(dict.fromkeys(reasons)) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
         return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
