@@ -176,8 +176,8 @@ def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, 
     assert [chart.ended.x for chart in drawn] == [expected] * len(drawn) != []
     assert drawn[0].data()["ended"] == {"x": expected, "label": "ValueError"}
     page = walked(Html().render(report))
-    assert f"in step {expected:g} (quiet pass)" in page and f"step {expected:g} did not complete: ValueError" in page
-    assert f"in step {expected:g} (quiet pass)" in Terminal().render(report)
+    assert f"in step {expected:g} (timing pass)" in page and f"step {expected:g} did not complete: ValueError" in page
+    assert f"in step {expected:g} (timing pass)" in Terminal().render(report)
 
 
 def test_host_memory_is_that_of_the_program(tmp_path):
