@@ -150,7 +150,7 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
 def test_a_step_has_one_number(tmp_path):
     """The slow step of the starved run is the eighth of the quiet pass, after five of warm-up: step 12 from 0."""
     report = report_of(starving(tmp_path))
-    quiet = next(line for line in report.series if line.name == "quiet pass")
+    quiet = next(line for line in report.series if line.name == "timing pass")
     assert (quiet.x[0], quiet.marks[0][0]) == (5.0, 12.0)
     assert "step 12 302 ms" in walked(Html().render(report))
     assert "step of the run, from 0, warm-up included" in walked(Html().render(report))
