@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from typing import Any
@@ -144,6 +145,24 @@ def test_a_clock_says_that_work_without_steps_goes_on(monkeypatch: pytest.Monkey
     with shown.working("verify", quiet=True):
         pass
     assert len(ticks) == 1
+
+
+def test_a_files_name_is_no_markup_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
+    said: list[str] = []
+
+    class Console:
+        def __init__(self, **_: Any) -> None: ...
+        def status(self, words: Any) -> Any:
+            said.append(words.plain)
+            return contextlib.nullcontext()
+
+    monkeypatch.setattr("rich.console.Console", Console)
+    monkeypatch.setattr(shown, "on_terminal", lambda: True)
+    with shown.working("reading a[/b].json", quiet=False), shown.working("\x1b[2J", quiet=False):
+        pass
+    assert said[0] == "reading a[/b].json: 0:00"
+    assert "\x1b" not in said[1]
 
 
 @pytest.mark.parametrize("quiet", [True, False])
