@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from typing import Any
 
 import pytest
 
 from auditor import amounts, progress
-from auditor.capture.session import ProgressPipe
+from auditor.capture.progress_pipe import ProgressPipe
 from auditor.commands import progress as shown
 
 OUTLINE = [("warmup", 5), ("quiet", 50), ("trace", 5), ("loud", 50), ("numbers", 3), ("origin", 3)]
@@ -198,13 +199,15 @@ def test_words_for_every_pass_that_the_code_has() -> None:
 # -- the process seam --------------------------------------------------------------------------------------------------------
 
 
-def test_the_child_tells_its_passes_and_the_parent_hears_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr("auditor.capture.session.os.write", lambda fd, raw: written.append(raw.decode()))
-    pipe = ProgressPipe(7)
+def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
+    reading, writing = os.pipe()
+    pipe = ProgressPipe(writing)
     pipe.outline(OUTLINE)
     pipe("warmup", 0, 5)
     pipe("warmup", 5, 5)
+    os.close(writing)
+    with os.fdopen(reading) as pipe_end:
+        written = pipe_end.readlines()
     heard: list[Any] = []
 
     class Hearing:
