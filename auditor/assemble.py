@@ -54,7 +54,8 @@ def report(
     rules = tuple(rules)
     permitted = Permitted(guard.permits_of(rules), recording.source_bytes, recording.manifest.get("sources") or ())
     rehearsed = rehearsal_of(recording)
-    run = _run(manifest, steps, recording, facts)
+    quiet = _quiet(recording)
+    run = _run(manifest, steps, recording, facts, quiet)
     peaks = _peaks(run, rehearsed)
     findings = tuple(
         prices.weighed(
@@ -69,6 +70,7 @@ def report(
     series = pictures.drawn(
         "step times and memory by step", lambda: step_series(recording, steps) or traced_series(facts), faults
     )
+    used = pictures.drawn("where the device's time went", lambda: (device_time(recording),), faults)
     return Report(
         run=replace(run, training=trained.state if trained is not None else None),
         verdicts=judgement.verdicts,
@@ -83,16 +85,16 @@ def report(
             *faults,
         ),
         caveats=first,
-        cautions=(said,) if (said := Unrest.of(_quiet(recording)).caution) else (),
+        cautions=(said,) if (said := Unrest.of(quiet).caution) else (),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
-        method=(*_method(manifest, steps, queued_share(_quiet(recording))), *_rehearsed(rehearsed)),
+        method=(*_method(manifest, steps, queued_share(quiet)), *_rehearsed(rehearsed)),
         series=series,
         operators=tuple((op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]) if facts else (),
         excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(recording),
-        device_time=device_time(recording),
+        device_time=used[0] if used else None,
     )
 
 
@@ -124,7 +126,7 @@ def step_rows(recording: Recording) -> list[Row]:
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.TraceFacts | None) -> Run:
+def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.TraceFacts | None, quiet: tuple[Step, ...]) -> Run:
     bare = facts is not None and manifest.get("device") == "trace"
     return Run(
         target=manifest.get("target", ""),
@@ -134,7 +136,7 @@ def _run(manifest: Row, steps: list[Row], recording: Recording, facts: traces.Tr
         device=", ".join(facts.devices) or "cpu" if facts is not None and bare else manifest.get("device", "cpu"),
         outcome=cast("Outcome", manifest.get("outcome", "killed")),
         error=_error(manifest.get("error"), recording),
-        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(recording),
+        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
         peak_bytes=PeakBytes(
             device=max((row["peak_allocated"] for row in steps if "peak_allocated" in row), default=peak_allocated(recording)),
             host=_host_peak(steps),
@@ -149,13 +151,12 @@ def _error(error: Row | None, recording: Recording) -> TargetError | None:
     if not error:
         return None
     site = recording.site_at(error["file"], error.get("line", 0), error.get("function", "")) if error.get("file") else None
-    step, pass_name = error.get("step"), error.get("pass_name") or ""
     return TargetError(
         error.get("type", ""),
         error.get("message", ""),
         error.get("traceback", ""),
-        step if step is None else recording.run_step(pass_name, step),
-        pass_name,
+        recording.ended_in,
+        error.get("pass_name") or "",
         site,
     )
 
@@ -172,9 +173,8 @@ def _quiet(recording: Recording) -> tuple[Step, ...]:
     return Steps.build(recording).quiet if recording.has("steps") else ()
 
 
-def _quiet_times(recording: Recording) -> StepTimes | None:
+def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:
     """What they took, waiting for a processor taken off."""
-    quiet = _quiet(recording)
     times, within = _times(list(own_times(quiet))), Steps(quiet).typical
     low, high = (None, None) if within is None else (max(0.0, within.low), within.high)
     return None if times is None else replace(times, low=low, high=high, queued=queued_share(quiet))
@@ -218,7 +218,8 @@ def with_diff(recording: Recording, finding: Finding) -> Finding:
     if not remedy.edits:
         return replace(finding, remedy=replace(remedy, diff=None))
     planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
-    refused = "; ".join(dict.fromkeys(reason for _, reason in planned.refused)) or None
+    reasons = (*filter(None, (remedy.refused,)), *(reason for _, reason in planned.refused))
+    refused = "; ".join(dict.fromkeys(reasons)) or None
     masked = recording.manifest.get("masked") or {}
     if any(shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ())) for each in planned.files):
         return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))

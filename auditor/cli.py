@@ -126,7 +126,7 @@ def run(**options: Any) -> None:
       audit run -m package.train -- --config small.yaml
       audit run ddp.py:step --nproc 2
 
-    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke, or nothing of torch ran,
+    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke, or nothing was trained,
     3 the target failed (there is a report all the same), 130 interrupted.
     """
     from auditor.commands import run as command

@@ -157,11 +157,12 @@ def judge(
     silence = Silence(recording, per_file_ignores or {}, statements)
     verdicts: list[Verdict] = []
     findings: list[Finding] = []
+    told: set[str] = set()  # what is silenced is known, too
     chosen = tuple(rules)
     for rule in sorted(chosen, key=_asks_about_others):
-        others = Others(frozenset(one.code for one in verdicts), frozenset(one.code for one in verdicts if one.status == "found"))
-        tables.tell(others)
+        tables.tell(Others(frozenset(one.code for one in verdicts), frozenset(told)))
         verdict, found = _ask(rule, tables, rehearsed, (knobs or {}).get(rule.code, {}))
+        told.update(finding.code for finding in found)
         loud = [finding for finding in found if not silence.covers(finding)]
         if found and not loud:
             verdict = replace(verdict, status="clean", reason="silenced in the source")

@@ -105,7 +105,8 @@ def _remedy(group: Sequence[Finding]) -> Remedy | None:
     config = {name: value for _, remedy in remedies for name, value in (remedy.config or {}).items()}
     edits = tuple(edit for _, remedy in remedies for edit in remedy.edits)
     text = " ".join([lead[0], *(f"{code}: {said}" for said, code in others)])
-    return Remedy(text, edits, config or None)
+    refused = "; ".join(dict.fromkeys(remedy.refused for _, remedy in remedies if remedy.refused)) or None
+    return Remedy(text, edits, config or None, refused=refused)
 
 
 def _named(finding: Finding) -> Finding:

@@ -57,8 +57,8 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in ranked:
         if not finding.follows:
             first.setdefault(finding.code, finding)
-    behind = [finding for finding in ranked if finding.follows in first]
-    ahead = (finding for finding in ranked if finding.follows not in first)
+    behind = [finding for finding in ranked if finding.follows and finding.follows in first]
+    ahead = (finding for finding in ranked if not finding.follows or finding.follows not in first)
     return tuple(each for finding in ahead for each in (finding, *(late for late in behind if first[late.follows] is finding)))
 
 

@@ -125,9 +125,13 @@ class Recording:
 
     def rows(self, part: str) -> list[Row]:
         """All whole rows of a part, in order; a last line that was cut off (a killed run) is left out."""
-        path = self.folder / f"{part}.jsonl"
-        own = list(self._decoded(path)) if path.is_file() else []
+        own = self.own_rows(part)
         return own if self.rerun is None else joined(own, self.rerun.rows(part), self.taken)
+
+    def own_rows(self, part: str) -> list[Row]:
+        """The same of this run alone, also of passes that are read from the second run."""
+        path = self.folder / f"{part}.jsonl"
+        return list(self._decoded(path)) if path.is_file() else []
 
     def _decoded(self, path: Path) -> Iterator[Row]:
         decode, shapes = msgspec.json.Decoder(dict[str, Any]).decode, ROWS.get(path.stem, ())
@@ -142,8 +146,23 @@ class Recording:
                 yield row
 
     def run_step(self, pass_name: str, step: int) -> int:
-        """Number in the run of a pass's step: from 0, warm-up and earlier passes included, as the program's own loop counts."""
-        rows = self.rows("steps")
+        """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the program's own loop counts.
+
+        Of a pass that is read from the second run it is the number there.
+        """
+        if self.rerun is not None and pass_name in self.taken:
+            return self.rerun.run_step(pass_name, step)
+        return self._counted(pass_name, step)
+
+    @property
+    def ended_in(self) -> int | None:
+        """Number in the run of the step in which an error ended it; None where none did, or outside a step. Never of the second run."""
+        error = self.manifest.get("error") or {}
+        step = error.get("step")
+        return None if step is None else self._counted(error.get("pass_name") or "", step)
+
+    def _counted(self, pass_name: str, step: int) -> int:
+        rows = self.own_rows("steps")
         return step + next((number for number, row in enumerate(rows) if row["pass"] == pass_name), len(rows))
 
     @property

@@ -8,7 +8,9 @@ A mask has as many bytes as what it covers, so that lines and columns stay.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -180,13 +182,24 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple
 def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
     """A recorded file with its masked lines as they stand in the user's own file, wherever those lines are by now.
 
-    A line that is not there any more stays masked, so that the file counts as changed.
+    Lines that are masked alike (two secrets of one length) are taken in their order, where all of them are still there. A line
+    that is not there any more stays masked, so that the file counts as changed.
     """
     masked, found = redacted(live, suffix)
     if not found:
         return recorded
-    now = dict(zip(masked.split(b"\n"), live.split(b"\n"), strict=True))
-    return b"\n".join(now.get(line, line) for line in recorded.split(b"\n"))
+    now: dict[bytes, list[bytes]] = {}
+    for hidden, shown in zip(masked.split(b"\n"), live.split(b"\n"), strict=True):
+        now.setdefault(hidden, []).append(shown)
+    lines = recorded.split(b"\n")
+    often = Counter(lines)
+    theirs = {line: iter(there if len(there) == often[line] else _all_alike(there, line)) for line, there in now.items()}
+    return b"\n".join(next(theirs[line]) if line in theirs else line for line in lines)
+
+
+def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
+    """The one line that stands behind a masked one; itself where there are several, and not as many as were recorded."""
+    return itertools.repeat(there[0] if len({*there}) == 1 else masked)
 
 
 # -- finding -----------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
 
 
 def _recoverable(report: Report) -> Iterator[Recoverable]:
-    counted = [finding for finding in report.findings if not verified.settled(finding)]
+    counted = [finding for finding in _causes(report) if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
         prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
         if prices:
@@ -171,8 +171,13 @@ def largest_memory(report: Report) -> Finding | None:
     def held(finding: Finding) -> int:
         return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
 
-    causes = (finding for finding in report.findings if not finding.follows)
-    return max(filter(held, causes), key=held, default=None)
+    return max(filter(held, _causes(report)), key=held, default=None)
+
+
+def _causes(report: Report) -> Iterator[Finding]:
+    """The findings without consequences of others among them; where the cause was silenced or not selected, they stand for it."""
+    there = {finding.code for finding in report.findings if not finding.follows}
+    return (finding for finding in report.findings if not finding.follows or finding.follows not in there)
 
 
 def cost(finding: Finding, micro: str = "us") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from auditor import amounts, console
+from auditor import amounts, catalogue, console
 
 FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
 """Off a terminal: the first line comes after so long, two lines are never closer than the second, nor in one pass than the third."""
@@ -226,10 +226,7 @@ def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -
     if on_terminal():
         from rich.console import Console
 
-        with (
-            Console(stderr=True).status(f"{what}: {said()}") as status,
-            _every_second(lambda: status.update(f"{what}: {said()}")),
-        ):
+        with Console(stderr=True).status(_plain(said())) as status, _every_second(lambda: status.update(_plain(said()))):
             yield
         return
     last = began
@@ -242,6 +239,14 @@ def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -
 
     with _every_second(tick):
         yield
+
+
+def _plain(words: str) -> Any:
+    """Words that may hold a file's name, for rich: no markup is looked for in them, and nothing steers the terminal."""
+    from rich.text import Text
+
+    shown = catalogue.reports("text")
+    return Text(shown.inert(shown.visible(words)))
 
 
 @contextmanager

@@ -81,8 +81,10 @@ def _about(course: Course) -> str:
 
 
 def _steps(recording: Recording) -> Iterator[tuple[float, str]]:
-    """When each step began on the clock of snapshots, and its name."""
-    for number, row in enumerate(recording.rows("steps")):
+    """When each step of the run that the snapshot is of began on the clock of snapshots, and its name."""
+    again, snapshot = recording.rerun, recording.snapshot
+    run = again if again is not None and snapshot is not None and snapshot.parent == again.folder else recording
+    for number, row in enumerate(run.own_rows("steps")):
         if "unix_us" in row:
             yield float(row["unix_us"]), f"step {number}"
 

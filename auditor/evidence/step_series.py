@@ -34,10 +34,8 @@ def step_series(recording: Recording, steps: Sequence[Row]) -> tuple[Series, ...
 
 def _ended(recording: Recording) -> tuple[float, str] | None:
     error = recording.manifest.get("error") or {}
-    if error.get("step") is None:
-        return None
-    said = error.get("type") or recording.manifest.get("outcome") or ""
-    return float(recording.run_step(error.get("pass_name") or "", error["step"])), str(said)
+    step = recording.ended_in
+    return None if step is None else (float(step), str(error.get("type") or recording.manifest.get("outcome") or ""))
 
 
 def _waits(recording: Recording) -> dict[int, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import ClassVar
 
 from auditor.batch_means import Estimate, difference, median_of
@@ -76,13 +75,8 @@ class Steps(Table):
         return cls(quiet, loud, anomaly_off, recording.run_step("quiet", 0))
 
     @property
-    def median_us(self) -> float | None:
-        """Median time of a quiet step in us, without waiting for the processor; None if there was none."""
-        return median(own_times(self.quiet)) if self.quiet else None
-
-    @property
     def typical(self) -> Estimate | None:
-        """The same with its interval; None of too few steps."""
+        """Median time of a quiet step in us with its interval, without waiting for the processor; None of too few steps."""
         return median_of(own_times(self.quiet), busy=queued_share(self.quiet))
 
     def share_of_step(self, us: float) -> float:

@@ -36,7 +36,7 @@ class Others(Table):
     asked: frozenset[str] = frozenset()
     """Codes of the rules that were asked before."""
     found: frozenset[str] = frozenset()
-    """Codes of those that found something."""
+    """Codes of those that found something, silenced or not."""
 
     @classmethod
     def build(cls, recording: Recording) -> Others:

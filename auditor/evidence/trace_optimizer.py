@@ -27,7 +27,7 @@ _NAME = re.compile(r"Optimizer\.step#(\w+)\.step")
 class OptimizerCalls(Table):
     """Calls of ``Optimizer.step`` in a trace. ``calls`` is 0 where there is none.
 
-    ``idle_us_per_step`` is the time in a step in which the device idled inside them with an empty queue: what faster launches
+    ``idle_us_per_step`` is the time in a step in which the device idled between launches inside them: what faster ones
     could win back. ``host_share`` is their part of the steps' time on the host.
     """
 

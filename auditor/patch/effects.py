@@ -148,13 +148,6 @@ def writes(expression: ast.AST, *, asks: bool = False) -> ast.AST | None:
     return None
 
 
-def is_path(node: ast.expr) -> bool:
-    """True for ``a.b.c``: looked up, not computed."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
 def _reads(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Name):
         return call.func.id in _FUNCTIONS

@@ -224,7 +224,7 @@ def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
-    """The host's part of gaps, with an empty queue, as far as it lies inside these spans."""
-    known = found.call >= 0
+    """:data:`LAUNCHING` as far as it lies inside these spans: the host's part of long gaps is :data:`HOST`, which KERN002 prices."""
+    known = (found.call >= 0) & (found.dry < LONG_GAP_NS)
     covered = spans.covered(found.start[known], found.start[known] + found.dry[known])
     return int(np.minimum(covered, found.host[known]).sum())

@@ -26,7 +26,7 @@ def traced(folder: Path) -> TraceRecording:
     return TraceRecording(path)
 
 
-@pytest.mark.parametrize("name", ["step_series", "trace_charts", "memory_charts"])
+@pytest.mark.parametrize("name", ["step_series", "trace_charts", "memory_charts", "device_time"])
 def test_the_report_stands_without_the_chart(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise KeyError("blocks")

@@ -44,6 +44,18 @@ for i, batch in enumerate(loader):
 RULES = (BranchOnTensor, ScalarReadEveryStep, CopyToHostEveryStep, PinnedBatchCopiedBlocking, BlockingCopyEveryStep)
 
 
+def test_why_a_part_is_not_patched_is_kept() -> None:
+    """Without and with an edit of another part: joined remedies, and then the planner, dropped the reason."""
+    why = "`non_blocking` is decided by `fast`: change it there"
+    refused, alike = (found("DATA004", line, remedy=Remedy("t", refused=why)) for line in (4, 5))
+    (whole,) = join(refused, alike)
+    assert whole.remedy == Remedy("t", refused=why)
+    other = found("DATA004", 6, remedy=Remedy("t", (Edit(site(6), "set_keyword", "cpu", "non_blocking", "True"),)))
+    (mixed,) = join(refused, other)
+    assert mixed.remedy is not None
+    assert (len(mixed.remedy.edits), mixed.remedy.refused) == (1, why)
+
+
 def site(line: int, source: str = LOG, file: str = "a.py") -> Site:
     return Site(file, line, "f", source.splitlines()[line - 1].strip())
 
@@ -200,7 +212,7 @@ def test_five_reads_in_one_print_are_one_finding(tmp_path):
     ]  # fmt: skip
     assert [verdict.status for verdict in report.verdicts] == ["found", "clean", "found"]
     assert one.message.count("in the same statement also") == 1
-    assert ("host held (line 4)", "60 us per step (loud pass)") in one.facts  # three lines of one rule are one fact
+    assert ("host held (line 4)", "60 us per step (diagnostic pass)") in one.facts  # three lines of one rule are one fact
 
 
 def test_one_statement_has_one_patch(tmp_path):

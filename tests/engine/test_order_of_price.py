@@ -149,5 +149,8 @@ def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
     assert prices.in_order((cause, alone)) == (alone, cause)
     report = Report(Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"), (), (growth, cause))
     assert summary.largest_memory(report) == cause
+    assert summary.largest_memory(replace(report, findings=(alone,))) == alone
+    nameless = finding("", lost_us_per_step=1.0)  # in a stranger's report: nothing stands behind it, and nothing is lost
+    assert prices.in_order((nameless, dear)) == (dear, nameless)
     again = as_json.load(as_json.Json().render(report))
     assert [each.follows for each in again.findings] == ["", "GRAPH001"]

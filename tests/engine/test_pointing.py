@@ -14,7 +14,7 @@ from auditor.bare_trace import TraceRecording
 from auditor.catalogue import rules
 from auditor.engine import _pointing, judge
 from auditor.evidence.table import Others
-from auditor.model import Finding, Severity
+from auditor.model import Finding, Severity, Site
 from auditor.rule import Rule, see
 from tests.timeline.kineto import text, training, write
 
@@ -60,6 +60,33 @@ def test_a_rule_that_asks_about_the_others_is_asked_last(tmp_path):
     assert [one.message for one in judged.findings if one.code == "AAA001"] == ["['BBB001', 'CCC001'] ['CCC001'] True False"]
 
 
+def test_what_the_user_silenced_was_still_found(tmp_path: Path) -> None:
+    """Else the rule about what others leave over would report the same time again, as a warning of its own."""
+
+    @dataclass(frozen=True)
+    class Late(Rule):
+        """Says what it knows."""
+
+        code, severity, since = "ZZZ001", Severity.NOTE, "0"
+
+        def detect(self, others: Others) -> Iterator[Finding]:
+            yield Finding(None, f"{others.silent('BBB001')}")
+
+    @dataclass(frozen=True)
+    class Silenced(Rule):
+        """Finds something on a line with a comment."""
+
+        code, severity, since = "BBB001", Severity.WARNING, "0"
+
+        def detect(self) -> Iterator[Finding]:
+            yield Finding(Site("a.py", 1), "m")
+
+    trace = TraceRecording(write(tmp_path, text(training(1))))
+    judged = judge(trace, [Silenced, Late], per_file_ignores={"a.py": ("BBB",)})
+    assert [verdict.status for verdict in judged.verdicts] == ["clean", "found"]
+    assert [one.message for one in judged.findings] == ["False"]
+
+
 def words(tree: ast.Module) -> Iterator[ast.Constant]:
     """Strings that can get into a report: no docstrings, no codes of the rule itself, no help of knobs, no arguments of see()."""
     left_out: set[int] = set()
@@ -70,6 +97,8 @@ def words(tree: ast.Module) -> Iterator[ast.Constant]:
         own = isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["code"]
         if named in ("see", "knob") or own:
             left_out.update(id(each) for each in ast.walk(node))
+        if isinstance(node, ast.keyword) and node.arg == "follows":
+            left_out.update(id(each) for each in ast.walk(node.value))  # whose consequence it is: data
         if isinstance(node, ast.Tuple) and all(isinstance(each, ast.Constant) for each in node.elts):
             left_out.update(id(each) for each in node.elts)  # codes as data
     for node in ast.walk(tree):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import sys
 from typing import Any
 
 import pytest
 
 from auditor import amounts, progress
-from auditor.capture.session import ProgressPipe
+from auditor.capture.progress_pipe import ProgressPipe
 from auditor.commands import progress as shown
 
 OUTLINE = [("warmup", 5), ("quiet", 50), ("trace", 5), ("loud", 50), ("numbers", 3), ("origin", 3)]
@@ -146,6 +148,24 @@ def test_a_clock_says_that_work_without_steps_goes_on(monkeypatch: pytest.Monkey
     assert len(ticks) == 1
 
 
+def test_a_files_name_is_no_markup_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
+    said: list[str] = []
+
+    class Console:
+        def __init__(self, **_: Any) -> None: ...
+        def status(self, words: Any) -> Any:
+            said.append(words.plain)
+            return contextlib.nullcontext()
+
+    monkeypatch.setattr("rich.console.Console", Console)
+    monkeypatch.setattr(shown, "on_terminal", lambda: True)
+    with shown.working("reading a[/b].json", quiet=False), shown.working("\x1b[2J", quiet=False):
+        pass
+    assert said[0] == "reading a[/b].json: 0:00"
+    assert "\x1b" not in said[1]
+
+
 @pytest.mark.parametrize("quiet", [True, False])
 def test_quiet_is_silent(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
@@ -179,13 +199,15 @@ def test_words_for_every_pass_that_the_code_has() -> None:
 # -- the process seam --------------------------------------------------------------------------------------------------------
 
 
-def test_the_child_tells_its_passes_and_the_parent_hears_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[str] = []
-    monkeypatch.setattr("auditor.capture.session.os.write", lambda fd, raw: written.append(raw.decode()))
-    pipe = ProgressPipe(7)
+def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
+    reading, writing = os.pipe()
+    pipe = ProgressPipe(writing)
     pipe.outline(OUTLINE)
     pipe("warmup", 0, 5)
     pipe("warmup", 5, 5)
+    os.close(writing)
+    with os.fdopen(reading) as pipe_end:
+        written = pipe_end.readlines()
     heard: list[Any] = []
 
     class Hearing:

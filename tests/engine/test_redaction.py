@@ -65,6 +65,18 @@ def test_a_secret_in_a_source_is_masked_in_place(line: str) -> None:
     assert redaction.restored(masked, raw) == raw
 
 
+def test_secrets_that_are_masked_alike_come_back_to_their_own_lines() -> None:
+    """A dict would give both lines the second secret, and the file would count as changed for ever."""
+    raw = b'key(\n    api_key="hunter2",\n)\nkey(\n    api_key="letmein",\n)\n\nx = 1\n'
+    masked, found = redaction.redacted(raw)
+    assert (len(found), redaction.restored(masked, raw)) == (2, raw)
+    assert redaction.restored(masked, raw.replace(b"x = 1", b"\n\nx = 2")) == raw
+    one_less = raw.replace(b'    api_key="letmein",\n', b"")
+    assert redaction.restored(masked, one_less) == raw.replace(b"letmein", b"hunter2")  # not the live file: it counts as changed
+    three = b'key(\n    api_key="1234abc",\n)\n' + raw
+    assert redaction.restored(masked, three) == masked
+
+
 @pytest.mark.parametrize("line", HARMLESS)
 def test_what_is_no_secret_stays(line: str) -> None:
     assert redaction.redacted(line.encode()) == (line.encode(), ())

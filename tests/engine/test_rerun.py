@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from auditor import further, rerun, runner
+from auditor import assemble, further, rerun, runner
+from auditor.engine import Judgement
 from auditor.errors import TargetProblem
 from auditor.plan import Plan
 from auditor.progress import silent
@@ -94,6 +95,19 @@ def test_places_have_one_number_in_both_runs(tmp_path: Path) -> None:
     whole = rerun_of(tmp_path, first, Second(({"warmup": 2, "origin": 3, "numbers": 3, "loud": 4}, "completed")))
     assert [row["line"] for row in whole.rows("sites")] == [7]
     assert {row["at"] for row in whole.rows("reads")} == {0}
+
+
+def test_steps_are_counted_in_the_run_that_took_them(tmp_path: Path) -> None:
+    """The step that failed is one of the first run; a pass of the second run never has more steps than that had."""
+    error = {"type": "ValueError", "pass_name": "trace", "step": 0}
+    first = recorded(tmp_path, {"warmup": 5, "quiet": 12}, error=error)
+    whole = rerun_of(tmp_path, first, Second(({"warmup": 1, "loud": 9, "origin": 3, "trace": 2}, "completed")))
+    assert (whole.ended_in, whole.run_step("quiet", 0)) == (17, 5)
+    assert (whole.run_step("loud", 0), whole.run_step("trace", 1)) == (1, 14)
+    assert [len(whole.own_rows("steps")), len(whole.rows("steps"))] == [17, 31]
+    run = assemble.report(whole, Judgement((), (), ()), ()).run
+    assert run.error is not None
+    assert run.error.step == 17
 
 
 def test_a_place_that_only_the_second_run_met_has_a_number_of_its_own(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
 def test_a_step_has_one_number(tmp_path):
     """The slow step of the starved run is the eighth of the quiet pass, after five of warm-up: step 12 from 0."""
     report = report_of(starving(tmp_path))
-    quiet = next(line for line in report.series if line.name == "quiet pass")
+    quiet = next(line for line in report.series if line.name == "timing pass")
     assert (quiet.x[0], quiet.marks[0][0]) == (5.0, 12.0)
     assert "step 12 302 ms" in walked(Html().render(report))
     assert "step of the run, from 0, warm-up included" in walked(Html().render(report))
@@ -176,8 +176,8 @@ def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, 
     assert [chart.ended.x for chart in drawn] == [expected] * len(drawn) != []
     assert drawn[0].data()["ended"] == {"x": expected, "label": "ValueError"}
     page = walked(Html().render(report))
-    assert f"in step {expected:g} (quiet pass)" in page and f"step {expected:g} did not complete: ValueError" in page
-    assert f"in step {expected:g} (quiet pass)" in Terminal().render(report)
+    assert f"in step {expected:g} (timing pass)" in page and f"step {expected:g} did not complete: ValueError" in page
+    assert f"in step {expected:g} (timing pass)" in Terminal().render(report)
 
 
 def test_host_memory_is_that_of_the_program(tmp_path):

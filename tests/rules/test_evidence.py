@@ -83,7 +83,7 @@ def test_steps_by_pass_and_device_times_where_there_are_any(project):
 
 def test_recording_without_any_step(project):
     steps = Steps.build(project(steps=[]))
-    assert (steps.quiet, steps.median_us, steps.share_of_step(5.0), steps.saved_with_anomaly_off()) == ((), None, 0.0, None)
+    assert (steps.quiet, steps.typical, steps.share_of_step(5.0), steps.saved_with_anomaly_off()) == ((), None, 0.0, None)
 
 
 @pytest.mark.parametrize("table", [Steps, Reads, DeviceCalls, Batches, Backward, Held, Modes, DeviceMemory])

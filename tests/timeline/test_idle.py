@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.timeline import Timeline
-from auditor.timeline.idle import DEVICE, DRIVER, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, queue_depth
+from auditor.timeline.idle import DEVICE, DRIVER, HOST, INPUT, LAUNCHING, PROFILER, UNKNOWN, WAIT, launched_in, queue_depth
 from tests.timeline.kineto import HEAD, call, frame, kernel, memcpy, note, op, span, text, training, write
 
 
@@ -106,6 +106,17 @@ def test_a_long_gap_is_named_by_the_shortest_span_that_fills_it(tmp_path):
     (row,) = found.of_host().tolist()
     assert line.host_in(int(found.start[row]), int(found.end[row]), int(line.trace.calls.thread[found.call[row]])) == "aten::sort"
     assert line.host_in(int(found.start[row]), int(found.end[row]), 99) == ""
+
+
+def test_a_long_gap_inside_a_span_is_no_slow_launch_too(tmp_path):
+    """Else OPT001 and KERN002 had the same time of an optimizer that did something else for a while."""
+    line = of(
+        tmp_path,
+        step(*launched(1000, 1010, 990, 1), *launched(2150, 2160, 340, 2), *launched(3300, 3310, 2690, 3)),
+    )
+    everything = line.idle.windows
+    assert line.idle.by_cause()[LAUNCHING] == launched_in(line.idle, everything) == 5_000 + 155_000
+    assert line.idle.by_cause()[HOST] == 805_000
 
 
 def test_without_marked_steps_the_windows_are_the_devices_span(tmp_path):
