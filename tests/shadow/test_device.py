@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -250,6 +251,28 @@ def test_default_tensor_type():
         assert torch.zeros(1).is_cuda
         torch.set_default_tensor_type("torch.FloatTensor")
         assert not torch.zeros(1).is_cuda
+
+
+def test_the_legacy_constructor_follows_the_default_tensor_type():
+    with shadow_cuda():
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        data = torch.Tensor([1e10])
+        assert data.is_cuda and data.dtype == torch.float32 and data.tolist() == [1e10]
+        assert torch.Tensor(np.ones((2, 3))).is_cuda and torch.Tensor(np.ones((2, 3))).shape == (2, 3)
+        sizes = [torch.Tensor(2, 3), torch.Tensor(np.int64(2), 3), torch.Tensor(torch.Size([2, 3]))]
+        assert all(made.is_cuda and made.shape == (2, 3) for made in sizes)
+        assert torch.Tensor().is_cuda and torch.Tensor().shape == (0,)
+        again = torch.Tensor(data)
+        again.zero_()
+        assert again.is_cuda and data.tolist() == [0.0]
+        assert not torch.FloatTensor([1.0]).is_cuda
+        assert torch.cat([torch.rand(1), torch.Tensor([1.0]).expand(1)]).is_cuda
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert not torch.Tensor([1.0]).is_cuda
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        assert torch.Tensor([1.0]).dtype == torch.float16
+    assert not torch.Tensor([1.0]).is_cuda and "__new__" not in vars(torch.Tensor)
+    torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize(
