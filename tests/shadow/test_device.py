@@ -275,6 +275,30 @@ def test_the_legacy_constructor_follows_the_default_tensor_type():
     torch.set_default_dtype(torch.float32)
 
 
+def test_tensor_new_makes_tensors_of_its_own_kind():
+    with shadow_cuda():
+        x = torch.ones(3, dtype=torch.float64, device="cuda")
+        made = [x.new(2, 3), x.new(torch.Size([2, 3])), x.new([[1, 2, 3], [4, 5, 6]]), x.new(x.expand(2, 3))]
+        assert all(one.is_cuda and one.dtype == torch.float64 and one.shape == (2, 3) for one in made)
+        assert x.new().shape == (0,) and x.new(3).zero_().tolist() == [0, 0, 0]
+        assert not torch.ones(3).new(2).is_cuda
+
+
+def test_lbfgs_with_a_parameter_without_a_gradient():
+    with shadow_cuda():
+        used, unused = nn.Parameter(torch.ones(2, device="cuda")), nn.Parameter(torch.ones(1, device="cuda"))
+        optimizer = torch.optim.LBFGS([used, unused], max_iter=3)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = used.square().sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        assert used.tolist() != [1, 1] and unused.tolist() == [1]
+
+
 @pytest.mark.parametrize(
     ("error", "action"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import types
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from auditor.capture.patching import Patches
 from auditor.capture.shadow import memory, profiling, streams
 from auditor.capture.shadow.crossing import GpuModel
 from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
+from auditor.capture.shadow.factories import legacy_new
 from auditor.capture.shadow.moving import as_type, device_of, type_name
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
@@ -222,21 +222,12 @@ def _legacy_type(name: str, dtype: torch.dtype) -> type:
 
     class Legacy(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            return _legacy_new(args, dtype)
+            return legacy_new(args, dtype)
 
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, ShadowTensor) and type_name(instance) == f"torch.cuda.{name}Tensor"
 
     return Legacy(f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})
-
-
-def _legacy_new(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
-    """What ``torch.cuda.FloatTensor(*args)`` makes: of sizes, of data, or the same tensor again."""
-    if not args or isinstance(args[0], (Integral, torch.Size)):
-        return torch.empty(*(args or (0,)), dtype=dtype, device="cuda")
-    if isinstance(args[0], ShadowTensor) and args[0].dtype == dtype:
-        return args[0].detach()
-    return torch.tensor(args[0], dtype=dtype, device="cuda")
 
 
 def _set_default_tensor_type(kind: Any) -> None:
@@ -254,7 +245,7 @@ def _device_constructor(cls: type, *args: Any, **kwargs: Any) -> Any:
     """``torch.Tensor(...)`` under a default type of CUDA, which a default device does not reach."""
     tensor_on_host = bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], ShadowTensor)
     if cls is torch.Tensor and not kwargs and not tensor_on_host:
-        return _legacy_new(args, torch.get_default_dtype())
+        return legacy_new(args, torch.get_default_dtype())
     return torch._C.TensorBase.__new__(cls, *args, **kwargs)
 
 
