@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow lint types manual clean
+.PHONY: demo test test-slow lint types manual fuzz clean
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -27,6 +27,11 @@ lint: .venv/ready-dev
 
 types: .venv/ready-dev
 	$(BIN)/mypy
+
+# Mutants of all that audit reads of strangers (docs/fuzzing.md); failures are kept in fuzz/corpus.
+N ?= 50000
+fuzz: .venv/ready-dev
+	$(BIN)/python -m fuzz --number $(N)
 
 manual: .venv/ready
 	$(BIN)/python -m auditor.explain --write

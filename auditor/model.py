@@ -117,7 +117,8 @@ class Finding:
     sure they are), and one whose interval reaches zero is not proven. ``grows`` says that so many bytes more are lost on each
     step. ``basis`` says how the price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
     rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where there is one. ``negligible``:
-    its price is too small to be more than a note (``auditor.prices``).
+    its price is too small to be more than a note (``auditor.prices``). ``follows`` is the code of the finding of which it is
+    a consequence: it stands behind that one, and is in no sum.
     """
 
     site: Site | None
@@ -142,6 +143,7 @@ class Finding:
     verified: Verified | None = None
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
+    follows: str = ""
 
     @property
     def codes(self) -> tuple[str, ...]:

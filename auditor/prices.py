@@ -49,9 +49,17 @@ def usual_us(times: StepTimes | None) -> float:
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By price: the dearest in time first, then in memory, then what has no price, the worst first; negligible ones close.
 
-    Errors without a price open: where the run ended or what was trained is worthless, everything is lost.
+    Errors without a price open: where the run ended or what was trained is worthless, everything is lost. A consequence
+    stands behind the dearest finding of its cause, whatever its own price.
     """
-    return tuple(sorted(findings, key=_rank))
+    ranked = sorted(findings, key=_rank)
+    first: dict[str, Finding] = {}
+    for finding in ranked:
+        if not finding.follows:
+            first.setdefault(finding.code, finding)
+    behind = [finding for finding in ranked if finding.follows in first]
+    ahead = (finding for finding in ranked if finding.follows not in first)
+    return tuple(each for finding in ahead for each in (finding, *(late for late in behind if first[late.follows] is finding)))
 
 
 def _rank(finding: Finding) -> tuple[Any, ...]:

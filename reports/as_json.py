@@ -11,7 +11,7 @@ import msgspec
 
 from auditor.model import SCHEMA, Edit, Finding, Remedy, Report, Severity
 
-SIZE_LIMIT = 256 * 1024 * 1024
+SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of a report that are read at most (a report may come from a stranger)."""
 
 Object = dict[str, Any]
@@ -93,7 +93,7 @@ def _finding(finding: Finding) -> Object:
     del built["hints"]
     places = [_place(place) for place in built.pop("places")]
     leading = {name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")}
-    last = {name: built.pop(name) for name in ("verified", "grows", "negligible")} | {"places": places}
+    last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {"places": places}
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 

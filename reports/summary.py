@@ -171,7 +171,8 @@ def largest_memory(report: Report) -> Finding | None:
     def held(finding: Finding) -> int:
         return (finding.lost_bytes or 0) * (max(1, report.run.steps) if finding.grows else 1)
 
-    return max(filter(held, report.findings), key=held, default=None)
+    causes = (finding for finding in report.findings if not finding.follows)
+    return max(filter(held, causes), key=held, default=None)
 
 
 def cost(finding: Finding, micro: str = "us") -> str:

@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoint, Checkpoints
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
 NAMED = 5
 """Names that the message gives; the rest are counted."""
+
+PROTOCOL = 3
+"""The last protocol whose opcodes torch's own reader (``weights_only=True``) knows."""
+
+WORDS = {
+    "commands": "runs commands when it is loaded: it calls",
+    "module": "holds a module saved whole, and would run code when it is loaded: it needs",
+    "code": "would run code when it is loaded: it needs",
+    "known": "is only loaded with add_safe_globals or weights_only=False: it needs",
+    "protocol": "is only loaded with weights_only=False: its pickle is of",
+}
+REMEDIES = {
+    "commands": "Do not load it. None of its code was run here; find out where it came from.",
+    "module": "Load it once where its code is trusted, and save model.state_dict() instead. None of its code was run here.",
+    "code": "Do not load it unless you trust that code. None of it was run here. Save plain values and state_dict() instead.",
+    "known": "Save plain values: vars() of a namespace, float() and tolist() of numpy values.",
+    "protocol": "Leave out pickle_protocol of torch.save: weights_only=True reads protocol 2, its default, and 3.",
+}
 
 
 @dataclass(frozen=True)
@@ -19,9 +37,17 @@ class CheckpointNeedsCode(Rule):
     A checkpoint cannot be loaded without running code.
 
     ## What it finds
-    Classes and functions that the file asks its reader to import and call, beyond the tensors and plain containers that
-    ``torch.load(weights_only=True)`` admits: numpy arrays and numbers, ``argparse.Namespace``, whole modules. Names that run
-    commands (``os.system``, ``builtins.eval``) are an error: no trainer saves them.
+    Every class and function that the file asks its reader to import and call, compared with the list of
+    ``torch.load(weights_only=True)``. Three kinds are told apart:
+
+    - *runs commands* (``os.system``, ``builtins.eval``): no trainer saves them. An error.
+    - *would run code*: any other name that is on no list, such as the class of a module that was saved whole with
+      ``torch.save(model, ...)``. What it does when it is loaded depends on code that is not in the file. An error.
+    - names of known frameworks that are inert by themselves (numpy arrays and random states, ``argparse.Namespace``,
+      hyper-parameters of Lightning, ``training_args.bin`` of Hugging Face's Trainer): a note. So is a pickle of
+      protocol 4 or 5, which ``weights_only=True`` cannot read.
+
+    All pickles of the file are read: the five of the old format, and those hidden in a storage.
 
     ## Why it costs
     ``torch.load`` refuses such a file since torch 2.6, and with ``weights_only=False`` it runs whatever the file says. A
@@ -55,34 +81,44 @@ class CheckpointNeedsCode(Rule):
     You wrote the file yourself and load it with ``torch.serialization.add_safe_globals``.
 
     ## Sources
-    PyTorch documentation of ``torch.load``, "Security"; its list of admitted names as of torch 2.13.
+    PyTorch documentation of ``torch.load``, "Security"; its list of admitted names as of torch 2.13
+    (``auditor/checkpoints/allowed.py``).
     """
 
     code = "CKPT001"
-    severity = Severity.WARNING
+    severity = Severity.ERROR
     since = "0.1"
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             names = checkpoint.scan.foreign
-            if not names:
+            kind = _kind(checkpoint)
+            if kind is None:
                 continue
-            hostile = checkpoint.hostile
-            what = "runs commands when it is loaded: it calls" if hostile else "is only loaded with weights_only=False: it needs"
+            meant = checkpoint.hostile or checkpoint.codes or names
+            what = _listed(meant) if kind != "protocol" else f"protocol {checkpoint.scan.protocol}"
             yield Finding(
                 None,
-                f"{checkpoint.name} {what} {_listed(hostile or names)}",
+                f"{checkpoint.name} {WORDS[kind]} {what}",
                 steps=1,
                 seen_on="source",
-                severity=Severity.ERROR if hostile else None,
-                facts=(("file", checkpoint.scan.path), *(("needs", name) for name in names[:20])),
-                hints={"hostile": bool(hostile)},
+                severity=Severity.NOTE if kind in ("known", "protocol") else None,
+                facts=(("file", checkpoint.scan.path), *(("needs", name) for name in (*meant, *names)[:20])),
+                hints={"kind": kind},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("hostile"):
-            return Remedy("Do not load it. None of its code was run here; find out where it came from.")
-        return Remedy("Save plain values: state_dict() of a module, vars() of a namespace, float() and tolist() of numpy values.")
+        return Remedy(REMEDIES[str(finding.hints.get("kind", "code"))])
+
+
+def _kind(checkpoint: Checkpoint) -> str | None:
+    if checkpoint.hostile:
+        return "commands"
+    if checkpoint.codes:
+        return "module" if checkpoint.module else "code"
+    if checkpoint.scan.foreign:
+        return "known"
+    return "protocol" if checkpoint.scan.protocol > PROTOCOL else None
 
 
 def _listed(names: tuple[str, ...]) -> str:

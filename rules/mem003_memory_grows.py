@@ -101,6 +101,7 @@ class MemoryGrowsEveryStep(Rule):
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
                 hints={"where": where},
+                follows="GRAPH001" if names else "",
             )
 
     def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:

@@ -55,6 +55,7 @@ MAY = {
     },
     "auditor/config_files.py": {"auditor.redaction"},
     "auditor/heap.py": set(),
+    "auditor/isolation.py": set(),
     "auditor/factories.py": set(),
     "auditor/logged.py": set(),
     "auditor/patch": {"auditor.config_files", "auditor.factories", "auditor.logged", "auditor.model", "auditor.patch"},
@@ -73,6 +74,7 @@ MAY = {
         "auditor.recording_sources",
         "auditor.rule",
         "auditor.evidence",
+        "auditor.isolation",
     },
     "rules": {"auditor.amounts", "auditor.batch_means", "auditor.model", "auditor.rule", "auditor.evidence", "auditor.rules"},
     "reports": {
@@ -117,6 +119,7 @@ MAY = {
         "auditor.checkpoints",
         "auditor.errors",
         "auditor.evidence.unpickle",
+        "auditor.isolation",
         "auditor.recording",
         "auditor.recording_sources",
     },

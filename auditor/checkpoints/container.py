@@ -13,7 +13,8 @@ from auditor.checkpoints.contents import Format, Storage
 class Container:
     """An opened checkpoint. ``read(storage, first, size)`` gives bytes of a storage, or raises ``Malformed``.
 
-    ``damage`` and ``limits`` grow while it is read.
+    ``damage`` and ``limits`` grow while it is read. ``unread`` says what is wrong with storages that no tensor was
+    looked at for (integers); it is asked where nothing else is wrong.
     """
 
     format: Format
@@ -23,3 +24,5 @@ class Container:
     damage: list[str] = field(default_factory=list)
     limits: list[str] = field(default_factory=list)
     big_endian: bool = False
+    unread: Callable[[], list[str]] = list
+    protocol: int = 2

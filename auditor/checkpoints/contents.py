@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from auditor.checkpoints.allowed import runs_code
+
 Role = Literal["model", "optimizer", "other"]
 Format = Literal["torch zip", "torch legacy", "safetensors", "sharded"]
 
@@ -27,8 +29,24 @@ BYTES = {
     "uint8": 1,
     "bool": 1,
     "bytes": 1,
+    "complex32": 4,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+    "qint8": 1,
+    "quint8": 1,
+    "qint32": 4,
 }
 """Bytes of an element by dtype; of any other dtype the values are not looked at. ``bytes`` is an untyped storage."""
+
+
+COUNT = 2**63
+"""Sizes, offsets and counters of a real file are smaller."""
+
+
+def printable(text: str) -> str:
+    """A word of the file in characters that can be shown and written: controls and halves of characters are escaped."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 class NotACheckpoint(Exception):
@@ -36,7 +54,12 @@ class NotACheckpoint(Exception):
 
 
 class Malformed(Exception):
-    """A part of a checkpoint contradicts itself; the message says how, without the file's name."""
+    """A part of a checkpoint contradicts itself; the message says how, without the file's name.
+
+    ``foreign`` are the names that were asked for before: a loader calls them although the rest is damaged.
+    """
+
+    foreign: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,7 +170,7 @@ class Scan:
     """One checkpoint, read to its end. ``damage`` are sentences about what is broken; ``limits`` about what was not looked at.
 
     ``foreign`` are the classes and functions that the file asks its loader to import and call, beyond those that
-    ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside the weights (``step``, ``epoch``).
+    ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside the weights (``step``, ``epoch``); ``protocol`` is its pickle's.
     """
 
     path: str
@@ -163,3 +186,9 @@ class Scan:
     scaler: bool = False
     rng: bool = False
     progress: dict[str, int] = field(default_factory=dict)
+    protocol: int = 2
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Those of the foreign names that may run code."""
+        return tuple(name for name in self.foreign if runs_code(name))

@@ -7,49 +7,107 @@ from typing import IO, Any
 
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
-from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
+from auditor.checkpoints.contents import BYTES, Malformed, Storage
+from auditor.checkpoints.machine import Made
 
-MAGIC = 0x1950A86A20F9469CFC6C
-"""The first pickle of the file: torch.serialization.MAGIC_NUMBER."""
+MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
+"""The first two pickles of the file: torch.serialization.MAGIC_NUMBER and PROTOCOL_VERSION."""
 
 COUNT = 8
 """Bytes of the number of elements in front of each storage."""
+
+TAR_HEADER, TAR_SUM = 512, slice(148, 156)
+"""Bytes of the first block of a tar archive, and where in it its checksum stands in octal (POSIX.1-1988, ustar)."""
+
+
+def is_tar(head: bytes) -> bool:
+    """True if torch would take the file for its oldest format, whatever its first bytes say: it tries tar before pickle."""
+    if len(head) < TAR_HEADER:
+        return False
+    try:
+        told = int(head[TAR_SUM].strip(b" \0") or b"-1", 8)
+    except ValueError:
+        return False
+    rest = head[: TAR_SUM.start] + b" " * 8 + head[TAR_SUM.stop : TAR_HEADER]
+    return told in (sum(rest), sum(byte - 256 if byte > 127 else byte for byte in rest))
 
 
 def open_legacy(file: IO[bytes], size: int) -> Container:
     """Read the pickles and find the storages. Raises :class:`Malformed`."""
     file.seek(0)
-    if pickles.load(file, size)[0] != MAGIC:
+    if is_tar(file.read(TAR_HEADER)):
+        raise Malformed("it is a tar archive, torch's oldest format, which is only loaded with weights_only=False")
+    foreign: set[str] = set()
+    try:
+        return _opened(file, size, foreign)
+    except Malformed as problem:  # what was named before was called before
+        problem.foreign = tuple(sorted({*foreign, *problem.foreign}))
+        raise
+
+
+def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
+    at = 0
+
+    def following(*, modules: bool = False) -> pickles.Loaded:
+        nonlocal at
+        loaded = pickles.load(file, at, size - at, modules=modules)
+        foreign.update(loaded.foreign)
+        at = loaded.end
+        return loaded
+
+    if following().tree != MAGIC:
         raise Malformed("it begins like a pickle, and is not one that torch.save wrote")
-    pickles.load(file, size)  # protocol version
-    system, _ = pickles.load(file, size)
-    tree, foreign = pickles.load(file, size)
-    keys, _ = pickles.load(file, size)
-    if not isinstance(keys, list):
+    if following().tree != VERSION:
+        raise Malformed("its version of the format is unknown: torch does not load it")
+    system = following().tree
+    content = following(modules=True)
+    keys = following().tree
+    if not isinstance(keys, list) or not all(isinstance(key, (str, int)) for key in keys):
         raise Malformed("the list of its storages is damaged")
     big = isinstance(system, dict) and system.get("little_endian") is False
-    widths = {each.storage.key: _width(each.storage) for _, each in pickles.walk(tree) if isinstance(each, Stored)}
-    places, damage = _places(file, [str(key) for key in keys], widths, size)
-    return Container("torch legacy", tree, partial(_read, file, places), foreign, damage, big_endian=big)
+    storages = {storage.key: storage for storage in content.storages}
+    names = [str(key) for key in keys]
+    places, damage = _places(file, at, names, storages, size)
+    damage += _missing(names, storages) + _unloadable(content)
+    read, named = partial(_read, file, places), tuple(sorted(foreign))
+    return Container("torch legacy", content.tree, read, named, damage, big_endian=big, protocol=content.protocol)
 
 
-def _width(storage: Storage) -> int:
-    return BYTES.get(storage.dtype, 1)
+def _unloadable(content: pickles.Loaded) -> list[str]:
+    """What torch writes in this format and cannot read from it: both want a storage's bytes before they are read."""
+    said = []
+    if any(storage.dtype == "bytes" for storage in content.storages):
+        said.append("it has a storage without dtype, which torch does not load from the old format")
+    if any(isinstance(each, Made) and each.origin == pickles.NESTED for _, each in pickles.walk(content.tree)):
+        said.append("it has a nested tensor, which torch does not load from the old format")
+    return said
 
 
-def _places(file: IO[bytes], keys: list[str], widths: dict[str, int], size: int) -> tuple[dict[str, tuple[int, int]], list[str]]:
+def _missing(keys: list[str], storages: dict[str, Storage]) -> list[str]:
+    """Storages that are named in one of the two places only."""
+    lacking = sorted({*storages} - {*keys})
+    return [f"the data of {len(lacking)} of its storages is missing, {lacking[0][:40]} first"] if lacking else []
+
+
+def _places(
+    file: IO[bytes], at: int, keys: list[str], storages: dict[str, Storage], size: int
+) -> tuple[dict[str, tuple[int, int]], list[str]]:
     """Where each storage begins, and its bytes. What lies behind a wrong number cannot be found."""
     places: dict[str, tuple[int, int]] = {}
-    at = file.tell()
     for number, key in enumerate(keys):
+        storage = storages.get(key)
+        if storage is None or key in places:
+            return places, [f"storage {number + 1} of {len(keys)} is one that no tensor has: torch does not load it"]
         file.seek(at)
         elements = int.from_bytes(file.read(COUNT), "little", signed=True)
-        length = elements * widths.get(key, 1)
+        length = elements * BYTES.get(storage.dtype, 1)
         if elements < 0 or at + COUNT + length > size:
             return places, [f"it ends in storage {number + 1} of {len(keys)}: it was cut off or not written to its end"]
+        if elements != storage.numel:
+            return places, [f"storage {number + 1} of {len(keys)} has {elements} elements, and its tensors need {storage.numel}"]
         places[key] = at + COUNT, length
         at += COUNT + length
-    return places, []
+    return places, [f"{size - at} bytes at its end belong to no storage"] if at != size else []
 
 
 def _read(file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int) -> bytes:

@@ -8,8 +8,10 @@ from functools import partial
 from itertools import pairwise
 from typing import IO, Any
 
+from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
+from auditor.evidence.unpickle import memory_capped
 
 HEADER_LIMIT = 100_000_000
 """Bytes of the header at most, as the format's own reader has it."""
@@ -32,6 +34,10 @@ DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+
+
+MEMORY_PER_BYTE = 12
+"""Bytes of memory that reading the header may take, beyond what any header may; real ones take less than six."""
 
 
 def looks_like(head: bytes, size: int) -> bool:
@@ -60,20 +66,30 @@ def open_safetensors(file: IO[bytes], size: int) -> Container:
         "safetensors",
         tree,
         partial(_read, file, {name: (begin + first, begin + end) for name, (first, end) in places.items()}),
-        (),
+        pickles.names_in(file, 0, size),  # under another name torch.load takes it for a pickle
         damage,
     )
 
 
 def _header(raw: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(raw)
+        with memory_capped(pickles.MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(raw)):
+            header = json.loads(raw, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise Malformed("its header is damaged: it is no JSON") from None
+    except MemoryError:
+        raise Malformed("its header asks for more memory than it can need") from None
     if not isinstance(header, dict):
         raise Malformed("its header is damaged: it is not an object")
     header.pop("__metadata__", None)
     return header
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise Malformed("its header has a name twice")
+    return made
 
 
 def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
@@ -85,7 +101,9 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
     kind = str(described.get("dtype"))
     dtype, (first, end) = DTYPES.get(kind, kind.lower()), ends
     numel, width = math.prod(shape), BYTES.get(dtype)
-    if first > end or end > held:
+    if first > end:
+        raise Malformed("ends before it begins")
+    if end > held:
         raise Malformed(f"ends {end - held} bytes behind the end of the file: it was cut off or not written to its end")
     if width is not None and numel * width != end - first:
         raise Malformed(f"has {end - first} bytes, and its shape of {dtype} needs {numel * width}")
@@ -102,6 +120,8 @@ def _gaps(places: dict[str, tuple[int, int]], held: int) -> list[str]:
     ordered = sorted(places.values())
     if any(after < end for (_, end), (after, _) in pairwise(ordered)):
         return ["two of its tensors overlap"]
+    if any(after > end for (_, end), (after, _) in pairwise([(0, 0), *ordered])):
+        return ["there are bytes between its tensors that belong to none"]
     end = max((end for _, end in ordered), default=0)
     return [f"{held - end} bytes at its end belong to no tensor"] if end != held else []
 

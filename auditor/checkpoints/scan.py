@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import stat
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
+import msgspec
+
 from auditor.checkpoints import legacy, safetensors, structure, values, zipped
 from auditor.checkpoints.container import Container
-from auditor.checkpoints.contents import Format, Malformed, NotACheckpoint, Role, Scan, Stored, Tally, TensorFacts
+from auditor.checkpoints.contents import (
+    Format,
+    Malformed,
+    NotACheckpoint,
+    OptimizerFacts,
+    Role,
+    Scan,
+    SchedulerFacts,
+    Stored,
+    Tally,
+    TensorFacts,
+    printable,
+)
+from auditor.isolation import ReaderDied, isolated, seconds_for
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 """Files of a folder that are taken for checkpoints."""
@@ -19,8 +34,14 @@ SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 INDEX = ".index.json"
 """End of the name of the file that lists the shards of a checkpoint (Hugging Face)."""
 
+INDEX_LIMIT = 2**26
+"""Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
+
 TIMES = 4
 """How often the bytes of a file are looked at at most, counted over all views of the same storage."""
+
+PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheckpoint)
+"""Classes that a scan is made of, which come from one process to another."""
 
 ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
 
@@ -28,15 +49,24 @@ ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
 def scan(path: Path) -> Scan:
     """Read one file. Raises :class:`NotACheckpoint` where it is of no known format; damage is part of the result."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise NotACheckpoint("it is no file")
         with path.open("rb") as file:
             size = path.stat().st_size
             empty = Scan(str(path), _format(file, size), size, path.stat().st_mtime)
             try:
-                return _described(empty, _opened(file, empty))
+                found = _described(empty, _opened(file, empty))
             except Malformed as problem:
-                return replace(empty, damage=(str(problem),))
+                found = replace(empty, damage=(str(problem),), foreign=problem.foreign)
     except OSError as error:
         raise NotACheckpoint(f"it cannot be read: {error.strerror or type(error).__name__}") from None
+    damage = (("its name says safetensors, and its content does not",) if _misnamed(found) else ()) + found.damage
+    return replace(found, damage=tuple(map(printable, damage)), limits=tuple(map(printable, found.limits)))
+
+
+def _misnamed(found: Scan) -> bool:
+    """torch.load and others go by this ending, whatever stands in the file."""
+    return found.path.endswith(".safetensors") and found.format != "safetensors"
 
 
 def _format(file: IO[bytes], size: int) -> Format:
@@ -45,10 +75,10 @@ def _format(file: IO[bytes], size: int) -> Format:
         raise NotACheckpoint("it is empty")
     if head.startswith(ZIP_MAGIC):
         return "torch zip"
+    if safetensors.looks_like(head, size):  # before pickles: the length of one header in 32 begins as they do
+        return "safetensors"
     if head.startswith(PICKLE_MAGIC):
         return "torch legacy"
-    if safetensors.looks_like(head, size):
-        return "safetensors"
     if head[:4].strip(b"\0") == b"" and size > 16:
         raise NotACheckpoint("it begins with zeros: its beginning was never written, or it is no checkpoint")
     raise NotACheckpoint("it is neither a zip archive or pickle of torch.save nor a safetensors file")
@@ -62,6 +92,8 @@ def _opened(file: IO[bytes], scan: Scan) -> Container:
 def _described(empty: Scan, container: Container) -> Scan:
     found = structure.structure(container.tree)
     tensors = _tallied(container, found, empty.size)
+    if not container.damage:
+        container.damage += container.unread()
     return replace(
         empty,
         tensors=tuple(tensors),
@@ -73,6 +105,7 @@ def _described(empty: Scan, container: Container) -> Scan:
         scaler=found.scaler,
         rng=found.rng,
         progress=found.progress,
+        protocol=container.protocol,
     )
 
 
@@ -120,6 +153,31 @@ def scan_any(path: Path) -> Scan:
     return _sharded(path) if path.name.endswith(INDEX) else scan(path)
 
 
+def scan_apart(path: Path) -> Scan:
+    """As :func:`scan_any`, in a process of its own: a file that its reader dies of is damaged, and no other is."""
+    try:
+        return isolated(lambda: scan_any(path), PASSED_ON, seconds=seconds_for(sum(map(_size, (path, *_beside(path))))))
+    except ReaderDied as problem:
+        return Scan(str(path), _format_by_name(path), _size(path), damage=(str(problem),))
+
+
+def _format_by_name(path: Path) -> Format:
+    if path.name.endswith(INDEX):
+        return "sharded"
+    return "safetensors" if path.suffix == ".safetensors" else "torch zip"
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.parent / name for name in {*_shards(path).values()}] if path.name.endswith(INDEX) else []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _sharded(index: Path) -> Scan:
     listed = _shards(index)
     if not listed:
@@ -143,15 +201,21 @@ def _sharded(index: Path) -> Scan:
         tensors,
         tuple(damage),
         foreign=tuple(sorted({name for each in scans for name in each.foreign})),
+        protocol=max((each.protocol for each in scans), default=2),
     )
 
 
 def _shards(index: Path) -> dict[str, str]:
     """File of each tensor, by name; only files beside the index."""
     try:
-        content = json.loads(index.read_bytes()[: 2**28])
+        with index.open("rb") as file:
+            listed = msgspec.json.decode(file.read(INDEX_LIMIT), type=_Index).weight_map
     except (OSError, ValueError, RecursionError):
         return {}
-    listed = content.get("weight_map") if isinstance(content, dict) else None
-    pairs = listed.items() if isinstance(listed, dict) else ()
-    return {str(name): str(file) for name, file in pairs if "/" not in str(file) and "\\" not in str(file) and file}
+    return {name: file for name, file in listed.items() if "/" not in file and "\\" not in file and file}
+
+
+class _Index(msgspec.Struct):
+    """What is read of an index; the rest is passed over."""
+
+    weight_map: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from typing import Any
 
 from auditor.errors import AuditProblem
 
-SIZE_LIMIT = 2**22
+SIZE_LIMIT = 2**20
+"""Bytes of a configuration at most: PyYAML takes ten seconds for as many."""
+VALUES = 100_000
+"""Values that are read at most: ten lines of YAML aliases stand for a billion."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,10 @@ def read(path: Path) -> tuple[Setting, ...]:
         raise AuditProblem(f"--config {path} is larger than {SIZE_LIMIT} bytes: it is no configuration")
     try:
         text = raw.decode("utf-8")
-        return tuple(_of_python(ast.parse(text)) if path.suffix == ".py" else _of_tree(_parsed(path, text), ()))
-    except (ValueError, SyntaxError, RecursionError) as error:
-        raise AuditProblem(f"--config {path} cannot be read: {str(error)[:200]}") from None
+        found = _of_python(ast.parse(text)) if path.suffix == ".py" else _of_tree(_parsed(path, text), (), itertools.count())
+        return tuple(found)
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise AuditProblem(f"--config {path} cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -74,13 +79,15 @@ def _yaml(path: Path, text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _of_tree(value: Any, path: tuple[str, ...]) -> Iterator[Setting]:
+def _of_tree(value: Any, path: tuple[str, ...], seen: Iterator[int]) -> Iterator[Setting]:
+    if next(seen) > VALUES:
+        raise ValueError(f"it has more than {VALUES:,} values")
     if isinstance(value, dict):
         for key, each in value.items():
-            yield from _of_tree(each, (*path, str(key)))
+            yield from _of_tree(each, (*path, str(key)), seen)
     elif isinstance(value, list):
         for each in value:
-            yield from _of_tree(each, path)
+            yield from _of_tree(each, path, seen)
     elif path:
         yield from _setting(path, value)
 

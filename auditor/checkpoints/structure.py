@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditor.checkpoints.contents import OptimizerFacts, SchedulerFacts, Stored, TensorFacts
+from auditor.checkpoints.contents import COUNT, OptimizerFacts, SchedulerFacts, Stored, TensorFacts, printable
 from auditor.checkpoints.pickles import walk
 
 Path = tuple[str | int, ...]
@@ -24,7 +23,7 @@ RNG_WORDS = ("rng", "random_state", "generator")
 def named(path: Path) -> str:
     """A path in words: ``optimizer.state[3].exp_avg``; of a module that was pickled whole, as ``state_dict`` names it."""
     text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path if key not in MODULE_DICTS)
-    return text.removeprefix(".")[:200] or "(the file)"
+    return printable(text.removeprefix("."))[:200] or "(the file)"
 
 
 @dataclass
@@ -65,7 +64,7 @@ def structure(tree: Any) -> Structure:
             and path[-1] in COUNTERS | EPOCHS
         ):
             found.progress[str(path[-1])] = value
-    found.progress = {name: n for name, n in found.progress.items() if n >= 0}
+    found.progress = {name: n for name, n in found.progress.items() if 0 <= n < COUNT}
     return found
 
 
@@ -107,7 +106,7 @@ def optimizer_facts(path: Path, state: dict[str, Any], tensors: list[TensorFacts
     counts = [facts.scalar for facts in tensors if facts.place[: len(path)] == path and facts.place[-1] == "step"]
     plain = state["state"].values() if isinstance(state["state"], dict) else ()
     counts += [each.get("step") for each in plain if isinstance(each, dict) and isinstance(each.get("step"), (int, float))]
-    reached = [int(each) for each in counts if each is not None and math.isfinite(each)]
+    reached = [int(each) for each in counts if each is not None and abs(each) < COUNT]
     parameters = sum(len(group["params"]) for group in state["param_groups"] if _lists_parameters(group))
     return OptimizerFacts(named(path), groups, parameters, max(reached, default=None))
 
@@ -117,7 +116,7 @@ def _lists_parameters(group: Any) -> bool:
 
 
 def _numbers(group: dict[Any, Any]) -> dict[str, float]:
-    return {str(key): float(each) for key, each in group.items() if _is_number(each)}
+    return {printable(str(key)[:200]): float(each) for key, each in group.items() if _is_number(each)}
 
 
 def _is_number(value: Any) -> bool:
@@ -131,8 +130,8 @@ def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
         named(path),
         _rates(state.get("base_lrs")),
         _rates(state.get("_last_lr")),
-        position if isinstance(position, int) else None,
-        total if isinstance(total, int) else None,
+        position if isinstance(position, int) and abs(position) < COUNT else None,
+        total if isinstance(total, int) and abs(total) < COUNT else None,
     )
 
 

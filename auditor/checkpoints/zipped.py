@@ -2,94 +2,135 @@
 
 from __future__ import annotations
 
-import io
-import struct
-import zipfile
 import zlib
-from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, NotACheckpoint, Storage
+from auditor.checkpoints.directory import Record, records_of
 
-PICKLE_LIMIT = 2**28
-"""Bytes of the pickle at most: those of real checkpoints with a hundred thousand tensors are some 30 MB."""
-
-LOCAL_HEADER, LOCAL_MAGIC = struct.Struct("<4s22xHH"), b"PK\x03\x04"
 PIECE = 2**22
 
+OWN = ("data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/version", ".data/serialization_id")
+"""Records of torch.save beside the storages, which are ``data/0``, ``data/1`` ..."""
 
-@dataclass(frozen=True)
-class Record:
-    """One file of the archive: where its bytes lie, and what their CRC-32 should be."""
+TORCHSCRIPT = ("constants.pkl", "code/")
+"""Records (and folders) of an archive that holds a program."""
 
-    name: str
-    start: int
-    size: int
-    crc: int
+SMALL = 64
+"""Bytes of the records that hold a word or a number, at most."""
 
 
 def open_zip(file: IO[bytes], size: int) -> Container:
     """Read the pickle, check every record. Raises :class:`Malformed`, or :class:`NotACheckpoint` for other zip archives."""
-    records = _records(file, size)
-    root = next((name.removesuffix("data.pkl") for name in records if name.endswith("/data.pkl") and name.count("/") == 1), None)
-    if root is None:
-        raise NotACheckpoint("it is a zip archive without data.pkl: torch.save did not write it")
-    if f"{root}constants.pkl" in records:
-        raise NotACheckpoint("it is a TorchScript archive, which is a program and not a checkpoint")
+    listed = records_of(file, size)
+    root, records = _rooted(listed)
     bad = _wrong_checksums(file, records)
-    pickled = records[root + "data.pkl"]
-    if pickled.size > PICKLE_LIMIT:
+    pickled = records["data.pkl"]
+    if pickled.size > pickles.PICKLE_LIMIT:
         raise Malformed(f"its pickle has {pickled.size} bytes: more than any checkpoint needs")
-    if pickled.name in bad:
-        raise Malformed("the checksum of data.pkl is wrong: which tensors there are cannot be trusted")
-    tree, foreign = pickles.load(io.BytesIO(_bytes(file, pickled)), pickled.size)
-    order = records.get(f"{root}byteorder")
-    big = order is not None and _bytes(file, order) == b"big"
-    data = {name.removeprefix(f"{root}data/"): record for name, record in records.items() if name.startswith(f"{root}data/")}
-    container = Container("torch zip", tree, partial(_read, file, data), foreign, big_endian=big)
+    loaded = pickles.load(file, pickled.start, pickled.size)
+    if pickled in bad:
+        problem = Malformed("the checksum of data.pkl is wrong: which tensors there are cannot be trusted")
+        problem.foreign = loaded.foreign
+        raise problem
+    data = {name.removeprefix("data/"): record for name, record in records.items() if name.startswith("data/")}
+    foreign = tuple(sorted({*loaded.foreign, *_hidden(file, [each for each in listed if each is not pickled])}))
+    big = _word(file, records.get("byteorder")) == b"big"
+    container = Container("torch zip", loaded.tree, partial(_read, file, data), foreign, big_endian=big, protocol=loaded.protocol)
+    container.damage += _contradictions(file, listed, records)
     container.damage += [
-        f"the checksum of {name.removeprefix(root)} is wrong: its bytes are not those that were saved" for name in bad
+        f"the checksum of {record.name.removeprefix(root)} is wrong: its bytes are not those that were saved" for record in bad
     ]
+    container.unread = partial(_storages, loaded.storages, data)
     return container
 
 
-def _records(file: IO[bytes], size: int) -> dict[str, Record]:
-    try:
-        entries = zipfile.ZipFile(file).infolist()
-    except zipfile.BadZipFile:
-        raise Malformed(
-            "its directory, which stands at the end, is missing or damaged: it was cut off or not written to its end"
-        ) from None
-    except Exception as error:  # zipfile trusts the numbers in a directory
-        raise Malformed(f"its directory is damaged ({type(error).__name__})") from None
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise Malformed("it has compressed records, which torch.save never writes")
-    if sum(entry.file_size for entry in entries) > size:
-        raise Malformed("its records overlap: together they are longer than the file")
-    return {entry.filename: _located(file, entry, size) for entry in entries}
+def _rooted(listed: list[Record]) -> tuple[str, dict[str, Record]]:
+    """The archive's one folder, as torch finds it (that of the first record), and what is in it by the name there."""
+    root = listed[0].name.partition("/")[0] + "/" if listed else ""
+    records = {each.name.removeprefix(root): each for each in reversed(listed) if each.name.startswith(root)}
+    if any(name.startswith(TORCHSCRIPT) for name in records):
+        raise NotACheckpoint("it is a TorchScript archive, which is a program and not a checkpoint")
+    if "data.pkl" not in records:
+        raise NotACheckpoint("it is a zip archive without data.pkl: torch.save did not write it")
+    return root, records
 
 
-def _located(file: IO[bytes], entry: zipfile.ZipInfo, size: int) -> Record:
-    file.seek(entry.header_offset)
-    header = file.read(LOCAL_HEADER.size)
-    if len(header) < LOCAL_HEADER.size or not header.startswith(LOCAL_MAGIC):
-        raise Malformed(f"the header of {entry.filename[:80]!r} is damaged")
-    _, name, extra = LOCAL_HEADER.unpack(header)
-    start = entry.header_offset + LOCAL_HEADER.size + name + extra
-    if start + entry.file_size > size:
-        raise Malformed(f"{entry.filename[:80]!r} ends behind the end of the file")
-    return Record(entry.filename, start, entry.file_size, entry.CRC)
+def _contradictions(file: IO[bytes], listed: list[Record], records: dict[str, Record]) -> list[str]:
+    """Where readers of zip archives would see different things, and what torch itself refuses."""
+    said, seen = [], set()
+    for record in listed:
+        folded = record.name.lower()  # torch's reader looks names up without regard to case
+        if folded in seen:
+            said.append(f"it has two records of the name {record.name[:80]}: which one is read depends on the reader")
+        seen.add(folded)
+    inside = {record.name: name for name, record in records.items()}
+    strange = [each.name for each in listed if not _expected(inside.get(each.name, each.name)) and not each.name.endswith("/")]
+    if strange:
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        said.append(f"it has a record that torch.save never writes: {strange[0][:80]}{more}")
+    version = records.get("version") or records.get(".data/version")
+    if version is None or not _word(file, version).strip().isdigit():
+        said.append("its record of the format's version is missing or damaged: torch does not load it")
+    order = records.get("byteorder")
+    if order is not None and _word(file, order) not in (b"little", b"big"):
+        said.append("its record of the byte order is damaged: torch does not load it")
+    return said[:10]
 
 
-def _wrong_checksums(file: IO[bytes], records: dict[str, Record]) -> list[str]:
-    """Names of damaged records; none where checksums were switched off (torch.serialization.set_crc32_options)."""
+def _expected(name: str) -> bool:
+    return name in OWN or (name.startswith("data/") and name.count("/") == 1)
+
+
+def _word(file: IO[bytes], record: Record | None) -> bytes:
+    if record is None or record.size > SMALL:
+        return b""
+    file.seek(record.start)
+    return file.read(record.size)
+
+
+def _hidden(file: IO[bytes], records: list[Record]) -> set[str]:
+    """Names that pickles in the place of other records ask for: torch does not read them here, other loaders may."""
+    found: set[str] = set()
+    for record in records:
+        file.seek(record.start)
+        head = file.read(min(2, record.size))
+        if head[:1] == b"\x80" and head[1:] <= b"\x05":
+            found |= {*pickles.names_in(file, record.start, record.size)}
+    return found
+
+
+def _storages(storages: tuple[Storage, ...], data: dict[str, Record]) -> list[str]:
+    """What is wrong with records that the pickle refers to; what tensors of them say is said when they are looked at."""
+    said = []
+    for storage in storages:
+        try:
+            _checked(data, storage)
+        except Malformed as problem:
+            said.append(f"storage {storage.key[:40]}: {problem}")
+    more = [f"{len(said) - 5} more storages are as wrong"] if len(said) > 5 else []
+    return [*said[:5], *more]
+
+
+def _checked(data: dict[str, Record], storage: Storage) -> Record:
+    record = data.get(storage.key)
+    if record is None:
+        raise Malformed(f"its data (record data/{storage.key[:40]}) is missing")
+    width = BYTES.get(storage.dtype)
+    if width is not None and record.size != storage.numel * width:
+        raise Malformed(f"its record has {record.size} bytes, and {storage.numel} x {storage.dtype} have {storage.numel * width}")
+    return record
+
+
+def _wrong_checksums(file: IO[bytes], records: dict[str, Record]) -> list[Record]:
+    """Damaged records; none where checksums were switched off (torch.serialization.set_crc32_options)."""
     written = [record for record in records.values() if record.size]
     if all(record.crc == 0 for record in written):
         return []
-    return [record.name for record in written if _crc(file, record) != record.crc]
+    return [record for record in written if _crc(file, record) != record.crc]
 
 
 def _crc(file: IO[bytes], record: Record) -> int:
@@ -103,17 +144,7 @@ def _crc(file: IO[bytes], record: Record) -> int:
     return crc
 
 
-def _bytes(file: IO[bytes], record: Record) -> bytes:
-    file.seek(record.start)
-    return file.read(record.size)
-
-
 def _read(file: IO[bytes], data: dict[str, Record], storage: Storage, first: int, size: int) -> bytes:
-    record = data.get(storage.key)
-    if record is None:
-        raise Malformed(f"its data (record data/{storage.key[:40]}) is missing")
-    width = BYTES.get(storage.dtype)
-    if width is not None and record.size != storage.numel * width:
-        raise Malformed(f"its record has {record.size} bytes, and {storage.numel} x {storage.dtype} have {storage.numel * width}")
+    record = _checked(data, storage)
     file.seek(record.start + first)
-    return file.read(min(size, record.size - first))
+    return file.read(max(0, min(size, record.size - first)))

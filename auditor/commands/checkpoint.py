@@ -12,7 +12,7 @@ from auditor import catalogue, engine
 from auditor.checkpoints import settings
 from auditor.checkpoints.contents import NotACheckpoint, Scan
 from auditor.checkpoints.recording import CheckpointRecording
-from auditor.checkpoints.scan import checkpoints_in, scan_any
+from auditor.checkpoints.scan import checkpoints_in, scan_apart
 from auditor.cli import EXIT_IMPOSSIBLE
 from auditor.commands import choosing, out_folder, results
 from auditor.errors import AuditProblem
@@ -60,7 +60,7 @@ def _scanned(files: tuple[str, ...]) -> tuple[tuple[Scan, ...], list[str]]:
             unread.append(f"{file} holds no checkpoint")
         for path in paths:
             try:
-                scans.append(scan_any(path))
+                scans.append(scan_apart(path))
             except NotACheckpoint as problem:
                 unread.append(f"{path}: {problem}")
     return tuple(scans), unread

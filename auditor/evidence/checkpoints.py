@@ -24,12 +24,28 @@ TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps
 SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
 """Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every gradient was."""
 
-RUNS_CODE = frozenset(
-    {"os", "posix", "nt", "subprocess", "runpy", "pty", "socket", "shutil", "importlib", "webbrowser", "ctypes"}
+COMMANDS = frozenset(
+    {
+        "os",
+        "posix",
+        "nt",
+        "subprocess",
+        "_posixsubprocess",
+        "runpy",
+        "pty",
+        "socket",
+        "shutil",
+        "importlib",
+        "webbrowser",
+        "ctypes",
+    }
 )
-"""Modules that nothing which is data comes from: a pickle that names them runs commands."""
+"""Modules that nothing which is data comes from. They only choose the words: any name that is not known may run code."""
 
 BUILTINS = frozenset({"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"})
+
+MODULE = "torch.nn.modules."
+"""Beginning of the names that a module saved whole asks for."""
 
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
 """Words for a precision that wants a GradScaler; as a key that is switched on, the first three do too."""
@@ -52,14 +68,24 @@ class Checkpoint:
         return tuple(each for each in self.scan.tensors if each.role != "other" and _nonfinite(each) and not _is_mask(each))
 
     @property
+    def codes(self) -> tuple[str, ...]:
+        """Names that may run code when the file is loaded: all but those of torch's own list and of known frameworks."""
+        return self.scan.codes
+
+    @property
     def hostile(self) -> tuple[str, ...]:
-        """Names that the file would have called to run commands: no trainer saves them."""
-        return tuple(name for name in self.scan.foreign if _runs_code(name))
+        """Those of them that run commands: no trainer saves them."""
+        return tuple(name for name in self.codes if _runs_commands(name))
+
+    @property
+    def module(self) -> bool:
+        """True if it holds a module saved whole: its class, which is code, and not only its weights."""
+        return any(name.startswith(MODULE) for name in self.codes)
 
     @property
     def good(self) -> bool:
-        """True if it is whole, everything in its weights and optimizer state is finite, and loading it runs no commands."""
-        return not self.scan.damage and not self.poisoned and not self.hostile
+        """True if it is whole, everything in its weights and optimizer state is finite, and loading it runs no code."""
+        return not self.scan.damage and not self.poisoned and not self.codes
 
     @property
     def weights(self) -> tuple[TensorFacts, ...]:
@@ -87,9 +113,9 @@ class Checkpoint:
             yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
 
 
-def _runs_code(name: str) -> bool:
+def _runs_commands(name: str) -> bool:
     module, _, function = name.rpartition(".")
-    return module.partition(".")[0] in RUNS_CODE or (module == "builtins" and function in BUILTINS)
+    return module.partition(".")[0] in COMMANDS or (module == "builtins" and function in BUILTINS)
 
 
 def _high(tensor: TensorFacts) -> float:

@@ -20,8 +20,13 @@ else:
 RAW_LIMIT = 8 << 30
 """Bytes of text that are read at most: a file from a stranger may inflate a thousandfold."""
 
+RATIO, UNPACKED_AT_LEAST = 100, 64 << 20
+"""Bytes of text for each packed byte that are read of a gzip file at most, and of a small one. Traces inflate 15-18 times,
+those of one operator in a loop 40 times; a bomb a thousand times."""
+
 PLAIN_CHUNK = 256 << 10
-GZIP_CHUNK = 16 << 10  # traces inflate 15-18 times, so about PLAIN_CHUNK of text; a bomb at most a thousandfold: 16 MB
+GZIP_CHUNK = 16 << 10  # traces inflate 15-18 times, so about PLAIN_CHUNK of text
+TEXT_CHUNK = 2 << 20  # of a bomb it would be a thousand times as much, and each byte of text can become 50 bytes of events
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -36,13 +41,16 @@ class Inflating:
 
     def __iter__(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
-            magic = file.read(2)
+            packed = file.read(2) == GZIP_MAGIC
             file.seek(0)
-            chunks = self._inflated(file) if magic == GZIP_MAGIC else iter(lambda: file.read(PLAIN_CHUNK), b"")
+            limit, why = self.limit, "the file holds more"
+            if packed and (real := max(UNPACKED_AT_LEAST, RATIO * self.path.stat().st_size)) < limit:
+                limit, why = real, f"it inflates more than {RATIO}-fold, as no trace does"
+            chunks = self._inflated(file) if packed else iter(lambda: file.read(PLAIN_CHUNK), b"")
             for chunk in chunks:
                 self.raw_bytes += len(chunk)
-                if self.raw_bytes > self.limit:
-                    self.warnings.append(f"only the first {self.limit >> 20} MiB of text were read: the file holds more")
+                if self.raw_bytes > limit:
+                    self.warnings.append(f"only the first {limit >> 20} MiB of text were read: {why}")
                     return
                 yield chunk
 
@@ -51,14 +59,15 @@ class Inflating:
         while packed := file.read(GZIP_CHUNK):
             while packed:
                 try:
-                    text = stream.decompress(packed)
+                    text = stream.decompress(packed, TEXT_CHUNK)
                 except tuple(_ERRORS):
                     self.warnings.append(f"the gzip data is damaged after {self.raw_bytes:,} bytes of text: the rest is lost")
                     return
                 if text:
                     yield text
                 if not stream.eof:
-                    break
+                    packed = stream.unconsumed_tail
+                    continue
                 packed = stream.unused_data or file.read(GZIP_CHUNK)
                 if packed[:2] != GZIP_MAGIC:
                     return

@@ -100,6 +100,8 @@ MATMULS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "a
 def matmul_ns(trace: Trace, use: DeviceUse, tree: CallTree, launcher: Ints) -> dict[str, int]:
     """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a product's operator launched."""
     work = trace.work
+    if not len(tree.name):
+        return {}
     matmul = np.fromiter((name in MATMULS for name in trace.names), np.bool_, len(trace.names))
     row = launcher[use.rows]
     rows = use.rows[(work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from auditor.errors import AuditProblem
 from auditor.timeline import header
@@ -15,7 +16,7 @@ from auditor.timeline.fitting import Fitting
 from auditor.timeline.inflating import RAW_LIMIT, Inflating
 from auditor.timeline.loose import TOLERANT, Loose, loose
 from auditor.timeline.pieces import Pieces, split
-from auditor.timeline.trace import TABLES, Trace
+from auditor.timeline.trace import TABLES, Codes, Trace
 
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _MISFITS = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
@@ -34,6 +35,14 @@ def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
         raise AuditProblem(f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file") from error
 
 
+DEVICES = 256
+"""Devices of one trace at most: a machine has up to 16, and a trace is of one process. More are damage, and cost a lane each."""
+
+
+EVENTS = 40_000_000
+"""Events that are read at most: the 8 GB of text that are have 30 million, at 250 bytes each."""
+
+
 class _Reading:
     def __init__(self, path: Path, limit: int) -> None:
         self.path = path
@@ -49,8 +58,12 @@ class _Reading:
                 self._piece(piece)
             else:
                 self._tolerant([loose(event) for event in piece])
+            if self.events > EVENTS:
+                self.source.warnings.append(f"only the first {self.events:,} events were read: the file holds more")
+                break
         built, fitted = self.builder, self.fitting
         tables = {group: built.table(group) for group in TABLES}
+        self._check(tables["work"].device)
         return Trace(
             path=str(self.path),
             raw_bytes=self.source.raw_bytes,
@@ -63,6 +76,13 @@ class _Reading:
             info=header.info(self.pieces.head, self.pieces.tail),
             warnings=tuple(self._warnings()),
         )
+
+    def _check(self, devices: Codes) -> None:
+        if len(devices) > DEVICES and (number := len(np.unique(devices))) > DEVICES:
+            raise AuditProblem(
+                f"{self.path} names {number:,} devices, and no machine has more than {DEVICES}: the trace is damaged",
+                "record the trace again",
+            )
 
     def _piece(self, piece: bytes) -> None:
         piece = self.builder.clock.shorten(piece)

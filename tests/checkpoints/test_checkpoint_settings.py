@@ -54,6 +54,9 @@ def test_constants_of_a_program_that_would_end_itself(tmp_path):
         ("c.json", "{"),
         ("c.toml", "a ="),
         ("c.yaml", "a: [1"),
+        ("c.yaml", "a: [1\n  b: {\n"),
+        ("c.yaml", "b: &b\n  c: *b\n"),
+        ("c.json", "[" + "1," * 100_001 + "1]"),
         ("c.yaml", "!!python/object/apply:os.getpid []"),
         ("c.py", "def"),
         ("c.ini", ""),
@@ -63,5 +66,6 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path, name, text):
     if name.endswith("yaml"):
         pytest.importorskip("yaml")
     (tmp_path / name).write_text(text)
-    with pytest.raises(AuditProblem, match="--config"):
+    with pytest.raises(AuditProblem, match="--config") as told:
         read(tmp_path / name)
+    assert "\n" not in str(told.value)

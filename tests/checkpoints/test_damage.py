@@ -108,6 +108,7 @@ def archive(pickled, **records):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
         file.writestr("a/data.pkl", pickled)
+        file.writestr("a/version", b"3\n")
         for name, content in records.items():
             file.writestr(f"a/data/{name[1:]}", content)
     return made.getvalue()
@@ -289,3 +290,23 @@ def test_the_scan_takes_little_memory(tmp_path):
     root = Path(__file__).resolve().parent.parent.parent
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "big.pt"], capture_output=True, text=True, check=True, cwd=root)
     assert int(done.stdout) < 40_000, done.stdout
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "x.pt")
+    assert said(tmp_path / "x.pt") == ("it is no file",)
+
+
+def test_a_name_that_says_another_format(tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(WHOLE["zip"])
+    assert said(tmp_path / "x.safetensors") == ("its name says safetensors, and its content does not",)
+
+
+def test_words_of_a_file_are_printable(file):
+    header = json.dumps({"w\x1b[2J\u202e": {"dtype": "F32", "shape": [17], "data_offsets": [0, 64]}}).encode()
+    sentences = said(file(safetensors(header)))
+    assert sentences and all(each.isprintable() for each in sentences)
+    found = scan(file(archive(b"\x80\x02}" + b"X\x03\x00\x00\x00\xed\xb0\x80K\x01s.")))  # half a character as a key
+    assert not found.damage
+    (tmp := scan(file(archive(b"\x80\x02cos\x1b[2J\nx\n.")))).foreign[0].encode("ascii")
+    assert tmp.codes

@@ -137,3 +137,17 @@ def test_every_format_has_that_order():
 
 def test_the_headline_counts_in_the_step_that_it_names():
     assert summary.headline(unsorted())[0] == "measured: 38 us per step of 100 us (38%) could come back, from 4 findings"
+
+
+def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
+    cause = finding("GRAPH001", Severity.ERROR, lost_bytes=2 << 20, grows=True)
+    smaller = finding("GRAPH001", Severity.ERROR, lost_bytes=1 << 20, grows=True)
+    growth = finding("MEM003", Severity.NOTE, lost_bytes=4 << 20, grows=True, follows="GRAPH001")
+    dear = finding("NUM009", lost_us_per_step=50.0)
+    assert prices.in_order((growth, smaller, dear, cause)) == (dear, cause, growth, smaller)
+    alone = replace(growth, follows="GRAPH002")  # whose cause was silenced, or not selected
+    assert prices.in_order((cause, alone)) == (alone, cause)
+    report = Report(Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"), (), (growth, cause))
+    assert summary.largest_memory(report) == cause
+    again = as_json.load(as_json.Json().render(report))
+    assert [each.follows for each in again.findings] == ["", "GRAPH001"]

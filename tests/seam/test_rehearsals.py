@@ -109,9 +109,9 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
     chart, *purposes = runs["portable"][1]["layers"]
     assert [each["by"] for each in (chart, *purposes)] in (["line"], ["line", "purpose"])
     assert chart["note"].startswith("Predicted")
-    assert [label for _, label in chart["marks"] if label.startswith("diag")] == [
-        f"diagnostic pass, step {step}" for step in range(12)
-    ]
+    labels = [label for _, label in chart["marks"] if label.startswith("step ")]
+    assert labels == [f"step {number}" for number in range(len(labels))]
+    assert len(labels) >= 14  # two to warm up, twelve that are judged
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
     assert all(lane["note"].startswith("Predicted") for lane in runs["portable"][1]["lanes"] if lane["kind"] == "segments")
     assert any("portable.py:" in tone["name"] for tone in chart["layers"])

@@ -1,0 +1,146 @@
+"""Reads a stranger's file in a process of its own: what kills the reader costs that file, and nothing else.
+
+A file can be written so that a library in C dies of it (a key of nested tuples overflows the stack where it is hashed),
+takes all memory, or never ends. The child has limits for memory and time; its result comes back as a pickle of the classes
+that the caller names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+MEMORY = 2 << 30
+"""Bytes of memory that a reader may take, beyond what the process has."""
+
+SECONDS = 60.0
+"""Time that a reader may take of a file, and more for each byte of a large one (:data:`BYTES_A_SECOND`)."""
+
+BYTES_A_SECOND = 1_000_000
+"""Bytes of a file that are read in a second at least: those of a hundred thousand small tensors on a busy machine."""
+
+PIPE = 1 << 20
+
+OUT_OF_TIME = "reading it took longer than {seconds:.0f} s: it was given up"
+OUT_OF_MEMORY = "reading it takes more memory than its content can need"
+
+
+class ReaderDied(Exception):
+    """The process that read the file came to no result; the message is one sentence for the user."""
+
+
+def seconds_for(size: int) -> float:
+    """Time that a file of so many bytes may take."""
+    return SECONDS + size / BYTES_A_SECOND
+
+
+def isolated(work: Callable[[], T], classes: tuple[type, ...] = (), *, seconds: float = SECONDS, memory: int = MEMORY) -> T:
+    """What ``work`` returns, made in a child: plain data and instances of ``classes``.
+
+    Raises what ``work`` raises where it is of ``classes``, else :class:`ReaderDied`. Where a process cannot be forked,
+    ``work`` runs in this one.
+    """
+    if not hasattr(os, "fork"):
+        return work()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 warns of threads; the child starts none and waits for none
+        child = os.fork()
+    if not child:
+        os.close(read)
+        _work(work, classes, write, memory)
+    os.close(write)
+    try:
+        answer = _answer(read, seconds)
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        os.close(read)
+        _, status = os.waitpid(child, 0)
+    return cast("T", _result(answer, status, classes))
+
+
+def _work(work: Callable[[], Any], classes: tuple[type, ...], write: int, memory: int) -> None:
+    """In the child: never returns."""
+    try:
+        _limit(memory)
+        try:
+            answer = b"+" + pickle.dumps(work())
+        except MemoryError:
+            answer = b"-" + OUT_OF_MEMORY.encode()
+        except BaseException as error:  # whatever it is, the parent goes on with the next file
+            known = type(error) in classes
+            answer = b"!" + pickle.dumps(error) if known else b"-" + f"its reader failed ({type(error).__name__})".encode()
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(answer)
+    except BaseException:
+        pass
+    finally:
+        os._exit(0)  # no handlers, no buffers of the parent's
+
+
+def _limit(memory: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with open("/proc/self/statm", encoding="ascii") as sizes:
+            taken = int(sizes.read().split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        cap = taken + memory
+        resource.setrlimit(resource.RLIMIT_AS, (cap if soft == resource.RLIM_INFINITY else min(soft, cap), hard))
+
+
+def _answer(read: int, seconds: float) -> bytes:
+    """All that the child writes. Raises :class:`ReaderDied` where it takes too long."""
+    parts: list[bytes] = []
+    end = time.monotonic() + seconds
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([read], [], [], left)[0]:
+            raise ReaderDied(OUT_OF_TIME.format(seconds=seconds))
+        part = os.read(read, PIPE)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+class _Known(pickle.Unpickler):
+    """Admits the classes that the caller named."""
+
+    def __init__(self, raw: bytes, classes: tuple[type, ...]) -> None:
+        super().__init__(io.BytesIO(raw))
+        self._known = {(each.__module__, each.__qualname__): each for each in classes}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """One of the named classes, or nothing."""
+        if (module, name) not in self._known:
+            raise ReaderDied("its reader gave no answer")
+        return self._known[module, name]
+
+
+def _result(answer: bytes, status: int, classes: tuple[type, ...]) -> Any:
+    kind, content = answer[:1], answer[1:]
+    if kind == b"+":
+        return _Known(content, classes).load()
+    if kind == b"!":
+        raise _Known(content, classes).load()
+    if kind == b"-":
+        raise ReaderDied(content.decode())
+    died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    raise ReaderDied(f"its reader died of it ({signal.Signals(died).name if died else 'no answer'})")

@@ -1,0 +1,1 @@
+"""Attacks on what reads files of strangers: corpora, mutators, and the harness behind ``make fuzz``."""
