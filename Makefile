@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow lint types manual fuzz clean
+.PHONY: demo test test-slow deaths lint types manual fuzz clean
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -19,7 +19,11 @@ test: .venv/ready-dev lint types
 	$(PYTEST)
 
 test-slow: .venv/ready-dev
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --ignore tests/deaths
+
+# Every way to die in tests/deaths (about half an hour on two cores); `make test` runs the quick ones of them.
+deaths: .venv/ready-dev
+	$(BIN)/python -m pytest tests/deaths -m "slow or not slow" -n 2
 
 lint: .venv/ready-dev
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from auditor.errors import AuditProblem
+from auditor.errors import AuditProblem, fault
 from auditor.model import Severity
 from auditor.rule import Rule
 
@@ -63,11 +63,11 @@ def _brought(entry: EntryPoint, taken: Mapping[str, type[Rule]]) -> tuple[type[R
     try:
         brought = tuple(entry.load())
     except (Exception, SystemExit) as error:  # importing it runs whatever a stranger wrote
-        said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+        said = fault(error).splitlines()[0].rstrip(": ")
         raise AuditProblem(f"{pack} cannot be imported: {said}", hint, traceback.format_exc()) from None
     for each in brought:
-        if fault := _fault_of(each):
-            raise AuditProblem(f"{pack} is broken: {fault}", hint)
+        if wrong := _fault_of(each):
+            raise AuditProblem(f"{pack} is broken: {wrong}", hint)
         if each.code in taken:
             other = taken[each.code].__module__
             raise AuditProblem(f"{pack} brings a second rule {each.code}, the code of one in {other}", hint)

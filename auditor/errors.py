@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Callable
+
 
 class AuditProblem(Exception):
     """The audit cannot be done; exit code 2. ``hint`` is the way out, ``detail`` (a traceback) is shown with ``--debug``."""
@@ -15,3 +18,53 @@ class AuditProblem(Exception):
 
 class TargetProblem(AuditProblem):
     """The target cannot be run: not found, not importable, not callable without arguments."""
+
+
+WORDS_LIMIT = 20_000
+"""Characters of an exception's message that are kept."""
+
+
+def plain(text: str, limit: int = WORDS_LIMIT) -> str:
+    """At most ``limit`` characters of a text as an exact ``str`` that can be encoded; lone surrogates as their escapes."""
+    length = str.__len__(text)
+    kept = str.__getitem__(text, slice(0, limit)).encode("utf-8", "backslashreplace").decode()
+    return kept if length <= limit else f"{kept} ... ({length:,} characters)"
+
+
+def type_of(error: BaseException) -> str:
+    """The name of an exception's class, whatever its metaclass makes of it."""
+    return plain(type.__dict__["__name__"].__get__(type(error)), 200)
+
+
+def words_of(error: BaseException, limit: int = WORDS_LIMIT) -> str:
+    """What an exception says: never raises, and never more than ``limit`` characters.
+
+    Its ``__str__`` is the program's own: it may raise, answer with a ``str`` that is none, or with 50 MB.
+    """
+    try:
+        return plain(str(error), limit)
+    except BaseException as problem:  # also sys.exit() in __str__: it is only asked what it says
+        return f"(it has no message: its __str__ raised {type_of(problem)})"
+
+
+def fault(error: BaseException) -> str:
+    """What went wrong, in one line: ``KeyError: 'gone'``."""
+    said = words_of(error).partition("\n")[0][:200]
+    return f"{type_of(error)}{': ' * bool(said)}{said}"
+
+
+TRACE_LIMIT = 200_000
+"""Characters of a traceback that are kept: its begin and its end."""
+
+
+def traceback_of(error: BaseException, prepare: Callable[[traceback.TracebackException], object] = lambda told: None) -> str:
+    """The traceback as text, after ``prepare`` has changed it; of an error that cannot be told so, its frames and :func:`fault`."""
+    try:
+        told = traceback.TracebackException.from_exception(error)
+        prepare(told)
+        text = "".join(told.format())
+    except BaseException:  # a message that is no str, a class without a module: whatever the program made of its error
+        text = "".join(traceback.format_tb(error.__traceback__)) + fault(error) + "\n"
+    half = TRACE_LIMIT // 2
+    whole = text if len(text) <= TRACE_LIMIT else f"{text[:half]}\n... ({len(text):,} characters)\n{text[-half:]}"
+    return plain(whole, len(whole))

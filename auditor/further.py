@@ -18,6 +18,7 @@ from auditor.progress import Progress, stage
 from auditor.recording import SITES, Recording
 from auditor.rerun import FAILED, alone, keep_sources, rerun
 from auditor.runner import add_warning, counted
+from auditor.workplace import sheltered
 
 
 def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
@@ -41,6 +42,8 @@ def record(plan: Plan, timeout: float | None, progress: Progress, echo: Callable
             raise
         shutil.rmtree(plan.folder, ignore_errors=True)  # what it wrote before it failed says nothing of the rehearsal
         return _rehearse_only(plan, deadline, progress, echo)
+    if recording.manifest.get("unwritten"):
+        return recording
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
@@ -109,9 +112,30 @@ def _failed_without_cuda(recording: Recording) -> bool:
 def _rehearse_only(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
     stage(progress, "rehearsal")
     played = plan.on_shadow(REHEARSED_STEPS)
-    recording = _checked(_on_shadow(played, deadline, progress, echo))
+    recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
     rerun(played, [recording], deadline, progress, alone)
     add_warning(recording, "the target cannot run without CUDA, and there is none: only its rehearsal was audited, without times")
+    return recording
+
+
+def _on_shadow_apart(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """:func:`_on_shadow` in a copy of the working directory."""
+    with sheltered(plan) as (apart, reached):
+        recording = _on_shadow(apart, deadline, progress, echo)
+    for sentence in reached:
+        add_warning(recording, sentence)
+    return recording
+
+
+def _apart(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """:func:`runner.record` in a copy of the working directory: the target ran there once, and would write a second time.
+
+    Raises :class:`AuditProblem` where no copy can be made.
+    """
+    with sheltered(plan) as (apart, reached):
+        recording = runner.record(apart, deadline, progress, echo)
+    for sentence in reached:
+        add_warning(recording, sentence)
     return recording
 
 
@@ -157,7 +181,7 @@ def replay_nonfinite(plan: Plan, recording: Recording, deadline: float | None, p
 def _replay_once(plan: Plan, recording: Recording, deadline: float | None, progress: Progress) -> Recording | None:
     shutil.rmtree(plan.folder, ignore_errors=True)
     try:
-        again = runner.record_once(plan, deadline, progress, lambda text: None)
+        again = runner.record_apart(plan, deadline, progress, lambda text: None)
     except AuditProblem:
         return None
     keep_sources(recording, again)
@@ -200,7 +224,7 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     rehearsed = None
     stage(progress, "rehearsal")
     try:
-        rehearsed = runner.record(wanted, deadline, progress, lambda text: None)
+        rehearsed = _apart(wanted, deadline, progress, lambda text: None)
         why = unfit(rehearsed)
     except AuditProblem as problem:
         why = _our_limit(problem.message) or problem.message

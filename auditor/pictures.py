@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal, TypeVar
 
+from auditor.errors import fault
+
 T = TypeVar("T")
 
 SECONDS = 30.0
@@ -58,12 +60,6 @@ def within(seconds: float) -> Iterator[None]:
 
 def _ring(_number: int, _frame: FrameType | None) -> None:
     raise Overdue
-
-
-def fault(error: Exception) -> str:
-    """An error in one line: its type, and how its message begins."""
-    said = str(error).partition("\n")[0][:200]
-    return f"{type(error).__name__}{': ' * bool(said)}{said}"
 
 
 @dataclass(frozen=True)

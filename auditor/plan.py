@@ -96,6 +96,11 @@ class Copied:
     root: str
     kept: str
 
+    def spelled(self, text: str) -> str:
+        """What the run says of files in the copy and around it, as a run in the original would say it."""
+        tail = self.folder[len(self.root) :]
+        return text.replace(self.root, self.original.removesuffix(tail))
+
 
 TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
 """Of the steps that a short target takes, the timing pass has half of what the diagnostic pass leaves, the trace a tenth."""

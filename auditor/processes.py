@@ -16,7 +16,8 @@ from auditor.progress import Progress, silent
 from auditor.ranked import RankedRecording
 from auditor.recording import Recording, UnreadableRecording, read_manifest
 from auditor.rerun import rerun
-from auditor.runner import FOLLOWED, MINIMUM_STEPS, Child, add_warning, clear, counted, seal
+from auditor.runner import FOLLOWED, IN_PLACE, MINIMUM_STEPS, Child, add_warning, clear, counted, seal
+from auditor.workplace import NoCopy, sheltered
 
 ALONE_S = 15.0
 """How long the other ranks may go on after one failed: they wait for it in their next collective."""
@@ -43,15 +44,36 @@ def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callabl
             )
         for each in recordings:
             clear(each.folder)
-        recordings = _record_once(plan.fitted(total), deadline, progress, echo)
+        recordings = _fitted(plan.fitted(total), deadline, progress, echo)
         for each in recordings:
             add_warning(each, f"the target ends after {total} steps, so the passes were shortened to fit")
 
     def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
-        return _record_once(plan, until, progress, lambda text: None, wanted.fit)
+        with sheltered(plan) as (apart, reached):
+            made = _record_once(apart, until, progress, lambda text: None, wanted.fit)
+        for each in made:
+            for sentence in reached:
+                add_warning(each, sentence)
+        return made
 
     rerun(plan, recordings, deadline, progress, again)
     return RankedRecording(Path(plan.folder))
+
+
+def _fitted(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> list[Recording]:
+    """The second run, in a copy of the working directory; where there can be none, in the directory itself."""
+    said: list[str] = []
+    try:
+        with sheltered(plan) as (apart, reached):
+            recordings = _record_once(apart, deadline, progress, echo)
+        said += reached
+    except NoCopy as why:
+        recordings = _record_once(plan, deadline, progress, echo)
+        said.append(f"{IN_PLACE}: {why.message}")
+    for each in recordings:
+        for sentence in said:
+            add_warning(each, sentence)
+    return recordings
 
 
 def _record_once(
@@ -85,7 +107,7 @@ def _wait(children: list[Child], plans: list[Plan], deadline: float | None) -> l
 def _wait_all(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
     last: float | None = None
     while True:
-        codes = [child.process.poll() for child in children]
+        codes = [child.poll() for child in children]
         if None not in codes:
             return [code for code in codes if code is not None]
         now = time.monotonic()

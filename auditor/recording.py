@@ -6,26 +6,25 @@ Rows are JSON lines, flushed at the end of each step, so that whatever kills the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from auditor import redaction
 from auditor.model import Site
-from auditor.recording_joined import RERUN, joined, site_numbers, taken_passes
+from auditor.recording_joined import RERUN, joined, taken_passes
 from auditor.recording_shapes import ROWS, Manifest
 from auditor.recording_sources import SOURCES, decode_source, path_from
+from auditor.recording_writer import MANIFEST, SITES, RecordingWriter, write_manifest
 
 SCHEMA = "audit-recording/1"
-MANIFEST = "manifest.json"
 TRACE = "trace.json.gz"
 AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
 AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
-SITES = "sites"
 ROW_LIMIT = 4_000_000
 """Rows read from one part at most (a recording may come from a stranger)."""
 
@@ -35,78 +34,13 @@ BYTE_LIMIT = 64 * 2**20
 Row = dict[str, Any]
 
 
+__all__ = ["MANIFEST", "SITES", "Recording", "RecordingWriter", "UnreadableRecording", "read_manifest", "write_manifest"]
+
 _NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableRecording(Exception):
     """The folder is not a recording that this version can read; the message is one sentence for the user."""
-
-
-class RecordingWriter:
-    """Appends rows to parts. One writer in one process; rows reach the file at :meth:`flush`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._rows: dict[str, list[Row]] = {}
-        self._files: dict[str, IO[bytes]] = {}
-        self._sites: dict[tuple[Any, ...], int] = {}
-        self._next = 0
-        self._encode = msgspec.json.Encoder().encode
-
-    def add(self, part: str, row: Row) -> None:
-        """Buffer one row; ``part`` is the file's stem."""
-        rows = self._rows.get(part)
-        if rows is None:
-            rows = self._rows[part] = []
-        rows.append(row)
-
-    def site(self, file: str, line: int, function: str, **more: Any) -> int:
-        """Number of a place in the source; ``more`` may hold ``opcode``, ``col``, ``end_line``, ``end_col``, ``via``."""
-        key = (file, line, function, *more.values())
-        number = self._sites.get(key)
-        if number is None:
-            number = self._sites[key] = self._next
-            self._next += 1
-            self.add(SITES, {"id": number, "file": file, "line": line, "function": function, **more})
-        return number
-
-    def adopt_sites(self, rows: Iterable[Row]) -> None:
-        """Use the numbers that another recording of the same program gave to its places; before the first :meth:`site`."""
-        self._sites = site_numbers(rows)
-        self._next = max(self._sites.values(), default=-1) + 1
-
-    def touch(self, part: str) -> None:
-        """Make the part exist even if it stays empty: *looked and saw nothing* differs from *not looked*."""
-        self._rows.setdefault(part, [])
-
-    def flush(self) -> None:
-        """Write what is buffered, sites first."""
-        for part in (SITES, *(name for name in self._rows if name != SITES)):
-            rows = self._rows.get(part)
-            if rows is None:
-                continue
-            file = self._files.get(part)
-            if file is None:
-                file = self._files[part] = (self.folder / f"{part}.jsonl").open("ab", buffering=0)
-            if rows:
-                file.write(b"".join(self._encode(row) + b"\n" for row in rows))
-                rows.clear()
-
-    def close(self) -> None:
-        """Flush and close all files."""
-        self.flush()
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-
-
-def write_manifest(folder: Path, manifest: Row) -> None:
-    """Write ``manifest.json`` whole or not at all (temporary file, then rename)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / (MANIFEST + ".new")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    temporary.replace(folder / MANIFEST)
 
 
 def read_manifest(folder: Path) -> Row:
@@ -135,9 +69,9 @@ def read_manifest(folder: Path) -> Row:
 class Recording:
     """A recording opened for reading. Never changes what it reads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, manifest: Row | None = None) -> None:
         self.folder = folder
-        self.manifest = read_manifest(folder)
+        self.manifest = read_manifest(folder) if manifest is None else manifest
 
     def inside(self, name: str) -> Recording | None:
         """The recording of a further run that lies inside this one (``replay``, ``rehearsal``); None if it cannot be read."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,12 +33,12 @@ def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str
     """Copy user files into ``sources/``, with secrets masked; returns their stored name by :func:`path_from`."""
     stored: dict[str, str] = {}
     for file in files:
-        path = Path(file)
+        path = Path(on_disk(file))
         try:
             raw, _ = redaction.redacted(path.read_bytes(), path.suffix)
         except OSError:
             continue
-        name = f"{content_digest(raw)}-{path.name}"
+        name = f"{content_digest(raw)}-{Path(file).name}".replace("\\", "_")
         (folder / SOURCES).mkdir(parents=True, exist_ok=True)
         (folder / SOURCES / name).write_bytes(raw)
         stored[path_from(cwd, file)] = name
@@ -49,10 +50,17 @@ def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
     found = {}
     for file in files:
         with suppress(OSError):
-            lines = [each.line for each in redaction.redacted(Path(file).read_bytes(), Path(file).suffix)[1]]
+            lines = [each.line for each in redaction.redacted(Path(on_disk(file)).read_bytes(), Path(file).suffix)[1]]
             if lines:
                 found[path_from(cwd, file)] = lines
     return found
+
+
+def on_disk(path: str) -> str:
+    r"""A path as the system has it: in a recording, bytes of a name that are not UTF-8 stand as escapes (``\udce9``)."""
+    if "\\udc" not in path or os.path.lexists(path):
+        return path
+    return re.sub(r"\\udc([89a-f][0-9a-f])", lambda found: chr(0xDC00 + int(found[1], 16)), path)
 
 
 def path_from(cwd: str, file: str) -> str:

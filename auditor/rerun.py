@@ -208,4 +208,4 @@ def _warn(recordings: Sequence[Recording], text: str) -> None:
 
 def alone(plan: Plan, deadline: float | None, progress: Progress) -> Sequence[Recording]:
     """The second run of a single process; what the target prints was shown by the first."""
-    return [runner.record_once(replace(plan, world_size=1), deadline, progress, lambda text: None)]
+    return [runner.record_apart(replace(plan, world_size=1), deadline, progress, lambda text: None)]

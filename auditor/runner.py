@@ -13,32 +13,50 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from auditor import redaction
-from auditor.config_files import worth_keeping
-from auditor.errors import AuditProblem, TargetProblem
+from auditor.errors import TargetProblem
+from auditor.kin import Keeper, Orphans
 from auditor.plan import Plan
 from auditor.progress import Pace, Progress
-from auditor.recording import SITES, Recording, Row, read_manifest, write_manifest
-from auditor.recording_sources import SOURCES, masked_lines, store_sources
+from auditor.recording import Recording
+from auditor.sealing import FOLLOWED, add_warning, clear, counted, files_of, seal
+from auditor.workplace import NoCopy, sheltered
+
+__all__ = [
+    "FOLLOWED",
+    "IN_PLACE",
+    "MINIMUM_STEPS",
+    "Child",
+    "add_warning",
+    "clear",
+    "counted",
+    "files_of",
+    "record",
+    "record_apart",
+    "record_once",
+    "seal",
+]
 
 BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
 GRACE_S = 10.0
 """How long a child that was asked to stop may take to write what it has."""
 
-EXIT_GRACE_S = 20.0
+EXIT_GRACE_S = 10.0
 """How long a finished child may take to leave (non-daemon threads, atexit handlers) before it is ended."""
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes of the target's own output that are kept (the last ones)."""
 
-FOLLOWED = "alone"
-"""How a process ended that was stopped because another rank had failed."""
+LINE_LIMIT = 1 << 16
+"""Bytes of one line that are read at once."""
+
+RUNNING: set[int] = set()
+"""Processes that were started here: none of them is something that a target left behind."""
 
 PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
 """A line that torch's CPU allocator prints because we profile: not the target's own words."""
@@ -60,12 +78,18 @@ def record(plan: Plan, deadline: float | None, progress: Progress, echo: Callabl
             "give it more data or more iterations",
         )
     clear(recording.folder)
-    recording = record_once(plan.fitted(total), deadline, progress, echo)
+    try:
+        recording = record_apart(plan.fitted(total), deadline, progress, echo)
+    except NoCopy as why:
+        recording = record_once(plan.fitted(total), deadline, progress, echo)
+        add_warning(recording, f"{IN_PLACE}: {why.message}")
     add_warning(recording, f"the target ends after {total} steps, so the passes were shortened to fit")
     return recording
 
 
 MINIMUM_STEPS = 6
+
+IN_PLACE = "the second run was made in the project's own folder, and wrote there a second time"
 
 
 def record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
@@ -73,6 +97,18 @@ def record_once(plan: Plan, deadline: float | None, progress: Progress, echo: Ca
     child = Child(plan, progress, echo)
     ended = child.wait(deadline)
     return seal(plan, ended, child)
+
+
+def record_apart(plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]) -> Recording:
+    """As :func:`record_once`, in a copy of the working directory: a target that ran there before writes nothing a second time.
+
+    Raises :class:`NoCopy` where none can be made. A plan that runs in a copy already is left there.
+    """
+    with sheltered(plan) as (apart, reached):
+        recording = record_once(apart, deadline, progress, echo)
+    for sentence in reached:
+        add_warning(recording, sentence)
+    return recording
 
 
 class Child:
@@ -85,6 +121,10 @@ class Child:
         self._echo = echo
         self._output: deque[bytes] = deque()
         self._kept = 0
+        self._written: float | None = None
+        self.unwritten = ""
+        self.left: list[str] = []
+        self._orphans = Orphans()
         reading, writing = os.pipe()
         shown, _, _ = redaction.redacted_arguments(plan.args)
         root = str(Path(__file__).resolve().parent.parent)
@@ -100,6 +140,8 @@ class Child:
             cwd=plan.copied.folder if plan.copied is not None else None,
         )
         os.close(writing)
+        self._keeper = Keeper(self.process.pid)
+        RUNNING.update(pid for pid in (self.process.pid, self._keeper.pid) if pid is not None)
         self._threads = [
             threading.Thread(target=self._read_output, daemon=True),
             threading.Thread(target=self._read_progress, args=(reading,), daemon=True),
@@ -128,10 +170,20 @@ class Child:
             if left is not None and self._pace.hangs(left):
                 left = 0.0
             try:
-                return self.process.wait(min(1.0, left) if left is not None else 1.0)
+                code = self.poll()
+                return code if code is not None else self.process.wait(min(1.0, left) if left is not None else 1.0)
             except subprocess.TimeoutExpired:
                 if left == 0.0:
                     raise
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs. A process that has written all and does not leave is made to, which counts as 0."""
+        code = self.process.poll()
+        if code is None and self._written is not None and time.monotonic() > self._written + EXIT_GRACE_S:
+            self.process.kill()
+            self.process.wait()
+            return 0
+        return code
 
     def ask_for_stacks(self) -> None:
         """Ask where every thread is, before a target that hangs is ended."""
@@ -163,142 +215,38 @@ class Child:
         """Loader workers and other children of the target do not outlive it; then read what it had printed."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        self._keeper.release()
         self._threads[0].join(timeout=2.0)
+        self._threads[1].join(timeout=0.2)  # what it said last; a process that stays may hold the pipe for ever
+        self.left = self.left or self._orphans.left(RUNNING)
+        self._orphans.close()
 
     def _read_output(self) -> None:
+        """Keep the last of what the target prints and show it; a terminal that is gone must not hold the target up."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
+        while line := self.process.stdout.readline(LINE_LIMIT):
             if PROFILER_NOISE in line:
                 continue
             self._output.append(line)
             self._kept += len(line)
             while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
                 self._kept -= len(self._output.popleft())
-            self._echo(line.decode("utf-8", "replace"))
+            with suppress(Exception):
+                self._echo(line.decode("utf-8", "replace"))
 
     def _read_progress(self, fd: int) -> None:
         with os.fdopen(fd, "rb") as pipe:
-            for line in pipe:
-                with suppress(ValueError):  # a pipe that nobody reads would stop the child
-                    self._pace.read(line.decode())
+            while line := pipe.readline(LINE_LIMIT):
+                with suppress(Exception):  # a display that is gone; words that are not the recorder's
+                    text = line.decode()
+                    if text.startswith("! "):
+                        self.unwritten = text[2:].strip()
+                    elif text.startswith("."):
+                        self._written = time.monotonic()
+                    else:
+                        self._pace.read(text)
 
     @property
     def output(self) -> bytes:
         """The last part of what the target printed."""
         return b"".join(self._output)[-OUTPUT_LIMIT:]
-
-
-# -- sealing -----------------------------------------------------------------------------------------------------------
-
-
-def seal(plan: Plan, ended: str | int, child: Child) -> Recording:
-    """Complete the manifest from outside, keep sources and output."""
-    folder = Path(plan.folder)
-    try:
-        manifest = read_manifest(folder)
-    except Exception as error:
-        if ended == "interrupted":
-            raise KeyboardInterrupt from None
-        raise AuditProblem(
-            f"the recording process ended before it began (exit code {ended})", "", child.output.decode("utf-8", "replace")
-        ) from error
-    problem = manifest.get("error") or {}
-    if manifest["outcome"] == "not run":
-        raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
-    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
-    _settle_outcome(manifest, ended, folder)
-    _, names, secrets = redaction.redacted_arguments(plan.args)
-    output = redaction.redacted_text(child.output.decode("utf-8", "surrogateescape"), secrets)
-    (folder / "output.txt").write_bytes(output.encode("utf-8", "surrogateescape"))
-    _mask_error(manifest.get("error"), secrets)
-    manifest["configs"], manifest["withheld"] = worth_keeping(manifest.get("configs") or (), manifest["cwd"])
-    files = [*files_of(folder, manifest), *manifest["configs"]]
-    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files))
-    manifest["masked"] = masked_lines(manifest["cwd"], files)
-    manifest["masked_arguments"] = list(names)
-    (folder / STACKS_FILE).unlink(missing_ok=True)
-    write_manifest(folder, manifest)
-    return Recording(folder)
-
-
-def _mask_error(error: Row | None, secrets: Sequence[str]) -> None:
-    """What a program says as it fails often holds the address or the token that did not work."""
-    for field in ("message", "traceback"):
-        if error and isinstance(error.get(field), str):
-            error[field] = redaction.redacted_text(error[field], secrets)
-
-
-STACKS_FILE = "stacks.txt"
-
-
-def _settle_outcome(manifest: Row, ended: str | int, folder: Path) -> None:
-    if isinstance(ended, str):  # timeout, interrupted, or another rank failed
-        if not (manifest.get("finished") and manifest["outcome"] in ("completed", "oom", "raised")) or ended == "timeout":
-            manifest["outcome"] = "killed" if ended == FOLLOWED else ended
-        if ended == "timeout":
-            manifest["error"] = _error("Timeout", "the target did not finish in the time given", manifest, _where_it_hung(folder))
-        elif ended == "interrupted" and not manifest.get("finished"):
-            manifest["error"] = _error("KeyboardInterrupt", "it did not stop when asked to", manifest, _where_it_hung(folder))
-        elif manifest["outcome"] == "killed":
-            manifest["error"] = _error(FOLLOWED, "it was ended because another rank had failed, or was done, before it", manifest)
-        return
-    if manifest.get("finished"):
-        return
-    if ended < 0:
-        name = signal.Signals(-ended).name if -ended in set(signal.Signals) else str(-ended)
-        hint = " (the kernel's out-of-memory killer does this)" if name == "SIGKILL" else ""
-        manifest["outcome"] = "killed"
-        manifest["error"] = _error(name, f"the process was ended by {name}{hint}", manifest)
-    else:
-        manifest["outcome"] = "raised"
-        message = f"the target left the process with exit code {ended} without returning (os._exit or a crash of the interpreter)"
-        manifest["error"] = _error("os._exit", message, manifest)
-
-
-def _error(kind: str, message: str, manifest: Row, trace: str = "") -> Row:
-    last = manifest["passes"][-1] if manifest["passes"] else None
-    where = {"step": last["steps"], "pass_name": last["name"]} if last else {}
-    return {**where, **(manifest.get("error") or {}), "type": kind, "message": message, "traceback": trace}
-
-
-def _where_it_hung(folder: Path) -> str:
-    path = folder / STACKS_FILE
-    text = path.read_text(errors="replace") if path.is_file() else ""
-    root = str(Path(__file__).resolve().parent)
-    lines = [line for line in text.splitlines() if root not in line and '"<string>"' not in line]
-    return "\n".join(lines)
-
-
-def counted(folder: Path) -> dict[str, int]:
-    """Completed steps by pass, from the rows themselves (the manifest of a killed child is old)."""
-    counts: dict[str, int] = {}
-    for row in Recording(folder).rows("steps"):
-        counts[row["pass"]] = counts.get(row["pass"], 0) + 1
-    return counts
-
-
-def files_of(folder: Path, manifest: Row) -> list[str]:
-    """The user's files that a recording names."""
-    files: dict[str, None] = dict.fromkeys(manifest.get("target_files", ()))
-    recording = Recording(folder)
-    files.update(dict.fromkeys(row["file"] for row in recording.rows(SITES)))
-    for part, names in (("loaders", ("dataset_file", "collate_file")), ("graphs", ("file",))):
-        for row in recording.rows(part):
-            files.update(dict.fromkeys(str(row[name]) for name in names if row.get(name)))
-    return [file for file in files if os.path.isfile(file)]
-
-
-def clear(folder: Path) -> None:
-    """Remove a recording's files, so that it can be made again."""
-    for entry in folder.iterdir():
-        if entry.is_file():
-            entry.unlink()
-    for entry in (folder / SOURCES).glob("*"):
-        entry.unlink()
-
-
-def add_warning(recording: Recording, text: str) -> None:
-    """Add a sentence to the recording's warnings, on disk too."""
-    manifest: dict[str, Any] = recording.manifest
-    manifest["warnings"] = [*manifest.get("warnings", []), text]
-    write_manifest(recording.folder, manifest)

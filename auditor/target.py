@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from auditor.errors import AuditProblem, TargetProblem
+from auditor.errors import AuditProblem, TargetProblem, fault, traceback_of, words_of
 from auditor.target_forms import FORMS, is_dotted, not_a_target
 
 Kind = Literal["callable", "generator", "script"]
@@ -135,7 +135,7 @@ def _import_module(address: Address, args: tuple[str, ...]) -> types.ModuleType:
     except ModuleNotFoundError as error:
         raise no_module(error.name or address.module) from None
     except (ImportError, ValueError) as error:
-        raise TargetProblem(f"{address.module} could not be imported: {error}", "", traceback.format_exc()) from None
+        raise TargetProblem(f"{address.module} could not be imported: {words_of(error)}", "", traceback_of(error)) from None
     if spec is None:
         raise no_module(address.module)
     sys.argv = [spec.origin or address.module, *args]
@@ -175,16 +175,16 @@ def guarded(address: Address, do: Callable[[], Any]) -> Any:
     except (Exception, SystemExit) as error:
         where = _last_frame(error)
         if isinstance(error, AuditProblem):  # ours, raised below their line: nothing is wrong with the import
-            raise TargetProblem(f"{error}{where}", error.hint, traceback.format_exc()) from None
+            raise TargetProblem(f"{words_of(error)}{where}", error.hint, traceback_of(error)) from None
         name = address.path or address.module
         if (asked := wrong_arguments(error)) is not None:
             raise TargetProblem(
                 f"{name} refused its arguments when it was imported: {asked}",
                 f"its own arguments stand after --: {with_dashes(address)}",
             ) from None
-        said = f"{type(error).__name__}: {error}".strip().rstrip(":")
+        said = fault(error).strip().rstrip(":")
         raise TargetProblem(
-            f"{name} could not be imported: {said}{where}", "run it with python to see it fail alone", traceback.format_exc()
+            f"{name} could not be imported: {said}{where}", "run it with python to see it fail alone", traceback_of(error)
         ) from None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from auditor.errors import AuditProblem
+from auditor.errors import AuditProblem, fault
 
 EXIT_FOUND, EXIT_IMPOSSIBLE, EXIT_TARGET, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -35,17 +35,27 @@ MISSING = {
 """What to give, by the name of the parameter that is missing."""
 
 
+STOPPING = ("SIGTERM", "SIGHUP")
+"""Signals that end a command as Ctrl-C does: a job that is cancelled, ``timeout``, a terminal that is closed."""
+
+
 @contextmanager
 def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM (a job that is cancelled, ``timeout``) leaves a report on what was recorded, as Ctrl-C does."""
+    """What would end us leaves a report on what was recorded, as Ctrl-C does. Signals that are ignored (``nohup``) stay so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = [getattr(signal, name) for name in STOPPING if hasattr(signal, name)]
+    before = {each: signal.getsignal(each) for each in numbers}
+    taken = [each for each in numbers if before[each] is not signal.SIG_IGN]
+    for each in taken:
+        signal.signal(each, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+        for each in taken:
+            handler = before[each]
+            signal.signal(each, handler if handler is not None else signal.SIG_DFL)
 
 
 class AuditGroup(click.Group):
@@ -53,6 +63,14 @@ class AuditGroup(click.Group):
 
     So does it a fault of ours, which must not look like a finding (exit code 1). ``--debug`` shows where it came from.
     """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, whatever streams the caller has left us."""
+        if None in (sys.stdin, sys.stdout, sys.stderr):  # closed: the interpreter has found no file there
+            from auditor import console
+
+            console.secure_streams()
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -65,7 +83,9 @@ class AuditGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt as stopped:
-            click.echo(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
+            from auditor import console
+
+            console.say(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
             if "--debug" in sys.argv:
@@ -100,10 +120,19 @@ def _told(error: Exception) -> AuditProblem:
     """What an exception says to the user."""
     if isinstance(error, AuditProblem):
         return error
+    if isinstance(error, FileNotFoundError) and not _is_somewhere():
+        return AuditProblem("the working directory is gone", "change to one that exists")
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return AuditProblem(f"{os.fsdecode(error.filename)}: {error.strerror}")
-    said = f"{type(error).__name__}: {error}".splitlines()[0]
+    said = fault(error).splitlines()[0]
     return AuditProblem(f"this is a fault of the auditor's own: {said}", "--debug shows where; please report it")
+
+
+def _is_somewhere() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _meant(word: str, args: Sequence[str], commands: list[str]) -> str:

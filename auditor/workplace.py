@@ -6,14 +6,15 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from auditor.errors import AuditProblem
 from auditor.plan import JOURNAL, Copied, Plan
 
 if TYPE_CHECKING:
@@ -110,6 +111,30 @@ class Workplace:
                     os.rmdir(row["path"])
                 else:
                     os.unlink(row["path"])
+
+
+class NoCopy(AuditProblem):
+    """A copy of the project cannot be made: the disk is full, or the working directory is gone."""
+
+
+@contextmanager
+def sheltered(plan: Plan) -> Iterator[tuple[Plan, list[str]]]:
+    """The plan in a copy of the working directory, and sentences on what was reached outside of it, once the run is over.
+
+    A plan that has a copy stays as it is. Raises :class:`NoCopy`.
+    """
+    said: list[str] = []
+    if plan.copied is not None:
+        yield plan, said
+        return
+    try:
+        place = Workplace(Path.cwd(), apart=Path(plan.folder))
+    except OSError as error:
+        raise NoCopy(f"no copy of the working directory can be made ({error.strerror or error})") from None
+    with place:
+        yield place.plan(plan), said
+    if place.changed:
+        said.append(reached(place.changed))
 
 
 # -- the copy ----------------------------------------------------------------------------------------------------------

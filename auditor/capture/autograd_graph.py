@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from types import FunctionType
 from typing import Any, Protocol, cast
 
@@ -242,13 +242,13 @@ class BackwardDoor:
                 self._lose(watcher, error)
         call.let_go()
         self._depth += 1
-        start = time.perf_counter()
+        start = perf_counter()
         try:
             result = original(*args, **kwargs)
             call.failed = False
             return result
         finally:
-            call.us = (time.perf_counter() - start) * 1e6
+            call.us = (perf_counter() - start) * 1e6
             self._depth -= 1
             for watcher in watchers:
                 try:

@@ -17,6 +17,7 @@ from auditor.capture.modules import Modules
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.capture.watching import current_node, enter_dispatch, run_compiled_code_eagerly
+from auditor.errors import fault
 
 MOST_ROWS = 5
 """Births that are told of one step."""
@@ -159,4 +160,4 @@ class BirthProbe(Probe):
     def _fail(self, error: Exception) -> None:
         self._errors += 1
         if self._errors == 1:
-            self.context.warn(f"some operators of the replayed step were not watched ({type(error).__name__}: {error})")
+            self.context.warn(f"some operators of the replayed step were not watched ({fault(error)})")

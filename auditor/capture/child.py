@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import time
-import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
@@ -17,19 +16,17 @@ from auditor import program
 from auditor import target as targets
 from auditor.capture.opened import OpenedConfigs
 from auditor.capture.process import set_up
-from auditor.capture.tracebacks import without_own
-from auditor.errors import TargetProblem
+from auditor.capture.progress_pipe import ProgressPipe
+from auditor.capture.tracebacks import located, words
+from auditor.capture.undisturbed import undisturbed
+from auditor.errors import TargetProblem, fault, traceback_of, type_of
 from auditor.plan import Plan
-from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
+from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter
 
 if TYPE_CHECKING:
     from auditor.capture.frames import Frames
     from auditor.capture.probe import Context
     from auditor.capture.session import Session
-
-
-STOPPED_AT = 3
-"""Frames that are told of a target that Ctrl-C stopped."""
 
 
 class Recorder:
@@ -40,7 +37,9 @@ class Recorder:
         self.folder = Path(plan.folder)
         self.address = targets.parse(plan.target)
         self.kind: targets.Kind = "callable"
-        self.writer = RecordingWriter(self.folder)
+        self.writer = RecordingWriter(self.folder, None if plan.copied is None else plan.copied.spelled)
+        self.cwd = os.getcwd()  # the target may leave it, or remove it
+        self.pipe = ProgressPipe(plan.progress_fd)
         if plan.fit is not None and plan.fit.known:
             self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SITES))
         self.warnings: list[str] = []
@@ -62,14 +61,13 @@ class Recorder:
         from auditor import __version__
 
         session = self.session
-        write_manifest(
-            self.folder,
+        self.writer.save(
             {
                 "schema": SCHEMA,
                 "tool": {"name": "torch-step-audit", "version": __version__},
                 "target": self.plan.target,
                 "argv": list(self.plan.args if self.plan.shown_args is None else self.plan.shown_args),
-                "cwd": os.getcwd(),
+                "cwd": self.cwd,
                 "kind": self.kind,
                 "target_files": self._user_files(),
                 "configs": list(self.opened.files),
@@ -90,8 +88,10 @@ class Recorder:
                 "sources": {},
                 "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 "warnings": self.warnings,
-            },
+            }
         )
+        if self.writer.lost and not self.writer.forked:
+            self.pipe.lost(self.writer.lost)
 
     def _user_files(self) -> list[str]:
         if self._frames is None:
@@ -122,7 +122,7 @@ class Recorder:
         from auditor.capture.frames import Frames
         from auditor.capture.probe import Context
         from auditor.capture.probes import select
-        from auditor.capture.session import ProgressPipe, Session
+        from auditor.capture.session import Session
 
         if self.plan.device == "cuda":
             device_of("cuda")  # says at once that there is none, before the user's program builds anything
@@ -131,7 +131,7 @@ class Recorder:
         self.context = Context(self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched)
         self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
         probes = select(self.plan.parts, self.context)
-        self.session = Session(self.plan, self.context, probes, ProgressPipe(self.plan.progress_fd))
+        self.session = Session(self.plan, self.context, probes, self.pipe)
         self.session.install()
 
     def _own_roots(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class Recorder:
         if self.context.device == "cuda":
             from auditor.capture.snapshot import limit_memory, watch_oom
 
-            self._disarm_oom = watch_oom(self.folder)
+            self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
             limit_memory(self.plan.memory_limit)
         self.environment = describe(self.context.device)
         self.session.plan_passes()
@@ -180,7 +180,7 @@ class Recorder:
         self._protected(lambda: self._loop(session, step))
 
     def _loop(self, session: Session, step: Callable[[], Any]) -> None:
-        while not session.done:
+        while not session.done and not self.writer.lost:
             session.begin()
             try:
                 step()
@@ -190,6 +190,8 @@ class Recorder:
                 self.exhausted = True
                 session.broken()
                 return
+            if self.writer.forked:  # a copy of the process that fell out of the step: the rest of the run is the first one's
+                os._exit(0)
             session.end()
 
     def _run_script(self) -> None:
@@ -233,12 +235,14 @@ class Recorder:
     def _script_step(self, module: Any, stopper: Any) -> None:
         session = self.session
         assert session is not None and self.context is not None
+        if self.writer.forked:
+            return
         if not session.passes:
             self._ready(module)
         elif self.context.in_step:
             session.end()
-        if session.done:
-            self.outcome = "completed"
+        if session.done or self.writer.lost:
+            self.outcome = "completed" if session.done else self.outcome
             stopper.stop()
         session.begin()
 
@@ -253,54 +257,46 @@ class Recorder:
             raise
         except KeyboardInterrupt as error:
             self._failed("interrupted", error)
-        except (Exception, SystemExit) as error:
-            from auditor.capture.snapshot import is_oom
-
-            self._failed("oom" if is_oom(error) else "raised", error)
         except BaseException as error:
             self._failed("raised", error)
 
     def interrupted(self, error: KeyboardInterrupt) -> None:
         """The run was stopped before its first step, or after its last."""
-        self.outcome, self.error = "interrupted", self._describe(error)
-        self.save()
+        with undisturbed():
+            self.outcome = "interrupted"
+            self._keep(error)
+            self.save()
 
     def _failed(self, outcome: str, error: BaseException) -> None:
-        self.outcome = outcome
-        self.error = self._describe(error)
-        if self.session is not None:
-            self.session.broken()
+        with undisturbed():
+            self.outcome = outcome
+            if self.session is not None:
+                self.session.broken()
+            self._keep(error)
 
-    def _describe(self, error: BaseException) -> dict[str, Any]:
-        told, said = "".join(without_own(traceback.TracebackException.from_exception(error)).format()), str(error)
-        if isinstance(error, KeyboardInterrupt):
-            told, said = self._where_it_was(error), said or "it was stopped (Ctrl-C or SIGTERM)"
-        described: dict[str, Any] = {"type": type(error).__name__, "message": said, "traceback": told}
-        described["time_us"] = time.time_ns() // 1000  # which of several processes failed first
+    def _keep(self, error: BaseException) -> None:
+        """Write down what is known of an error: first where it is, then its words, in which the program's own code runs."""
+        is_user = self._frames.is_user if self._frames is not None else lambda file: file.startswith(self.cwd + os.sep)
+        self.error = {"type": type_of(error), "message": "", "traceback": "", **located(error, is_user, self.cwd)}
         if self.context is not None and self.session is not None and self.session.passes:
-            described.update(step=self.context.step, pass_name=self.context.pass_name)
-        raised = traceback.extract_tb(error.__traceback__)
-        frames = [f for f in raised if self._frames is not None and self._frames.is_user(f.filename)]
-        if frames:
-            described.update(file=os.path.abspath(frames[-1].filename), line=frames[-1].lineno, function=frames[-1].name)
-        return described
+            self.error.update(step=self.context.step, pass_name=self.context.pass_name)
+        self.save()
+        self.error.update(words(error, is_user))
+        if self.outcome == "raised" and self.session is not None:  # torch is there
+            from auditor.capture.snapshot import is_oom
 
-    def _where_it_was(self, error: BaseException) -> str:
-        """The lines of the user's own, innermost last, of a target that was stopped: nothing went wrong in what they call."""
-        raised, here = traceback.extract_tb(error.__traceback__), os.getcwd() + os.sep
-        is_user = self._frames.is_user if self._frames is not None else lambda file: file.startswith(here)
-        theirs = [frame for frame in raised if is_user(frame.filename)]
-        return "".join(traceback.format_list(theirs[-STOPPED_AT:]))
+            self.outcome = "oom" if is_oom(error) else "raised"
 
     def _wind_up(self) -> None:
         """Put everything back and write what is known. May be called twice."""
-        if self.session is not None:
-            self.session.uninstall()
-        self._disarm_oom()
-        self.opened.stop()
-        self.finished = True
-        self.writer.close()
-        self.save()
+        with undisturbed():
+            if self.session is not None:
+                self.session.uninstall()
+            self._disarm_oom()
+            self.opened.stop()
+            self.finished = True
+            self.writer.close()
+            self.save()
 
 
 def main() -> None:
@@ -310,6 +306,8 @@ def main() -> None:
     set_up(plan)
     recorder = Recorder(plan)
     recorder.save()
+    if recorder.writer.lost:
+        return
     try:
         recorder.run()
     except TargetProblem as problem:
@@ -320,8 +318,10 @@ def main() -> None:
         recorder.interrupted(error)
     except Exception as error:  # our own fault: it must not look like the target's
         recorder.outcome = "not run"
-        message = f"the recorder itself failed ({type(error).__name__}: {error}); this is a bug of the auditor"
-        recorder.error = {"problem": message, "hint": "--debug shows where", "detail": traceback.format_exc()}
+        message = f"the recorder itself failed ({fault(error)}); this is a bug of the auditor"
+        recorder.error = {"problem": message, "hint": "--debug shows where", "detail": traceback_of(error)}
         recorder.environment = {}
         recorder.save()
-    sys.stdout.flush()
+    recorder.pipe.done()
+    with suppress(Exception):  # the target's own by now: closed, or of another kind
+        sys.stdout.flush()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
+from time import perf_counter_ns, time_ns
 from typing import Any, NamedTuple
 
 import psutil
 import torch
 
+from auditor.capture.kept_open import KeptOpen
 from auditor.capture.probe import Context
 
 Row = dict[str, Any]
@@ -26,8 +27,8 @@ class Clock:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._origin = time.perf_counter_ns()
-        self._origin_unix_us = time.time_ns() / 1e3
+        self._origin = perf_counter_ns()
+        self._origin_unix_us = time_ns() / 1e3
         self._begun = Mark()
         self._gc_ns = 0
         self._gc_n = 0
@@ -36,7 +37,7 @@ class Clock:
         self._event: Any = None
         self._stream: Any = None
         self._counted = True
-        self._statm = _open("/proc/self/statm")
+        self._statm = KeptOpen("/proc/self/statm")
         self._queued = RunQueue()
         self._process = psutil.Process()
 
@@ -52,16 +53,14 @@ class Clock:
         """Stop noting them; close what is open. May be called twice."""
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
-        if self._statm is not None:
-            os.close(self._statm)
-            self._statm = None
+        self._statm.close()
         self._queued.close()
 
     def _on_gc(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            self._gc_begin = time.perf_counter_ns()
+            self._gc_begin = perf_counter_ns()
         else:
-            self._gc_ns += time.perf_counter_ns() - self._gc_begin
+            self._gc_ns += perf_counter_ns() - self._gc_begin
             self._gc_n += 1
 
     def begin(self) -> None:
@@ -124,19 +123,11 @@ class Clock:
             return {}
 
     def _rss(self) -> int:
-        if self._statm is None:
-            return int(self._process.memory_info().rss)
-        return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE
+        words = self._statm.words()
+        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-
-def _open(path: str) -> int | None:
-    try:
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    except OSError:
-        return None
 
 
 class Mark(NamedTuple):
@@ -156,24 +147,20 @@ class RunQueue:
 
     def __init__(self) -> None:
         self._thread = 0
-        self._file: int | None = None
+        self._file: KeptOpen | None = None
 
     def ns(self) -> int:
         """Total for the calling thread in ns; 0 where the kernel does not tell."""
         thread = threading.get_native_id()
         if thread != self._thread:
             self.close()
-            self._thread, self._file = thread, _open(f"/proc/self/task/{thread}/schedstat")
-        if self._file is None:
-            return 0
-        try:
-            return int(os.pread(self._file, 96, 0).split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
+            self._thread, self._file = thread, KeptOpen(f"/proc/self/task/{thread}/schedstat")
+        words = self._file.words() if self._file is not None else []
+        return int(words[1]) if len(words) > 1 else 0
 
     def mark(self) -> Mark:
         """Now."""
-        at_ns = time.perf_counter_ns()
+        at_ns = perf_counter_ns()
         return Mark(at_ns, self.ns(), threading.get_native_id())
 
     def since(self, mark: Mark) -> tuple[float, float]:
@@ -183,7 +170,7 @@ class RunQueue:
         wait could be longer than the time. On another thread than the mark's nothing is known of it.
         """
         queued_ns = self.ns() - mark.queued_ns if threading.get_native_id() == mark.thread else 0
-        ns = time.perf_counter_ns() - mark.at_ns
+        ns = perf_counter_ns() - mark.at_ns
         return ns / 1e3, min(max(queued_ns, 0), ns) / 1e3
 
     def own_us(self, mark: Mark) -> float:
@@ -194,7 +181,7 @@ class RunQueue:
     def close(self) -> None:
         """Close the file; the next reading opens it again."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
         self._thread, self._file = 0, None
 
 

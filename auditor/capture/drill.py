@@ -22,6 +22,7 @@ from auditor.capture.loader_facts import tensors_in
 from auditor.capture.modules import keep_hooks
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.errors import fault
 from auditor.plan import Drill
 
 TENSORS_SEEN = 100
@@ -199,7 +200,7 @@ class DrillProbe(Probe):
 
     def backward_lost(self, error: Exception) -> None:
         """The rest of the drill is watched all the same."""
-        self.context.warn(f"the drill saw no backward after a failure of its own ({type(error).__name__}: {error})")
+        self.context.warn(f"the drill saw no backward after a failure of its own ({fault(error)})")
 
     # -- loaders -----------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-import time
 from dataclasses import dataclass
+from time import perf_counter
 
 import torch
 from torch.optim.optimizer import Optimizer
@@ -54,9 +54,9 @@ class FilledProbe(OptimizerProbe):
             frame = sys._getframe(1)
             if not self.context.in_step or not self.context.frames.is_user(frame.f_code.co_filename):
                 return original(tensor)
-            begin = time.perf_counter()
+            begin = perf_counter()
             result = original(tensor)
-            us = (time.perf_counter() - begin) * 1e6
+            us = (perf_counter() - begin) * 1e6
             key = _key(tensor)
             if key is not None:
                 self._filled[key] = self.context.frames.number(frame), us

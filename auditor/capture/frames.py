@@ -53,6 +53,11 @@ class Frames:
         self._opnames: dict[CodeType, dict[int, str]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
 
+    def spelled(self, file: str) -> str:
+        """An absolute path as the recording writes it: of a program that runs in a copy, the original's."""
+        path = os.path.abspath(file)
+        return path if self._writer.spelled is None else self._writer.spelled(path)
+
     def is_user(self, file: str) -> bool:
         """True if ``file`` (a code object's file name) is source that the user would edit."""
         known = self._is_user.get(file)

@@ -15,6 +15,7 @@ from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_stack import Stack
 from auditor.capture.watching import enter_dispatch, leave_function, run_compiled_code_eagerly
+from auditor.errors import fault
 
 
 class OriginProbe(Probe):
@@ -82,7 +83,7 @@ class OriginProbe(Probe):
         self.errors += 1
         if self.errors == 1:
             self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"the origin of some values is unknown: {type(error).__name__}: {error}")
+            self.context.warn(f"the origin of some values is unknown: {fault(error)}")
 
     def step_end(self) -> None:
         """Forget storages that are gone."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from auditor.capture.frames import Frames
+from auditor.errors import fault
 from auditor.plan import Drill
 from auditor.recording import RecordingWriter
 
@@ -57,7 +58,7 @@ class Context:
 
     def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
         """Write down that a probe of ours missed something, so that *nothing found* in these parts is not taken for clean."""
-        self.add("lapses", {"probe": probe, "parts": list(parts), "error": f"{type(error).__name__}: {error}"[:500]})
+        self.add("lapses", {"probe": probe, "parts": list(parts), "error": fault(error)[:500]})
 
 
 class Probe:

@@ -41,8 +41,9 @@ def set_up(plan: Plan) -> None:
     if plan.trial is not None:
         prepare(plan.trial)
     if hasattr(signal, "SIGUSR1"):
-        stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
-        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+        with contextlib.suppress(OSError):  # the folder cannot be written: the recorder says so
+            stacks = open(Path(plan.folder) / STACKS, "w")  # noqa: SIM115 - stays open for the signal
+            faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
 
 
 def _ranked(plan: Plan, rank: int) -> dict[str, str]:

@@ -9,6 +9,7 @@ from auditor.capture.probe import Context, Probe
 from auditor.capture.reads_kernels import override
 from auditor.capture.reads_log import PART, ReadLog
 from auditor.capture.reads_methods import watch_reads, watch_transfers
+from auditor.errors import fault
 
 
 class ReadsProbe(Probe):
@@ -47,7 +48,7 @@ class ReadsProbe(Probe):
         except Exception as error:  # the API is young: any change of it must not cost the audit
             kernels.undo()
             overridden = False
-            self.context.warn(f"kernel overrides failed in torch {torch.__version__}: {type(error).__name__}: {error}")
+            self.context.warn(f"kernel overrides failed in torch {torch.__version__}: {fault(error)}")
         self._patches.on_undo(kernels.undo)
         if not overridden:
             self.context.warn(f"torch {torch.__version__} cannot override kernels: some reads are seen less exactly")

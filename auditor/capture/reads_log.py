@@ -19,6 +19,7 @@ from auditor.capture.probe import Context
 from auditor.capture.reads_source import statement
 from auditor.capture.reads_stack import Place, Stack, outermost
 from auditor.capture.weak import alive
+from auditor.errors import fault
 
 PART = "reads"
 
@@ -112,7 +113,7 @@ class ReadLog:
         self.errors += 1
         if self.errors == 1:
             self.context.lapse("reads", ("reads",), error)
-            self.context.warn(f"some reads were not counted: {type(error).__name__}: {error}")
+            self.context.warn(f"some reads were not counted: {fault(error)}")
 
     def _note(self, kind: str, subjects: tuple[torch.Tensor, ...], us: float, start: FrameType) -> None:
         place = self.place(start)

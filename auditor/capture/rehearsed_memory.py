@@ -135,6 +135,6 @@ class RehearsedMemory:
         stack = self._stacks.get(key)
         if stack is None:
             stack = self._stacks[key] = tuple(
-                {"filename": os.path.abspath(code.co_filename), "line": line, "name": code.co_name} for code, line in places
+                {"filename": self._frames.spelled(code.co_filename), "line": line, "name": code.co_name} for code, line in places
             )
         return stack

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +13,8 @@ from auditor.capture.modes import ModesProbe
 from auditor.capture.probe import Context, Probe
 from auditor.capture.snapshot import MemoryHistory
 from auditor.capture.trace import Trace
+from auditor.capture.undisturbed import ChildSignal
+from auditor.errors import fault
 from auditor.plan import LEANER_STEPS, MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, SYNC_STEPS, Plan
 
 Progress = Callable[[str, int, int], None]
@@ -49,6 +49,7 @@ class Session:
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
+        self._child_signal = ChildSignal()
         context.fail = self._failed
 
     # -- the whole -----------------------------------------------------------------------------------------------
@@ -61,6 +62,7 @@ class Session:
 
     def uninstall(self) -> None:
         """Put everything back. May be called twice."""
+        self._child_signal.stop()
         self._stop_pass()
         self._clock.uninstall()
         for probe in reversed(self._probes):
@@ -79,6 +81,9 @@ class Session:
 
     def begin(self) -> None:
         """A step of the target begins."""
+        if self._context.writer.forked:
+            return
+        self._child_signal.look()
         if not self.passes:
             self.plan_passes()
         if not self.passes or self._pass.done >= self._pass.steps:
@@ -94,6 +99,9 @@ class Session:
 
     def end(self) -> None:
         """The step has ended; rows are flushed before this returns."""
+        if self._context.writer.forked:
+            return
+        self._child_signal.look()
         self._clock.end()
         self._context.in_step = False
         if self._trace is not None:
@@ -132,6 +140,9 @@ class Session:
         self._progress(self._pass.name, 0, self._pass.steps)
 
     def _stop_pass(self) -> None:
+        if self._context.writer.forked:  # files and the profiler are those of the process that was copied
+            self._trace, self._history, self._running = None, None, []
+            return
         self._stop_trace()
         if self._history is not None:
             history, self._history = self._history, None
@@ -286,38 +297,7 @@ class Session:
 
     def _failed(self, name: str, error: Exception) -> None:
         if name not in self.failures:
-            self.failures[name] = f"{type(error).__name__}: {error}"
+            self.failures[name] = fault(error)
             parts = next((probe.parts for probe in self._probes if probe.name == name), ())
             self._context.lapse(name, parts, error)  # on disk by the step's end: the process may be killed
-            self._context.warn(f"the probe {name!r} failed and saw nothing after that ({type(error).__name__}: {error})")
-
-
-class ProgressPipe:
-    """Tells the parent about passes and steps, at most twenty times a second.
-
-    Lines: ``pass done steps``, and ``= pass:steps pass:steps ...`` for all passes of the run when that is known or changes.
-    """
-
-    def __init__(self, fd: int | None) -> None:
-        self._fd = fd
-        self._last = 0.0
-
-    def __call__(self, name: str, done: int, steps: int) -> None:
-        """Say that ``done`` of ``steps`` steps of a pass are complete."""
-        now = time.monotonic()
-        if self._fd is None or (0 < done < steps and now - self._last < 0.05):
-            return
-        self._last = now
-        self._write(f"{name} {done} {steps}")
-
-    def outline(self, passes: Iterable[tuple[str, int]]) -> None:
-        """Say which passes the run has, done and to come, and how many steps each."""
-        self._write("= " + " ".join(f"{name}:{steps}" for name, steps in passes))
-
-    def _write(self, line: str) -> None:
-        if self._fd is None:
-            return
-        try:
-            os.write(self._fd, f"{line}\n".encode())
-        except OSError:
-            self._fd = None
+            self._context.warn(f"the probe {name!r} failed and saw nothing after that ({fault(error)})")

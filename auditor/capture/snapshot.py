@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from auditor.capture.probe import Context
+from auditor.errors import words_of
+from auditor.recording_writer import Spelled
 
 SNAPSHOT = "snapshot.pickle"
 OOM_SNAPSHOT = "oom_snapshot.pickle"
@@ -42,24 +44,40 @@ class MemoryHistory:
             return
         self._on = False
         try:
-            dump(self._folder / SNAPSHOT)
+            dump(self._folder / SNAPSHOT, self._context.writer.spelled)
         finally:
             if self._ours:
                 torch.cuda.memory._record_memory_history(enabled=None)
 
 
-def dump(path: Path) -> None:
-    """Write the allocator's state, whole or not at all; plain containers only, so that it can be read without trusting it."""
+def dump(path: Path, spelled: Spelled | None = None) -> None:
+    """Write the allocator's state, whole or not at all; plain containers only, so that it can be read without trusting it.
+
+    Files stand in it as ``spelled`` says.
+    """
+    state = torch.cuda.memory._snapshot()
+    if spelled is not None:
+        state = _with_files(state, spelled)
     temporary = path.with_name(path.name + ".new")
     try:
         with temporary.open("wb") as file:
-            pickle.dump(torch.cuda.memory._snapshot(), file)
+            pickle.dump(state, file)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def watch_oom(folder: Path) -> Callable[[], None]:
+def _with_files(state: Any, spelled: Spelled) -> Any:
+    """The same with all files of its stacks as ``spelled`` says."""
+    if isinstance(state, dict):
+        return {
+            key: spelled(each) if key == "filename" and isinstance(each, str) else _with_files(each, spelled)
+            for key, each in state.items()
+        }
+    return [_with_files(each, spelled) for each in state] if isinstance(state, list) else state
+
+
+def watch_oom(folder: Path, spelled: Spelled | None = None) -> Callable[[], None]:
     """From now on write ``oom_snapshot.pickle`` when the allocator gives up; returns how to stop doing so."""
     attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
     if attach is None:
@@ -70,7 +88,7 @@ def watch_oom(folder: Path) -> Callable[[], None]:
         if armed[0]:
             armed[0] = False  # the first one tells; retries would overwrite it
             with contextlib.suppress(Exception):  # what an observer raises takes the place of the OutOfMemoryError
-                dump(folder / OOM_SNAPSHOT)
+                dump(folder / OOM_SNAPSHOT, spelled)
 
     torch.cuda.init()  # type: ignore[no-untyped-call]  # before that there is no allocator to attach to
     with contextlib.suppress(RuntimeError):  # cudaMallocAsync and pluggable allocators take no observers
@@ -93,7 +111,7 @@ def is_oom(error: BaseException) -> bool:
     """True for the allocator's error and for the host's: ``torch.OutOfMemoryError``, ``MemoryError``."""
     kinds: list[Any] = [MemoryError]
     kinds.extend(kind for kind in (getattr(torch, "OutOfMemoryError", None), torch.cuda.OutOfMemoryError) if kind is not None)
-    return isinstance(error, tuple(kinds)) or any(words in str(error) for words in _OOM_WORDS)
+    return isinstance(error, tuple(kinds)) or any(words in words_of(error) for words in _OOM_WORDS)
 
 
 _OOM_WORDS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from traceback import StackSummary, TracebackException
+import os
+import time
+from collections.abc import Callable
+from traceback import StackSummary, TracebackException, extract_tb, format_list
+from typing import Any
 
 from auditor.capture.frames import OWN
+from auditor.errors import traceback_of, words_of
+
+STOPPED_AT = 3
+"""Frames that are told of a target that Ctrl-C stopped."""
 
 
 def without_own(told: TracebackException) -> TracebackException:
@@ -19,3 +27,22 @@ def without_own(told: TracebackException) -> TracebackException:
         related = (each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ()))
         todo += [other for other in related if other is not None and id(other) not in seen]
     return told
+
+
+def located(error: BaseException, is_user: Callable[[str], bool], cwd: str) -> dict[str, Any]:
+    """Where an error came up, by its innermost frame of the user's own, and when. Runs no code of the program's."""
+    found: dict[str, Any] = {"time_us": time.time_ns() // 1000}  # which of several processes failed first
+    theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
+    if theirs:
+        last = theirs[-1]
+        found.update(file=os.path.join(cwd, last.filename), line=last.lineno, function=last.name)
+    return found
+
+
+def words(error: BaseException, is_user: Callable[[str], bool]) -> dict[str, str]:
+    """Message and traceback of an error; of a target that was stopped, the user's own lines, for nothing went wrong in the others."""
+    if not isinstance(error, KeyboardInterrupt):
+        return {"message": words_of(error), "traceback": traceback_of(error, without_own)}
+    theirs = [frame for frame in extract_tb(error.__traceback__) if is_user(frame.filename)]
+    told = "".join(format_list(theirs[-STOPPED_AT:]))
+    return {"message": words_of(error) or "it was stopped (Ctrl-C or SIGTERM)", "traceback": told}

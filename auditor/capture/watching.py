@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from auditor.capture.patching import Patches
 from auditor.capture.probe import Context, Probe
+from auditor.errors import fault
 
 current_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
 """The node of the backward that runs in this thread; None outside of one, and where torch does not tell."""
@@ -108,7 +109,7 @@ class OperatorProbe(Probe):
         self._errors += 1
         if self._errors == 1:
             self.context.lapse(self.name, self.parts, error)
-            self.context.warn(f"{self.unseen} ({type(error).__name__}: {error})")
+            self.context.warn(f"{self.unseen} ({fault(error)})")
 
 
 def _is_wrapper(file: str) -> bool:

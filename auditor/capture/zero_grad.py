@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import time
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -56,7 +56,7 @@ class ZeroGradProbe(Probe):
             if at is None:
                 return original(cleared, *args, **kwargs)
             self._inside = True  # a wrapper's zero_grad may call that of the optimizer it wraps
-            start = time.perf_counter()
+            start = perf_counter()
             try:
                 return original(cleared, *args, **kwargs)
             finally:
@@ -64,6 +64,6 @@ class ZeroGradProbe(Probe):
                 set_to_none = bool(kwargs.get("set_to_none", args[0] if args else True))
                 totals = self._rows.setdefault((at, set_to_none, owner), [0, 0.0])
                 totals[0] += 1
-                totals[1] += (time.perf_counter() - start) * 1e6
+                totals[1] += (perf_counter() - start) * 1e6
 
         self._patches.attribute(cls, "zero_grad", zero_grad)

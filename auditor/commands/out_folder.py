@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None  # type: ignore[assignment]
 
 from auditor.errors import AuditProblem
 from auditor.model import SCHEMA
 
 WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", "tensorboard")
 """What :func:`auditor.commands.results.write` leaves in a folder, and replaces where it stands."""
+
+_PROBED = 64 * 1024
+"""Bytes that must fit into the folder for a run to begin."""
 
 _HEAD = 4096
 """Bytes at the start of a report.json in which its schema stands."""
@@ -35,10 +45,34 @@ def make(folder: Path) -> None:
     probe = folder / ".audit-writes-here"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
+        probe.write_bytes(bytes(_PROBED))  # a full disk still has room for a name
         probe.unlink()
     except OSError as error:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
         raise AuditProblem(f"{folder} cannot be written: {error.strerror}", "choose a folder with --out") from None
+
+
+def claimed(folder: Path) -> bool:
+    """Claim the folder for this process, until it ends; False where another one that runs has done so.
+
+    The lock is the kernel's own, on the folder itself (flock(2)): it leaves no file behind and ends with its process, however
+    that ends. A file system without locks refuses nobody.
+    """
+    if fcntl is None:
+        return True
+    try:
+        number = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return True
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        return False
+    except OSError:
+        os.close(number)
+    return True
 
 
 def refuse_others_files(folder: Path) -> None:

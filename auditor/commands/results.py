@@ -12,18 +12,14 @@ import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
 
-import click
-
-from auditor import assemble, catalogue, engine
+from auditor import assemble, catalogue, console, engine
 from auditor.bare import BareRecording
 from auditor.config import Settings
-from auditor.errors import AuditProblem
+from auditor.errors import AuditProblem, fault
 from auditor.evidence.unpickle import no_collections
 from auditor.model import Finding, Report
 from auditor.patch import plan as plan_patches
-from auditor.pictures import fault
 from auditor.recording import Recording
 from auditor.rule import Rule
 from auditor.tensorboard_tab import scalars
@@ -128,7 +124,7 @@ def _show_tensorboard(report: Report, recording: Recording, folder: Path) -> Non
     try:
         _export(report, recording, folder)
     except Exception as error:
-        click.echo(f"audit: {folder} is incomplete: {fault(error)}", err=True)
+        console.say(f"audit: {folder} is incomplete: {fault(error)}", err=True)
 
 
 def _export(report: Report, recording: Recording, folder: Path) -> None:
@@ -151,30 +147,32 @@ def _is_copied(trace: Path, recording: Recording) -> bool:
 def deliver(report: Report, recording: Recording, out: Path, formats: Iterable[tuple[str, str]], *, quiet: bool) -> None:
     """Print the table of findings, write all files, draw, write them again with the charts, and print the report's path.
 
-    With ``quiet`` only the path is printed. Words and files come first: charts take as long as the judging. Formats without a
-    file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
+    With ``quiet`` only the path is printed. The findings are on disk before anything is said, for a terminal may be gone or stopped;
+    the table is printed even where no file can be written, and charts, which take as long as the judging, come last. Formats
+    without a file are printed to stdout alone, for other programs to read; the table and the path then go to stderr.
     """
     formats = tuple(formats)
     asked = [name for name, file in formats if not file and name != "terminal"]
-    stream = sys.stderr if asked else sys.stdout
+    with contextlib.suppress(OSError):  # said below, after the table
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "report.json", catalogue.renderer("json").render(report))
     if not quiet:
-        show(report, stream)
+        show(report, err=bool(asked))
     whole = report
     try:
         _write_report(report, recording, out)  # first: whatever becomes of the charts, the report is there
         whole = assemble.drawn(report, recording)
         for sentence in whole.warnings[len(report.warnings) :]:
-            click.echo(f"audit: {sentence}", err=True)
+            console.say(f"audit: {sentence}", err=True)
         path = write(whole, recording, out, formats)
     finally:  # where no file can be written, at least what was asked for on stdout is there
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)
-            click.echo(rendered.rstrip(b"\n" if isinstance(rendered, bytes) else "\n"))
-    click.echo(str(path), file=stream)
-    stream.flush()
+            console.hand_over(rendered.rstrip(b"\n") + b"\n" if isinstance(rendered, bytes) else rendered.rstrip("\n") + "\n")
+    console.say(str(path), err=bool(asked))
 
 
-def show(report: Report, stream: TextIO) -> None:
+def show(report: Report, *, err: bool) -> None:
     """Print the table of findings."""
-    click.echo(catalogue.reports("terminal").Terminal.for_stream(stream).render(report), nl=False, file=stream)
-    stream.flush()
+    stream = sys.stderr if err else sys.stdout
+    console.styled(catalogue.reports("terminal").Terminal.for_stream(stream).render(report), err=err)

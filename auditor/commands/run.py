@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from auditor import assemble, engine, further
 from auditor import target as targets
 from auditor.commands import choosing, out_folder, progress, results
+from auditor.commands.ending import Ending
 from auditor.commands.verify import verified
 from auditor.errors import AuditProblem
 from auditor.model import Report
 from auditor.plan import Device, Plan
 from auditor.recording import Recording
+from auditor.usage import EXIT_INTERRUPTED
 
 
 def run(
@@ -58,18 +61,30 @@ def run(
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
         raise
+    ending = Ending()
     try:
-        with progress.working("judging", quiet=quiet):
+        with ending.after_the_report(), progress.working("judging", quiet=quiet):
             report = results.judge(recording, rules, choice.settings, choice.broken)
+        if verify and report.run.outcome == "completed" and not ending.asked:
+            report = _with_verification(report, recording, folder, args, budget, quiet=quiet)
+        with ending.after_the_report():
+            results.deliver(report, recording, folder, formats, quiet=quiet)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"what was recorded is kept: audit analyze {folder} judges it") from None
-    if verify and report.run.outcome == "completed":
-        report = assemble.drawn(report, recording)
-        results.write(report, recording, folder, ())  # what was recorded stays, whatever becomes of the verification
-        recording.manifest["argv"] = list(args)  # on disk it may be masked
-        report = _verified(report, recording, budget, quiet=quiet)
-    results.deliver(report, recording, folder, formats, quiet=quiet)
-    return choice.ended(report, fail_on)
+    if recording.manifest.get("unwritten"):
+        raise AuditProblem(str(recording.manifest["unwritten"]), "the report is on what was recorded before that")
+    return EXIT_INTERRUPTED if ending.asked else choice.ended(report, fail_on)
+
+
+def _with_verification(
+    report: Report, recording: Recording, folder: Path, args: tuple[str, ...], budget: float, *, quiet: bool
+) -> Report:
+    """The report with what re-runs of its patches measured; without it stands on disk meanwhile, whatever becomes of them."""
+    report = assemble.drawn(report, recording)
+    with suppress(AuditProblem):  # said when the whole report cannot be written, either
+        results.write(report, recording, folder, ())
+    recording.manifest["argv"] = list(args)  # on disk it may be masked
+    return _verified(report, recording, budget, quiet=quiet)
 
 
 def _verified(report: Report, recording: Recording, budget: float, *, quiet: bool) -> Report:
@@ -80,12 +95,22 @@ def _verified(report: Report, recording: Recording, budget: float, *, quiet: boo
 
 
 def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
-    """The folder for the results, made, and whether it is ours to remove when nothing could be recorded."""
-    folder = out_folder.fresh(label) if out is None else out
+    """The folder for the results, made and claimed, and whether it is ours to remove when nothing could be recorded."""
+    while True:
+        folder = out_folder.fresh(label) if out is None else out
+        _refuse_recorded(folder)
+        ours = not folder.exists()
+        out_folder.make(folder)
+        if out_folder.claimed(folder):
+            break
+        if out is not None:
+            raise AuditProblem(f"another audit is writing to {out}", "choose another --out, or wait for it to end")
+    _refuse_recorded(folder)  # the other one may have ended meanwhile
+    return folder, ours
+
+
+def _refuse_recorded(folder: Path) -> None:
     if (folder / "recording").exists():
         raise AuditProblem(
-            f"{out} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
+            f"{folder} already holds a recording", "choose another --out, or remove it; a recording is never overwritten"
         )
-    ours = not folder.exists()
-    out_folder.make(folder)
-    return folder, ours

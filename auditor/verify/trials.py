@@ -18,6 +18,7 @@ from auditor.patch import PatchedFile
 from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
 from auditor.progress import silent
 from auditor.recording import Recording, Row
+from auditor.recording_sources import on_disk
 from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
@@ -82,7 +83,7 @@ class Laboratory:
     """
 
     def __init__(self, recording: Recording, seconds: float = SLOW_SECONDS) -> None:
-        self._project = Path(recording.cwd)
+        self._project = Path(on_disk(recording.cwd))
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
         self._plan = _plan(recording, seconds)
         self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(recording))

@@ -119,7 +119,7 @@ def test_outcome_and_error_are_those_of_the_first_run(runs: Any) -> None:
     done, report, _ = runs["dies"]
     assert done.returncode == 3
     error = report["run"]["error"]
-    assert (error["step"], error["pass_name"], error["message"]) == (11, "quiet", "the seventeenth step is bad")
+    assert (error["step"], error["pass_name"], error["message"]) == (16, "quiet", "the seventeenth step is bad")
     assert report["run"]["step_us"]["n"] == 11
     (warning,) = report["warnings"]
     assert warning == (
