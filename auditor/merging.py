@@ -113,11 +113,21 @@ def _named(finding: Finding) -> Finding:
     """The finding, its message naming the other places; alone in its place it lists none."""
     if len(finding.places) < 2:
         return replace(finding, places=())
-    others = [place for place in finding.places if f"`{place.text}`" not in finding.message]
+    own = FoundAt(finding.site, shorten(finding.site.text)) if finding.site is not None else None
+    others = [place for place in finding.places if not _is(place, own) and f"`{place.text}`" not in finding.message]
     if not others:
         return finding
-    said = [f"`{place.text}`" + (f" ({place.code})" if place.code != finding.code else "") for place in others[:NAMED]]
+    said = [_where(place) + (f" ({place.code})" if place.code != finding.code else "") for place in others[:NAMED]]
     more = len(others) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
     names = f"{', '.join(most)} and {last}" if most else last
     return replace(finding, message=f"{finding.message}; in the same statement also {names}")
+
+
+def _is(place: FoundAt, own: FoundAt | None) -> bool:
+    return own is not None and (place.site, place.text) == (own.site, own.text)
+
+
+def _where(place: FoundAt) -> str:
+    """The expression; where the place is a line and no more, its number: what the message counts is of the first line."""
+    return f"line {place.site.line}" if place.text == shorten(place.site.text) else f"`{place.text}`"

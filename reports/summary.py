@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.model import Finding, Report, Severity, Status, Verdict
+from auditor.model import Finding, Report, Run, Severity, Status, Verdict
 from auditor.prices import costs_nothing, priced, share_of_step, usual_us
 
 from . import shares, text, verified
@@ -60,7 +60,7 @@ def asked(report: Report) -> str:
     if run.outcome == "completed" and not run.recorded_at:
         several = len(report.ranks) > 1
         return f"Judged from {f'the traces of {len(report.ranks)} ranks, {number} each' if several else f'a trace of {number}'},"
-    words = f"Audited for {number}" if run.outcome == "completed" else f"Asked for {number}"
+    words = f"Audited for {_taken(run)}" if run.outcome == "completed" else f"Asked for {number}"
     return words + (f", after {amounts.count(run.warmup, 'warm-up step')}," if run.warmup else "")
 
 
@@ -83,7 +83,13 @@ def steps(report: Report) -> str:
     run = report.run
     if not run.steps:
         return ""
-    return amounts.count(run.steps, "step") + (" asked for," if run.outcome != "completed" else "")
+    return f"{amounts.count(run.steps, 'step')} asked for," if run.outcome != "completed" else _taken(run)
+
+
+def _taken(run: Run) -> str:
+    """``30 steps``; ``13 of 30 steps`` where the target ended too early to time them all."""
+    timed = run.step_us.n if run.step_us is not None and run.recorded_at else run.steps
+    return f"{timed:,} of {amounts.count(run.steps, 'step')}" if timed < run.steps else amounts.count(run.steps, "step")
 
 
 def step_time(report: Report) -> str:

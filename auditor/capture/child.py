@@ -201,7 +201,7 @@ class Recorder:
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
-        finder, spawned = StepFinder(lambda: self._script_step(module, stopper)), SpawnedProcesses()
+        finder, spawned = StepFinder(lambda: self._script_step(module, stopper), self._warn), SpawnedProcesses()
 
         def on_torch() -> None:
             self._prepare()

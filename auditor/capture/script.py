@@ -21,6 +21,16 @@ LOST_AFTER = 60
 """Steps of other optimizers without one of the chosen one, after which another is chosen (a pre-training phase ended)."""
 
 
+LONG_CLOSURE = 200
+"""Runs of one optimizer step's closure after which it is said that no step ends (L-BFGS runs it 25 times by default)."""
+
+ENDLESS_STEP = (
+    "one optimizer.step(closure) ran its closure {:,} times and had not returned, and a step ends where optimizer.step() "
+    "does: give the optimizer a smaller max_iter and call it in a loop, or name a function that takes one step: "
+    "file.py:callable"
+)
+
+
 class StopAudit(BaseException):
     """Raised from an optimizer hook to end the script: ``finally`` blocks run, ``except Exception`` does not catch it."""
 
@@ -34,8 +44,9 @@ class StepFinder:
     iteration then ends when that has returned (a profiler that starts or stops inside the engine crashes the process).
     """
 
-    def __init__(self, on_step: Callable[[], None]) -> None:
+    def __init__(self, on_step: Callable[[], None], on_endless: Callable[[str], None] = lambda _: None) -> None:
         self._on_step = on_step
+        self._on_endless = on_endless
         self._patches = Patches()
         self._order: list[int] = []
         self._counts: Counter[int] = Counter()
@@ -50,10 +61,17 @@ class StepFinder:
     def install(self) -> None:
         """Register the hooks; torch must be imported."""
         from torch.amp import GradScaler
-        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+        from torch.optim.optimizer import (
+            Optimizer,
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
 
-        handle = register_optimizer_step_post_hook(self._after_step)
-        self._patches.on_undo(handle.remove)
+        for handle in (
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ):
+            self._patches.on_undo(handle.remove)
         update, finder, make = GradScaler.update, self, Optimizer.__init__
 
         def counted_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -71,6 +89,28 @@ class StepFinder:
     def uninstall(self) -> None:
         """Remove them. May be called twice."""
         self._patches.undo()
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        """Count the runs of the closure, until the first step is over."""
+        given = "closure" in kwargs
+        closure = kwargs.get("closure") if given else (args[1] if len(args) > 1 else None)
+        if self.optimizer_steps or not callable(closure):
+            return None
+        counted = self._counted(closure)
+        return (args, {**kwargs, "closure": counted}) if given else ((args[0], counted, *args[2:]), kwargs)
+
+    def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        runs = 0
+
+        @functools.wraps(closure)
+        def counted() -> Any:
+            nonlocal runs
+            runs += 1
+            if runs == LONG_CLOSURE:
+                self._on_endless(ENDLESS_STEP.format(runs))
+            return closure()
+
+        return counted
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         from auditor.capture.optimizers import capturing  # here: the script sets its environment first, then imports torch itself

@@ -116,8 +116,10 @@ class CopySite:
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
+        number = amounts.digits(self.per_step)
+        copies = "copy" if number == "1" else "copies"
         facts = [
-            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {amounts.digits(self.per_step)} copies"),
+            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {number} {copies}"),
             ("from", f"{self.memory} memory"),
             ("seen on", str(self.rhythm)),
         ]

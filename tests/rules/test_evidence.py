@@ -410,3 +410,5 @@ def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
     place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
     assert (place.amount, str(place.rhythm)) == ("16 B", "11 of 12 steps")
     assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
+    once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
+    assert once.facts[0] == ("copied", "16 B per step in 1 copy")

@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -250,6 +251,52 @@ def test_default_tensor_type():
         assert torch.zeros(1).is_cuda
         torch.set_default_tensor_type("torch.FloatTensor")
         assert not torch.zeros(1).is_cuda
+
+
+def test_the_legacy_constructor_follows_the_default_tensor_type():
+    with shadow_cuda():
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+        data = torch.Tensor([1e10])
+        assert data.is_cuda and data.dtype == torch.float32 and data.tolist() == [1e10]
+        assert torch.Tensor(np.ones((2, 3))).is_cuda and torch.Tensor(np.ones((2, 3))).shape == (2, 3)
+        sizes = [torch.Tensor(2, 3), torch.Tensor(np.int64(2), 3), torch.Tensor(torch.Size([2, 3]))]
+        assert all(made.is_cuda and made.shape == (2, 3) for made in sizes)
+        assert torch.Tensor().is_cuda and torch.Tensor().shape == (0,)
+        again = torch.Tensor(data)
+        again.zero_()
+        assert again.is_cuda and data.tolist() == [0.0]
+        assert not torch.FloatTensor([1.0]).is_cuda
+        assert torch.cat([torch.rand(1), torch.Tensor([1.0]).expand(1)]).is_cuda
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert not torch.Tensor([1.0]).is_cuda
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        assert torch.Tensor([1.0]).dtype == torch.float16
+    assert not torch.Tensor([1.0]).is_cuda and "__new__" not in vars(torch.Tensor)
+    torch.set_default_dtype(torch.float32)
+
+
+def test_tensor_new_makes_tensors_of_its_own_kind():
+    with shadow_cuda():
+        x = torch.ones(3, dtype=torch.float64, device="cuda")
+        made = [x.new(2, 3), x.new(torch.Size([2, 3])), x.new([[1, 2, 3], [4, 5, 6]]), x.new(x.expand(2, 3))]
+        assert all(one.is_cuda and one.dtype == torch.float64 and one.shape == (2, 3) for one in made)
+        assert x.new().shape == (0,) and x.new(3).zero_().tolist() == [0, 0, 0]
+        assert not torch.ones(3).new(2).is_cuda
+
+
+def test_lbfgs_with_a_parameter_without_a_gradient():
+    with shadow_cuda():
+        used, unused = nn.Parameter(torch.ones(2, device="cuda")), nn.Parameter(torch.ones(1, device="cuda"))
+        optimizer = torch.optim.LBFGS([used, unused], max_iter=3)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = used.square().sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        assert used.tolist() != [1, 1] and unused.tolist() == [1]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from auditor.capture.patching import Patches
 from auditor.capture.shadow import memory, profiling, streams
 from auditor.capture.shadow.crossing import GpuModel
 from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
+from auditor.capture.shadow.factories import legacy_new
 from auditor.capture.shadow.moving import as_type, device_of, type_name
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
@@ -67,6 +68,7 @@ def install(patches: Patches, playing: Current) -> None:
     profiling.install(patches)
     _put(patches, torch.backends.cudnn, {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)})
     _put(patches, torch, {"set_default_tensor_type": _set_default_tensor_type})
+    patches.on_undo(_plain_constructor)
 
 
 def _install_internals(patches: Patches) -> None:
@@ -220,9 +222,7 @@ def _legacy_type(name: str, dtype: torch.dtype) -> type:
 
     class Legacy(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if args and not isinstance(args[0], int):
-                return torch.tensor(args[0], dtype=dtype, device="cuda")
-            return torch.empty(*args, dtype=dtype, device="cuda")
+            return legacy_new(args, dtype)
 
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, ShadowTensor) and type_name(instance) == f"torch.cuda.{name}Tensor"
@@ -235,3 +235,21 @@ def _set_default_tensor_type(kind: Any) -> None:
     sample = as_type(torch.Tensor.type, torch.empty(0, device="cpu"), name)
     torch.set_default_dtype(sample.dtype)
     torch.set_default_device(sample.device if sample.is_cuda else None)
+    if sample.is_cuda:
+        torch.Tensor.__new__ = staticmethod(_device_constructor)  # type: ignore[assignment]
+    else:
+        _plain_constructor()
+
+
+def _device_constructor(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """``torch.Tensor(...)`` under a default type of CUDA, which a default device does not reach."""
+    tensor_on_host = bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], ShadowTensor)
+    if cls is torch.Tensor and not kwargs and not tensor_on_host:
+        return legacy_new(args, torch.get_default_dtype())
+    return torch._C.TensorBase.__new__(cls, *args, **kwargs)
+
+
+def _plain_constructor() -> None:
+    """``torch.Tensor(...)`` is torch's own again."""
+    if "__new__" in vars(torch.Tensor):
+        del torch.Tensor.__new__

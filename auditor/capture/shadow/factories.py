@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ def install(patches: Patches) -> None:
     for name in NEW:
         patches.attribute(Tensor, name, _factory(getattr(Tensor, name), by_default=False))
     patches.attribute(Tensor, "new_tensor", _new_tensor(Tensor.new_tensor))
+    patches.attribute(Tensor, "new", _new(Tensor.new))
 
 
 def _is_one_of(value: Any, constructors: set[Any]) -> bool:
@@ -180,3 +182,22 @@ def _sent(host: Tensor, data: Any) -> Tensor:
     tell_upload(host, None, non_blocking=False, operator="torch.tensor", constant=constant)
     with DisableTorchFunctionSubclass():
         return wrap(host.detach().clone())
+
+
+def legacy_new(args: tuple[Any, ...], dtype: torch.dtype) -> Any:
+    """What ``torch.cuda.FloatTensor(*args)`` makes: of sizes, of data, or the same tensor again."""
+    if not args or isinstance(args[0], (Integral, torch.Size)):
+        return torch.empty(*(args or (0,)), dtype=dtype, device="cuda")
+    if isinstance(args[0], ShadowTensor) and args[0].dtype == dtype:
+        return args[0].detach()
+    return torch.tensor(args[0], dtype=dtype, device="cuda")
+
+
+def _new(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``tensor.new(...)``, the oldest of them: torch's own L-BFGS makes its zeros with it."""
+
+    @functools.wraps(original)
+    def new(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return legacy_new(args, self.dtype) if isinstance(self, ShadowTensor) else original(self, *args, **kwargs)
+
+    return new
