@@ -41,6 +41,9 @@ LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cach
 NOT_WATCHED = LEFT_OUT | {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "audits"}
 """Folders in which other programs, and we, write while a run is in progress."""
 
+RECORDED = ("recording", "manifest.json")
+"""What lies in a folder that an audit writes its results to."""
+
 ENVIRONMENT = "pyvenv.cfg"
 """File by which a folder is known to hold a Python environment."""
 
@@ -239,12 +242,17 @@ def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]
         for entry in entries:
             with suppress(OSError):  # gone by now
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in NOT_WATCHED and entry.path not in apart:
+                    if entry.name not in NOT_WATCHED and entry.path not in apart and not _is_of_an_audit(entry.path):
                         folders.append(entry.path)
                 else:
                     state = entry.stat(follow_symlinks=False)
                     found[os.path.relpath(entry.path, project)] = state.st_size, state.st_mtime_ns
     return found
+
+
+def _is_of_an_audit(folder: str) -> bool:
+    """True for a folder of results: another audit of the same project writes there while this one runs."""
+    return os.path.isfile(os.path.join(folder, *RECORDED))
 
 
 def _differing(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:

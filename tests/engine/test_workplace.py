@@ -112,6 +112,15 @@ def test_a_copy_inside_the_project_does_not_copy_itself(project: Path, monkeypat
     assert not list((project / "tmp").iterdir())
 
 
+def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project: Path) -> None:
+    with Workplace(project) as place:
+        (project / "out" / "recording").mkdir(parents=True)
+        for name in ("recording/manifest.json", "recording/steps.jsonl", "report.json"):
+            (project / "out" / name).write_text("{}")
+        (project / "new.txt").write_text("of the program")
+    assert place.changed == ("new.txt",)
+
+
 def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_path: Path) -> None:
     with Workplace(project, apart=project / "mine") as place:
         for name in ("train.py", "package/deep/weights.bin", "new.txt", "mine/log", "audits/log", "env/log", "__pycache__/x"):

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 ELSEWHERE = {
     "auditor/console.py": "it is the way",
+    "auditor/recording_writer.py": "writes rows to the recording's own files, by their number",
     "auditor/commands/progress.py": "the bar, and what the user's own program writes",
     "auditor/tensorboard_tab/board.py": "redirects the streams of TensorBoard's child processes",
     "reports/terminal.py": "renders to a string by rich",
