@@ -174,10 +174,12 @@ def _quiet(recording: Recording) -> tuple[Step, ...]:
 
 
 def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:
-    """What they took, waiting for a processor taken off."""
+    """What they took, waiting for a processor taken off. No interval of their median leaves the range of the steps."""
     times, within = _times(list(own_times(quiet))), Steps(quiet).typical
-    low, high = (None, None) if within is None else (max(0.0, within.low), within.high)
-    return None if times is None else replace(times, low=low, high=high, queued=queued_share(quiet))
+    if times is None:
+        return None
+    low, high = (None, None) if within is None else (max(times.min, within.low), min(times.max, within.high))
+    return replace(times, low=low, high=high, queued=queued_share(quiet))
 
 
 def _times(us: list[float]) -> StepTimes | None:

@@ -53,7 +53,7 @@ def within(seconds: float) -> Iterator[None]:
         yield
     finally:
         rest, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.signal(signal.SIGALRM, handler if handler is not None else signal.SIG_DFL)  # None: one that C code set
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(1e-3, left - (seconds - rest)), interval)
 

@@ -22,6 +22,9 @@ ARGUMENT_MASK = "***"
 TEXT = ".txt"
 """Suffix of words that are no file of settings: output, errors, arguments."""
 
+SHORTEST = 6
+"""Characters of an argument's secret from which it is looked for in other words: shorter ones are words of their own."""
+
 LONGEST_LINE = 2000
 """Bytes of a line that a detector sees at once; a longer one is looked at in pieces that overlap."""
 
@@ -114,7 +117,8 @@ def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]
 def redacted_text(text: str, known: Iterable[str] = ()) -> str:
     """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were seen elsewhere."""
     for secret in known:
-        text = text.replace(secret, ARGUMENT_MASK)
+        if len(secret) >= SHORTEST:
+            text = text.replace(secret, ARGUMENT_MASK)
     raw = text.encode("utf-8", "surrogateescape")
     return redacted(raw, TEXT)[0].decode("utf-8", "surrogateescape")
 

@@ -146,6 +146,10 @@ def test_arguments() -> None:
     assert values == ("abc", "xyz", "https://u:p1@h/x")
 
 
+def test_a_short_value_of_an_argument_does_not_blank_words() -> None:
+    assert redaction.redacted_text("bpe tokens, hunter2", ("bpe", "hunter2")) == "bpe tokens, ***"
+
+
 # -- through a run -----------------------------------------------------------------------------------------------------
 
 TRAINER = """\

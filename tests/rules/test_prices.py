@@ -14,6 +14,7 @@ from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
 from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
 from auditor.rules.time002_step_outliers import StepOutliers
 
+from auditor import assemble
 from auditor.engine import judge
 from auditor.evidence import Batches, DeviceCalls, Machine, Modes, Saves, Steps
 from auditor.evidence.batches import Batch, Loader
@@ -229,3 +230,11 @@ def test_the_caution_says_how_much_and_what_to_do() -> None:
     said = _unrest(0.4).caution
     assert "40% of their time" in said and "audit again" in said
     assert Unrest.of(()).caution == ""
+
+
+def test_the_medians_interval_stays_within_the_steps_that_were_timed():
+    busy = tuple(Step(number, 1000.0 + number, queued_us=600.0) for number in range(50))
+    within = Steps(busy).typical
+    shown = assemble._quiet_times(busy)
+    assert within.low < shown.min and within.high > shown.max  # a busy machine widens it
+    assert (shown.low, shown.high) == (shown.min, shown.max)
