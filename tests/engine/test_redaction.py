@@ -11,7 +11,7 @@ from auditor.reports import as_json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor import assemble, redaction
+from auditor import assemble, catalogue, redaction
 from auditor.cli import main
 from auditor.config_files import worth_keeping
 from auditor.engine import Judgement
@@ -201,21 +201,20 @@ def recorded(folder: Path, **more: Any) -> Recording:
     return Recording(recording)
 
 
-def finding(line: int, action: str, call: str, *, keyword: str = "", value: str = "") -> Finding:
+def finding(code: str, line: int, action: str, call: str, *, keyword: str = "", value: str = "") -> Finding:
     site = Site("train.py", line, "", SOURCE.splitlines()[line - 1].strip())
-    code = f"NUM00{line % 9}"
     remedy = Remedy(code, (Edit(site, action, call, keyword, value, safe=True),))
     return Finding(site, code, code=code, key=code, severity=Severity.WARNING, remedy=remedy)
 
 
-ANOMALY = finding(3, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
-RETAIN = finding(10, "drop_keyword", "backward", keyword="retain_graph")
+ANOMALY = finding("NUM009", 3, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
+RETAIN = finding("GRAPH002", 10, "drop_keyword", "backward", keyword="retain_graph")
 
 
 def test_a_diff_beside_a_secret_is_not_shown_and_others_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recording = recorded(tmp_path)
-    report = assemble.report(recording, Judgement((), (ANOMALY, RETAIN), ()), ())
+    report = assemble.report(recording, Judgement((), (ANOMALY, RETAIN), ()), catalogue.own_rules())
     beside, apart = (next(each.remedy for each in report.findings if each.code == made.code) for made in (ANOMALY, RETAIN))
     assert beside is not None
     assert apart is not None
@@ -228,7 +227,7 @@ def test_a_diff_beside_a_secret_is_not_shown_and_others_apply(tmp_path: Path, mo
 def test_fix_makes_both_changes_and_takes_them_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     recording = recorded(tmp_path)
-    report = assemble.report(recording, Judgement((), (ANOMALY, RETAIN), ()), ())
+    report = assemble.report(recording, Judgement((), (ANOMALY, RETAIN), ()), catalogue.own_rules())
     (tmp_path / "audit" / "report.json").write_bytes(as_json.Json().render(report))
     for _ in range(2):
         with pytest.raises(SystemExit) as ended:

@@ -445,13 +445,17 @@ def test_a_signal_while_judging_leaves_a_report(recorded, monkeypatch, tmp_path,
     from auditor.commands import results
 
     judge = results.judge
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 
     def interrupted(*args):
         os.kill(os.getpid(), getattr(signal, name))
         return judge(*args)
 
     monkeypatch.setattr(results, "judge", interrupted)
-    assert audit_run() == 130
+    try:
+        assert audit_run() == 130
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert json.loads((tmp_path / "out" / "report.json").read_text())["run"]["outcome"] == "completed"
     assert (tmp_path / "out" / "report.html").is_file()
 

@@ -198,6 +198,7 @@ def _new(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def new(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return legacy_new(args, self.dtype) if isinstance(self, ShadowTensor) else original(self, *args, **kwargs)
+        dense = isinstance(self, ShadowTensor) and self.layout == torch.strided and not kwargs
+        return legacy_new(args, self.dtype) if dense else original(self, *args, **kwargs)
 
     return new
