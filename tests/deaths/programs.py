@@ -140,7 +140,7 @@ DEATHS: dict[str, Death] = {
     "repr_raises": raising(
         "Odd(Odd2())", more="class Odd2:\n    def __repr__(self): raise ValueError\nclass Odd(Exception): pass"
     ),
-    "surrogate": raising("ValueError('bad \\udcff name')", "bad ", quick=True),
+    "surrogate": raising("ValueError('bad \\udcff name')", "bad "),
     "huge_message": raising("ValueError('x' * 50_000_000)", "xxxx", quick=True),
     "escapes_in_message": raising("ValueError('\\x1b[2J\\x1b]0;owned\\x07 ::error::x')"),
     "many_lines": raising("ValueError('line\\n' * 100_000)"),
@@ -189,9 +189,9 @@ DEATHS: dict[str, Death] = {
     ),
     # -- the process ends
     "os_exit_0": Death("os._exit(0)"),
-    "os_exit_7": Death("os._exit(7)", quick=True),
+    "os_exit_7": Death("os._exit(7)"),
     "abort": Death("os.abort()", KILLED, says=("SIGABRT",)),
-    "segfault": Death("import ctypes\nctypes.string_at(0)", KILLED, says=("SIGSEGV",), quick=True),
+    "segfault": Death("import ctypes\nctypes.string_at(0)", KILLED, says=("SIGSEGV",)),
     **{
         name.lower(): Death(f"os.kill(os.getpid(), signal.{name})", KILLED, says=(name,))
         for name in ("SIGKILL", "SIGTERM", "SIGFPE", "SIGBUS", "SIGILL", "SIGXCPU", "SIGALRM", "SIGUSR2", "SIGQUIT")
@@ -220,7 +220,7 @@ DEATHS: dict[str, Death] = {
     ),
     "rlimit_cpu": Death("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED),
     # -- it hangs
-    "sleeps": Death("time.sleep(900)", TIMEOUT, options=HANG, says=("bad",), quick=True),
+    "sleeps": Death("time.sleep(900)", TIMEOUT, options=HANG, says=("bad",)),
     "busy": Death("while True: pass", TIMEOUT, options=HANG),
     "hangs_in_c": Death("import ctypes\nctypes.PyDLL(None).pause()", TIMEOUT, options=HANG),
     "ignores_sigint": Death(
@@ -278,11 +278,11 @@ DEATHS: dict[str, Death] = {
     "third_step": Death("raise ValueError('in the third')", RAISED, at=2, says=("in the third",)),
     "late_step": Death("raise ValueError('late')", RAISED, at=17, says=("late",)),
     # -- what happens to the audit itself
-    "interrupted": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT", quick=True),
+    "interrupted": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT"),
     "terminated": Death("time.sleep(900)", INTERRUPTED, outside="SIGTERM"),
     "hung_up": Death("time.sleep(900)", INTERRUPTED, outside="SIGHUP"),
     "interrupted_twice": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT SIGINT"),
-    "parent_killed": Death("subprocess.Popen(['sleep', '985'])\ntime.sleep(900)", (-9, ()), outside="SIGKILL", quick=True),
+    "parent_killed": Death("subprocess.Popen(['sleep', '985'])\ntime.sleep(900)", (-9, ()), outside="SIGKILL"),
     "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging", ends=(DONE,)),
     "stdout_closed": Death("", DONE, shell=">&-", quick=True),
     "stderr_closed": Death("", DONE, shell="2>&-"),
