@@ -551,6 +551,7 @@ def test_growth_names_the_holder_of_graphs():
     holdings = [replace(holding, held_bytes=1000 * step) for step, holding in enumerate(growing())]
     (finding,) = mem003(host=[step * 4 * MIB for step in range(20)], held=(root(holdings),))
     assert "losses[*] keeps graphs" in finding.message
+    assert finding.follows == "GRAPH001"
     assert finding.site is None
 
 
