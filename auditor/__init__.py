@@ -1,4 +1,6 @@
-"""A training-step auditor for PyTorch: the exact line, its measured price, and a patch that applies."""
+"""A training-step auditor for PyTorch: the exact line, its measured price, and a patch that
+applies.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,25 @@ import os
 
 __version__ = "0.1.0"
 
-# In a checkout the rooms rules/ and reports/ stand beside this one; an installed copy holds them inside.
+# In a checkout the rooms rules/ and reports/ stand beside this one; an installed copy holds them
+# inside.
 _root = os.path.dirname(__path__[0])
-if all(os.path.exists(os.path.join(_root, name)) for name in ("rules", "reports", "pyproject.toml")):
+if all(
+    os.path.exists(os.path.join(_root, name)) for name in ("rules", "reports", "pyproject.toml")
+):
     __path__.append(_root)
 
-__all__ = ["Edit", "Finding", "Remedy", "Report", "Severity", "Site", "Verdict", "__version__", "shadow_cuda"]
+__all__ = [
+    "Edit",
+    "Finding",
+    "Remedy",
+    "Report",
+    "Severity",
+    "Site",
+    "Verdict",
+    "__version__",
+    "shadow_cuda",
+]
 
 
 def __getattr__(name: str) -> object:

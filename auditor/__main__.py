@@ -1,8 +1,10 @@
-"""``python -m auditor``: the command ``audit``, for environments whose scripts are not on the path."""
+"""``python -m auditor``: the command ``audit``, for environments whose scripts are not on the
+path.
+"""
 
 from __future__ import annotations
 
-from auditor.cli import main
+from auditor.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="audit")

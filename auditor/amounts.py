@@ -1,4 +1,6 @@
-"""Numbers with their units, as people read them, in messages and on pages alike: three significant digits, never more."""
+"""Numbers with their units, as people read them, in messages and on pages alike: three significant
+digits, never more.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,24 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def pass_named(name: str) -> str:
-    """What people read for a pass of a recording: ``timing pass`` for ``quiet``. A name that is not known stays."""
+    """What people read for a pass of a recording: ``timing pass`` for ``quiet``. A name that is not
+    known stays.
+    """
     return _PASSES.get(name, name)
 
 
 def duration(us: float, micro: str = "us") -> str:
-    """``us`` microseconds as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` is how the smallest unit is spelt."""
+    """``us`` microseconds as ``412 us``, ``12.4 ms`` or ``1.24 s``; ``micro`` is how the smallest
+    unit is spelt.
+    """
     unit, scale = _unit(us, micro)
     return f"{digits(us / scale)} {unit}"
 
 
 def within(us: float, low: float | None, high: float | None, micro: str = "us") -> str:
-    """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without where that is not known."""
+    """A duration and between what it lies, in its own unit: ``12.4 ms [11.9 to 13.1]``; without
+    where that is not known.
+    """
     if low is None or high is None:
         return duration(us, micro)
     unit, scale = _unit(us, micro)
@@ -70,7 +78,9 @@ def digits(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as ``32%``; small ones keep a digit, and what is there is never shown as nothing."""
+    """A share of 1 as ``32%``; small ones keep a digit, and what is there is never shown as
+    nothing.
+    """
     if not math.isfinite(share):
         return "?"
     if 0 < share < 0.001:

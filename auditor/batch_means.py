@@ -1,4 +1,6 @@
-"""Intervals of what single steps of one run show, whose neighbours are alike: batch means and Student's t. Standard library only."""
+"""Intervals of what single steps of one run show, whose neighbours are alike: batch means and
+Student's t. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,30 @@ from itertools import pairwise
 from statistics import fmean, median, stdev
 
 CONFIDENCE = 0.99
-"""Nominal confidence of an interval over batches. Batches of ten steps still depend on each other where slow steps come together:
-at a correlation of 0.8 between neighbours 95 % remain of it (``tests/engine/test_batch_means.py`` counts)."""
+"""Nominal confidence of an interval over batches. Batches of ten steps still depend on each other
+where slow steps come together: at a correlation of 0.8 between neighbours 95 % remain of it
+(``tests/test_batch_means.py`` counts)."""
 
 SEPARATE = 0.95
 """Confidence of :func:`of_separate`, whose values do not depend on each other."""
 
 FEWEST_BATCHES, MOST_BATCHES, LENGTH = 5, 10, 10
-"""Batches have this length where the run allows ``FEWEST_BATCHES`` of them: fewer leave too few degrees of freedom, and more than
-``MOST_BATCHES`` gain nothing (Schmeiser 1982, Batch size effects in the analysis of simulation output)."""
+"""Batches have this length where the run allows ``FEWEST_BATCHES`` of them: fewer leave too few
+degrees of freedom, and more than ``MOST_BATCHES`` gain nothing (Schmeiser 1982, Batch size effects
+in the analysis of simulation output)."""
 
 LEAST_SEPARATE = 3
 """Separate events below which there is no interval: two say nothing of their own spread."""
 
 RUN_TO_RUN = 0.025
-"""How much the median step of one program differs from process to process on a quiet machine (standard deviation of its
-logarithm): another place in memory, another clock rate. One run cannot show it. docs/compare.md has the runs behind this."""
+"""How much the median step of one program differs from process to process on a quiet machine
+(standard deviation of its logarithm): another place in memory, another clock rate. One run cannot
+show it. docs/compare.md has the runs behind this."""
 
 BUSY = 0.25
-"""What a median may be off for each share of the time that others had the processor (standard deviation, as a share of it): they
-also take caches and the other half of the core while the step runs. Medians of 90 runs of three programs rose by 0.3 times that
-share (docs/compare.md)."""
+"""What a median may be off for each share of the time that others had the processor (standard
+deviation, as a share of it): they also take caches and the other half of the core while the step
+runs. Medians of 90 runs of three programs rose by 0.3 times that share (docs/compare.md)."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ class Estimate:
 def mean_of(values: Sequence[float]) -> Estimate | None:
     """The mean of a series in its order; None for fewer than ``FEWEST_BATCHES`` values.
 
-    Batch means (Conway 1963; Law and Kelton, Simulation Modeling and Analysis, 9.5.3): the series is cut into batches, whose
-    means are nearly independent, and Student's t over these gives the interval.
+    Batch means (Conway 1963; Law and Kelton, Simulation Modeling and Analysis, 9.5.3): the series
+    is cut into batches, whose means are nearly independent, and Student's t over these gives the
+    interval.
     """
     if len(values) < FEWEST_BATCHES:
         return None
@@ -61,24 +67,32 @@ def mean_of(values: Sequence[float]) -> Estimate | None:
 
 
 def median_of(values: Sequence[float], *, busy: float = 0.0) -> Estimate | None:
-    """The median of a series in its order, by the medians of its batches; None for fewer than ``FEWEST_BATCHES`` values.
+    """The median of a series in its order, by the medians of its batches; None for fewer than
+    ``FEWEST_BATCHES`` values.
 
-    ``busy`` is the share of the time in which others had the processor; it widens the interval by ``BUSY``.
+    ``busy`` is the share of the time in which others had the processor; it widens the interval by
+    ``BUSY``.
     """
     return difference(values, (0.0,) * FEWEST_BATCHES, busy=(busy, 0.0))
 
 
-def difference(more: Sequence[float], less: Sequence[float], *, busy: tuple[float, float] = (0.0, 0.0)) -> Estimate | None:
-    """The median of one series less that of another; None where either has fewer than ``FEWEST_BATCHES`` values.
+def difference(
+    more: Sequence[float], less: Sequence[float], *, busy: tuple[float, float] = (0.0, 0.0)
+) -> Estimate | None:
+    """The median of one series less that of another; None where either has fewer than
+    ``FEWEST_BATCHES`` values.
 
-    Medians of the batches of each, and Welch's t (1947) with the degrees of freedom of Satterthwaite (1946): the two
-    may spread unequally. What ``busy`` adds for each series is taken as known, not as estimated from the batches.
+    Medians of the batches of each, and Welch's t (1947) with the degrees of freedom of
+    Satterthwaite (1946): the two may spread unequally. What ``busy`` adds for each series is taken
+    as known, not as estimated from the batches.
     """
     if min(len(more), len(less)) < FEWEST_BATCHES:
         return None
     series, medians = (more, less), [_batches(each, median) for each in (more, less)]
     sampled = [_error(each) ** 2 for each in medians]
-    known = sum((BUSY * share * median(each)) ** 2 for share, each in zip(busy, series, strict=True))
+    known = sum(
+        (BUSY * share * median(each)) ** 2 for share, each in zip(busy, series, strict=True)
+    )
     whole, middle = sum(sampled) + known, median(more) - median(less)
     if whole <= 0.0:
         return Estimate(middle, middle, middle)
@@ -89,9 +103,11 @@ def difference(more: Sequence[float], less: Sequence[float], *, busy: tuple[floa
 
 
 def of_separate(durations: Sequence[float]) -> Estimate | None:
-    """The mean of events that lie far apart (saves of a checkpoint); None for fewer than ``LEAST_SEPARATE``, or one of no length.
+    """The mean of events that lie far apart (saves of a checkpoint); None for fewer than
+    ``LEAST_SEPARATE``, or one of no length.
 
-    Student's t over logarithms, put around the arithmetic mean: durations differ by factors, and none is below zero.
+    Student's t over logarithms, put around the arithmetic mean: durations differ by factors, and
+    none is below zero.
     """
     if len(durations) < LEAST_SEPARATE or min(durations) <= 0.0:
         return None
@@ -113,7 +129,9 @@ def _error(values: Sequence[float]) -> float:
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """The t that a Student variable with ``freedom`` degrees keeps below in size with this probability."""
+    """The t that a Student variable with ``freedom`` degrees keeps below in size with this
+    probability.
+    """
     low, high = 0.0, 1.0
     while _within(high, freedom) < confidence:
         high *= 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Callable
 
 
 class AuditProblem(Exception):
-    """The audit cannot be done; exit code 2. ``hint`` is the way out, ``detail`` (a traceback) is shown with ``--debug``."""
+    """The audit cannot be done; exit code 2. ``hint`` is the way out, ``detail`` (a traceback) is
+    shown with ``--debug``.
+    """
 
     def __init__(self, message: str, hint: str = "", detail: str = "") -> None:
         super().__init__(message)
@@ -25,7 +28,9 @@ WORDS_LIMIT = 20_000
 
 
 def plain(text: str, limit: int = WORDS_LIMIT) -> str:
-    """At most ``limit`` characters of a text as an exact ``str`` that can be encoded; lone surrogates as their escapes."""
+    """At most ``limit`` characters of a text as an exact ``str`` that can be encoded; lone
+    surrogates as their escapes.
+    """
     length = str.__len__(text)
     kept = str.__getitem__(text, slice(0, limit)).encode("utf-8", "backslashreplace").decode()
     return kept if length <= limit else f"{kept} ... ({length:,} characters)"
@@ -39,7 +44,8 @@ def type_of(error: BaseException) -> str:
 def words_of(error: BaseException, limit: int = WORDS_LIMIT) -> str:
     """What an exception says: never raises, and never more than ``limit`` characters.
 
-    Its ``__str__`` is the program's own: it may raise, answer with a ``str`` that is none, or with 50 MB.
+    Its ``__str__`` is the program's own: it may raise, answer with a ``str`` that is none, or with
+    50 MB.
     """
     try:
         return plain(str(error), limit)
@@ -57,14 +63,31 @@ TRACE_LIMIT = 200_000
 """Characters of a traceback that are kept: its begin and its end."""
 
 
-def traceback_of(error: BaseException, prepare: Callable[[traceback.TracebackException], object] = lambda told: None) -> str:
-    """The traceback as text, after ``prepare`` has changed it; of an error that cannot be told so, its frames and :func:`fault`."""
+def traceback_of(
+    error: BaseException,
+    prepare: Callable[[traceback.TracebackException], object] = lambda told: None,
+) -> str:
+    """The traceback as text, after ``prepare`` has changed it; of an error that cannot be told so,
+    its frames and :func:`fault`.
+    """
     try:
         told = traceback.TracebackException.from_exception(error)
         prepare(told)
         text = "".join(told.format())
-    except BaseException:  # a message that is no str, a class without a module: whatever the program made of its error
+    except (
+        BaseException
+    ):  # a message that is no str, a class without a module: whatever the program made of its error
         text = "".join(traceback.format_tb(error.__traceback__)) + fault(error) + "\n"
     half = TRACE_LIMIT // 2
-    whole = text if len(text) <= TRACE_LIMIT else f"{text[:half]}\n... ({len(text):,} characters)\n{text[-half:]}"
+    whole = (
+        text
+        if len(text) <= TRACE_LIMIT
+        else f"{text[:half]}\n... ({len(text):,} characters)\n{text[-half:]}"
+    )
     return plain(whole, len(whole))
+
+
+def signal_told(number: int) -> str:
+    """The name of the signal that ended a process, and what sends it where nobody did."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
+    return f"{name} (the kernel's out-of-memory killer does this)" if name == "SIGKILL" else name

@@ -1,8 +1,9 @@
-"""Reads a stranger's file in a process of its own: what kills the reader costs that file, and nothing else.
+"""Reads a stranger's file in a process of its own: what kills the reader costs that file, and
+nothing else.
 
-A file can be written so that a library in C dies of it (a key of nested tuples overflows the stack where it is hashed),
-takes all memory, or never ends. The child has limits for memory and time; its result comes back as a pickle of the classes
-that the caller names.
+A file can be written so that a library in C dies of it (a key of nested tuples overflows the stack
+where it is hashed), takes all memory, or never ends. The child has limits for memory and time; its
+result comes back as a pickle of the classes that the caller names.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ MEMORY = 2 << 30
 """Bytes of memory that a reader may take, beyond what the process has."""
 
 SECONDS = 60.0
-"""Time that a reader may take of a file, and more for each byte of a large one (:data:`BYTES_A_SECOND`)."""
+"""Time that a reader may take of a file, and more for each byte of a large one
+(:data:`BYTES_A_SECOND`).
+"""
 
 BYTES_A_SECOND = 1_000_000
-"""Bytes of a file that are read in a second at least: those of a hundred thousand small tensors on a busy machine."""
+"""Bytes of a file that are read in a second at least: those of a hundred thousand small tensors on
+a busy machine.
+"""
 
 PIPE = 1 << 20
 
@@ -36,7 +41,9 @@ OUT_OF_MEMORY = "reading it takes more memory than its content can need"
 
 
 class ReaderDied(Exception):
-    """The process that read the file came to no result; the message is one sentence for the user."""
+    """The process that read the file came to no result; the message is one sentence for the
+    user.
+    """
 
 
 def seconds_for(size: int) -> float:
@@ -44,11 +51,17 @@ def seconds_for(size: int) -> float:
     return SECONDS + size / BYTES_A_SECOND
 
 
-def isolated(work: Callable[[], T], classes: tuple[type, ...] = (), *, seconds: float = SECONDS, memory: int = MEMORY) -> T:
+def isolated(
+    work: Callable[[], T],
+    classes: tuple[type, ...] = (),
+    *,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+) -> T:
     """What ``work`` returns, made in a child: plain data and instances of ``classes``.
 
-    Raises what ``work`` raises where it is of ``classes``, else :class:`ReaderDied`. Where a process cannot be forked,
-    ``work`` runs in this one.
+    Raises what ``work`` raises where it is of ``classes``, else :class:`ReaderDied`. Where a
+    process cannot be forked, ``work`` runs in this one.
     """
     if not hasattr(os, "fork"):
         return work()
@@ -83,7 +96,11 @@ def _work(work: Callable[[], Any], classes: tuple[type, ...], write: int, memory
             answer = b"-" + OUT_OF_MEMORY.encode()
         except BaseException as error:  # whatever it is, the parent goes on with the next file
             known = type(error) in classes
-            answer = b"!" + pickle.dumps(error) if known else b"-" + f"its reader failed ({type(error).__name__})".encode()
+            answer = (
+                b"!" + pickle.dumps(error)
+                if known
+                else b"-" + f"its reader failed ({type(error).__name__})".encode()
+            )
         with os.fdopen(write, "wb") as pipe:
             pipe.write(answer)
     except BaseException:
@@ -103,7 +120,9 @@ def _limit(memory: int) -> None:
             taken = int(sizes.read().split()[0]) * resource.getpagesize()
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         cap = taken + memory
-        resource.setrlimit(resource.RLIMIT_AS, (cap if soft == resource.RLIM_INFINITY else min(soft, cap), hard))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (cap if soft == resource.RLIM_INFINITY else min(soft, cap), hard)
+        )
 
 
 def _answer(read: int, seconds: float) -> bytes:
@@ -143,4 +162,6 @@ def _result(answer: bytes, status: int, classes: tuple[type, ...]) -> Any:
     if kind == b"-":
         raise ReaderDied(content.decode())
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    raise ReaderDied(f"its reader died of it ({signal.Signals(died).name if died else 'no answer'})")
+    raise ReaderDied(
+        f"its reader died of it ({signal.Signals(died).name if died else 'no answer'})"
+    )

@@ -1,7 +1,9 @@
-"""What a rule may write into a user's file: each rule declares it, and nothing else under its code is ever made, printed or run.
+"""What a rule may write into a user's file: each rule declares it, and nothing else under its code
+is ever made, printed or run.
 
-A report is a file that anybody can write. So the kinds of edit, the functions, the keywords and the values that a rule may ask
-for stand at its class (``Rule.edits``), not in the report; ``auditor.patch.permitted`` compares both with the file as it stands.
+A report is a file that anybody can write. So the kinds of edit, the functions, the keywords and the
+values that a rule may ask for stand at its class (``Rule.edits``), not in the report;
+``auditor.patch.permitted`` compares both with the file as it stands.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from auditor.model import Action, Edit
-from auditor.naming import OPTIONS
+from auditor.syntax.qualified_names import OPTIONS
 
 FLAG = "True|False"
 COUNT = r"[1-9]\d?"
 
 ANY = "*"
-"""In the place of a function's name: whatever is given the keyword already, but nothing of the standard library."""
+"""In the place of a function's name: whatever is given the keyword already, but nothing of the
+standard library.
+"""
 
 Texts = Callable[[ast.Module, "ast.Call | None"], Collection[str]]
 
@@ -28,11 +32,13 @@ Texts = Callable[[ast.Module, "ast.Call | None"], Collection[str]]
 class Permit:
     """One kind of edit that a rule may ask for.
 
-    ``calls`` are full names (``torch.optim.Adam``), which the file's imports must lead to; ``.backward`` is a method of an object,
-    ``*`` any call that has the ``keyword`` already. For ``set_constant`` they are the full names of what is set.
-    ``value`` is a regular expression for the whole of what is written. ``made`` gives the only texts that may be written, from the
-    file's syntax and the call that is to be changed. ``safe``: the rule may say that the training result cannot change.
-    ``elsewhere``: the value of the keyword may also stand as the default of an option, as a constant or in a configuration file.
+    ``calls`` are full names (``torch.optim.Adam``), which the file's imports must lead to;
+    ``.backward`` is a method of an object, ``*`` any call that has the ``keyword`` already. For
+    ``set_constant`` they are the full names of what is set. ``value`` is a regular expression for
+    the whole of what is written. ``made`` gives the only texts that may be written, from the file's
+    syntax and the call that is to be changed. ``safe``: the rule may say that the training result
+    cannot change. ``elsewhere``: the value of the keyword may also stand as the default of an
+    option, as a constant or in a configuration file.
     """
 
     action: Action
@@ -56,7 +62,9 @@ class Permit:
         if edit.action in ("set_constant", "set_value"):
             named = {last(call) for call in self.calls} if self.calls else {self.keyword}
             return not edit.call and edit.span is None and edit.keyword in named
-        called = edit.call in {last(call) for call in self.calls} or (ANY in self.calls and edit.call.isidentifier())
+        called = edit.call in {last(call) for call in self.calls} or (
+            ANY in self.calls and edit.call.isidentifier()
+        )
         return (called or not (self.calls or edit.call)) and edit.keyword == self.keyword
 
     def is_elsewhere(self, edit: Edit) -> bool:
@@ -91,7 +99,7 @@ def outside(permits: Iterable[Permit], edits: Iterable[Edit]) -> Edit | None:
     return next((edit for edit in edits if not any(kind.covers(edit) for kind in kinds)), None)
 
 
-# -- permits that several rules share ----------------------------------------------------------------------------------
+# -- permits that several rules share --------------------------------------------------------------
 
 ALLOCATOR_OPTION = (
     r"(expandable_segments:(True|False)|max_split_size_mb:\d{1,6}|garbage_collection_threshold:0\.\d{1,4}"
@@ -103,7 +111,11 @@ ALLOCATOR = tuple(
 )
 """Settings of the caching allocator, none of which names a library to load."""
 
-LOADER = ("torch.utils.data.DataLoader", "torch_geometric.loader.DataLoader", "monai.data.DataLoader")
+LOADER = (
+    "torch.utils.data.DataLoader",
+    "torch_geometric.loader.DataLoader",
+    "monai.data.DataLoader",
+)
 
 OPTIMIZERS = tuple(
     f"torch.optim.{name}"

@@ -1,4 +1,5 @@
-"""Secrets in what a recording keeps: found by detect-secrets' detectors and by names, and masked before anything is written.
+"""Secrets in what a recording keeps: found by detect-secrets' detectors and by names, and masked
+before anything is written.
 
 A recording and its report are passed on. Configuration files with a secret are left out of it;
 sources, the target's output, its error and its command line are kept with the secret masked.
@@ -23,10 +24,14 @@ TEXT = ".txt"
 """Suffix of words that are no file of settings: output, errors, arguments."""
 
 SHORTEST = 6
-"""Characters of an argument's secret from which it is looked for in other words: shorter ones are words of their own."""
+"""Characters of an argument's secret from which it is looked for in other words: shorter ones are
+words of their own.
+"""
 
 LONGEST_LINE = 2000
-"""Bytes of a line that a detector sees at once; a longer one is looked at in pieces that overlap."""
+"""Bytes of a line that a detector sees at once; a longer one is looked at in pieces that
+overlap.
+"""
 
 OVERLAP = 256
 """Bytes that two pieces of a long line share: as long as most keys."""
@@ -34,9 +39,11 @@ OVERLAP = 256
 NOT_ASKED = frozenset(
     {
         "Public IP (ipv4)",  # no secret
-        "Base64 High Entropy String",  # checksums and names of runs look random, too: asked of values with a telling name
+        # checksums and names of runs look random, too: asked of values with a telling name
+        "Base64 High Entropy String",
         "Hex High Entropy String",
-        "Secret Keyword",  # knows no `token`, and takes `api_key = args.api_key` for one: NAMES in its place
+        # knows no `token`, and takes `api_key = args.api_key` for one: NAMES in its place
+        "Secret Keyword",
         "Private Key",  # finds the line above the key: _PEM in its place
     }
 )
@@ -57,7 +64,8 @@ KEY_NAMES = re.compile(r"(?:^|[_.-])(?:key|auth|login)$", re.IGNORECASE)
 """Names that say it only with a value that looks random: ``sort_key: length`` is none."""
 
 VOCABULARY = re.compile(
-    r"(?:^|[_.-])(?:pad|bos|eos|unk|sep|cls|mask|image|special|added|stop|start|end|additional)_token$", re.IGNORECASE
+    r"(?:^|[_.-])(?:pad|bos|eos|unk|sep|cls|mask|image|special|added|stop|start|end|additional)_token$",
+    re.IGNORECASE,
 )
 """Tokens of a tokenizer."""
 
@@ -66,7 +74,9 @@ _HARMLESS = re.compile(
     r"|(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|.*\s.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Values that hold no secret: numbers, flags, references to variables, places to fill in, names of variables, prose."""
+"""Values that hold no secret: numbers, flags, references to variables, places to fill in, names of
+variables, prose.
+"""
 
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
 _WORDLESS = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{6,}")
@@ -74,24 +84,36 @@ _ASSIGNED = re.compile(
     rb"^[ \t]*(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,63})[ \t]*[=:][ \t]*[\"']?(?P<value>[^\s\"'#;]+)",
     re.MULTILINE,
 )
-_FLAG = re.compile(rb"(?:^|\s)--?(?P<name>[A-Za-z][\w-]{0,63})[ =][\"']?(?P<value>[^\s\"'-][^\s\"']*)")
+_FLAG = re.compile(
+    rb"(?:^|\s)--?(?P<name>[A-Za-z][\w-]{0,63})[ =][\"']?(?P<value>[^\s\"'-][^\s\"']*)"
+)
 _QUOTED = re.compile(
     rb"(?i)\b([\w.-]{0,64}?(?:key|token|secret|pass|pwd|credential|auth|bearer|webhook|login)\w{0,32})"
     rb"(?:[\"'][\])]*[ \t]*(?:[=:,]|=>)|[ \t]*(?:=|:|=>|\())[ \t]*[rbu]?([\"'])([^\"'\n]+)\2"
 )
 """A telling name (a variable, a quoted key, a function) and the string that it is given."""
 
-_PEM = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(.{0,16384}?)(?:-----END|\Z)", re.DOTALL)
-_KNOWN = re.compile(rb"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|nvapi-|r8_|dop_v1_)[\w-]{12,}")
-"""Keys of services that training programs use and whose prefix gives them away, whatever they are called."""
+_PEM = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(.{0,16384}?)(?:-----END|\Z)", re.DOTALL
+)
+_KNOWN = re.compile(
+    rb"\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|nvapi-|r8_|dop_v1_)[\w-]{12,}"
+)
+"""Keys of services that training programs use and whose prefix gives them away, whatever they are
+called.
+"""
 
-_HEADER = re.compile(rb"\b(?:[Bb]earer|[Bb]asic|wandb[ \t]+login)[ \t]+(?=[\w.~+/=-]*[0-9])([\w.~+/=-]{16,})")
+_HEADER = re.compile(
+    rb"\b(?:[Bb]earer|[Bb]asic|wandb[ \t]+login)[ \t]+(?=[\w.~+/=-]*[0-9])([\w.~+/=-]{16,})"
+)
 """What a header of HTTP or a command to log in is given: ``Authorization: Bearer ...``."""
 
 
 @dataclass(frozen=True)
 class Masked:
-    """One secret that was masked: the line (from 1) and what kind of secret a detector took it for."""
+    """One secret that was masked: the line (from 1) and what kind of secret a detector took it
+    for.
+    """
 
     line: int
     kind: str
@@ -99,7 +121,9 @@ class Masked:
 
 @functools.lru_cache(256)
 def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]]:
-    """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns values."""
+    """The bytes with every secret masked, and what was masked. ``suffix`` says how the file assigns
+    values.
+    """
     spans = sorted(set(_spans(raw, suffix)))
     if not spans:
         return raw, ()
@@ -115,7 +139,9 @@ def redacted(raw: bytes, suffix: str = ".py") -> tuple[bytes, tuple[Masked, ...]
 
 
 def redacted_text(text: str, known: Iterable[str] = ()) -> str:
-    """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were seen elsewhere."""
+    """Words of the target's (output, an error) with secrets masked; ``known`` are secrets that were
+    seen elsewhere.
+    """
     for secret in known:
         if len(secret) >= SHORTEST:
             text = text.replace(secret, ARGUMENT_MASK)
@@ -123,17 +149,25 @@ def redacted_text(text: str, known: Iterable[str] = ()) -> str:
     return redacted(raw, TEXT)[0].decode("utf-8", "surrogateescape")
 
 
-def holds_secret(raw: bytes, suffix: str, values: Iterable[tuple[Sequence[str | int], Any]]) -> bool:
-    """True if a configuration file shows a secret: in its text, or in its ``values`` (path and value of each)."""
+def holds_secret(
+    raw: bytes, suffix: str, values: Iterable[tuple[Sequence[str | int], Any]]
+) -> bool:
+    """True if a configuration file shows a secret: in its text, or in its ``values`` (path and
+    value of each).
+    """
     if next(_spans(raw, suffix), None) is not None:
         return True
-    return any(isinstance(value, str) and path and is_secret(str(path[-1]), value, strict=True) for path, value in values)
+    return any(
+        isinstance(value, str) and path and is_secret(str(path[-1]), value, strict=True)
+        for path, value in values
+    )
 
 
 def is_secret(name: str, value: str, *, strict: bool = False) -> bool:
     """True if a setting of this name holds a secret, rather than a word, a number or a reference.
 
-    ``strict`` is for settings and arguments, of which one too many may be masked: a ``token`` is one whatever it looks like.
+    ``strict`` is for settings and arguments, of which one too many may be masked: a ``token`` is
+    one whatever it looks like.
     """
     value = value.strip()
     if _HARMLESS.fullmatch(value) or VOCABULARY.search(name):
@@ -146,17 +180,24 @@ def is_secret(name: str, value: str, *, strict: bool = False) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """True if a string's entropy is that of a generated key, by detect-secrets' own limits for hex and base64."""
+    """True if a string's entropy is that of a generated key, by detect-secrets' own limits for hex
+    and base64.
+    """
     if not _RANDOM.fullmatch(value):
         return False
     return any(
-        set(value) <= set(detector.charset) and detector.calculate_shannon_entropy(value) > detector.entropy_limit
+        set(value) <= set(detector.charset)
+        and detector.calculate_shannon_entropy(value) > detector.entropy_limit
         for detector in _entropy_detectors()
     )
 
 
-def redacted_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """A command line to show; names (``--token``, or ``argument 3``) and values of what was masked in it."""
+def redacted_arguments(
+    arguments: Sequence[str],
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """A command line to show; names (``--token``, or ``argument 3``) and values of what was masked
+    in it.
+    """
     shown, names, values = [], [], []
     for number, word in enumerate(arguments):
         name, equals, value = word.partition("=")
@@ -175,7 +216,9 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple
             names.append(before)
             values.append(word)
         elif next(_spans(word.encode("utf-8", "surrogateescape"), TEXT), None) is not None:
-            shown.append(f"{name}={ARGUMENT_MASK}" if equals and name.startswith("-") else ARGUMENT_MASK)
+            shown.append(
+                f"{name}={ARGUMENT_MASK}" if equals and name.startswith("-") else ARGUMENT_MASK
+            )
             names.append(name if equals and name.startswith("-") else f"argument {number + 1}")
             values.append(value if equals and name.startswith("-") else word)
         else:
@@ -184,10 +227,12 @@ def redacted_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple
 
 
 def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
-    """A recorded file with its masked lines as they stand in the user's own file, wherever those lines are by now.
+    """A recorded file with its masked lines as they stand in the user's own file, wherever those
+    lines are by now.
 
-    Lines that are masked alike (two secrets of one length) are taken in their order, where all of them are still there. A line
-    that is not there any more stays masked, so that the file counts as changed.
+    Lines that are masked alike (two secrets of one length) are taken in their order, where all of
+    them are still there. A line that is not there any more stays masked, so that the file counts as
+    changed.
     """
     masked, found = redacted(live, suffix)
     if not found:
@@ -197,16 +242,21 @@ def restored(recorded: bytes, live: bytes, suffix: str = ".py") -> bytes:
         now.setdefault(hidden, []).append(shown)
     lines = recorded.split(b"\n")
     often = Counter(lines)
-    theirs = {line: iter(there if len(there) == often[line] else _all_alike(there, line)) for line, there in now.items()}
+    theirs = {
+        line: iter(there if len(there) == often[line] else _all_alike(there, line))
+        for line, there in now.items()
+    }
     return b"\n".join(next(theirs[line]) if line in theirs else line for line in lines)
 
 
 def _all_alike(there: Sequence[bytes], masked: bytes) -> Iterator[bytes]:
-    """The one line that stands behind a masked one; itself where there are several, and not as many as were recorded."""
+    """The one line that stands behind a masked one; itself where there are several, and not as many
+    as were recorded.
+    """
     return itertools.repeat(there[0] if len({*there}) == 1 else masked)
 
 
-# -- finding -----------------------------------------------------------------------------------------------------------
+# -- finding ---------------------------------------------------------------------------------------
 
 Span = tuple[int, int, str]
 
@@ -232,7 +282,11 @@ def _spans(raw: bytes, suffix: str) -> Iterator[Span]:
 def _detected(raw: bytes) -> Iterator[Span]:
     """What detect-secrets' detectors of keys with a shape of their own find, line by line."""
     text = raw.decode("latin-1")
-    asked = [detector for detector in _detectors() if any(shape.search(text) for shape in detector.shapes)]
+    asked = [
+        detector
+        for detector in _detectors()
+        if any(shape.search(text) for shape in detector.shapes)
+    ]
     for start, piece in _pieces(raw) if asked else ():
         for detector in asked:
             for secret in detector.find(piece):
@@ -258,7 +312,9 @@ def _text(raw: bytes) -> str:
 
 @dataclass(frozen=True)
 class Detector:
-    """One of detect-secrets' detectors. ``shapes`` say whether a whole text is worth asking it line by line."""
+    """One of detect-secrets' detectors. ``shapes`` say whether a whole text is worth asking it line
+    by line.
+    """
 
     kind: str
     find: Callable[[str], Iterable[str]]
@@ -267,19 +323,28 @@ class Detector:
 
 @functools.cache
 def _detectors() -> tuple[Detector, ...]:
-    """All but :data:`NOT_ASKED`. Their ``analyze_line`` is not called: it may ask a service whether a key is valid."""
+    """All but :data:`NOT_ASKED`. Their ``analyze_line`` is not called: it may ask a service whether
+    a key is valid.
+    """
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     plugins: dict[str, Any] = dict(get_mapping_from_secret_type_to_class())
     made = {kind: plugin() for kind, plugin in sorted(plugins.items()) if kind not in NOT_ASKED}
     return tuple(
-        Detector(kind, plugin.analyze_string, tuple(re.compile(p.pattern, p.flags | re.MULTILINE) for p in plugin.denylist))
+        Detector(
+            kind,
+            plugin.analyze_string,
+            tuple(re.compile(p.pattern, p.flags | re.MULTILINE) for p in plugin.denylist),
+        )
         for kind, plugin in made.items()
     )
 
 
 @functools.cache
 def _entropy_detectors() -> tuple[Any, ...]:
-    from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString, HexHighEntropyString
+    from detect_secrets.plugins.high_entropy_strings import (
+        Base64HighEntropyString,
+        HexHighEntropyString,
+    )
 
     return HexHighEntropyString(), Base64HighEntropyString()

@@ -1,4 +1,6 @@
-"""What a rule is: one frozen dataclass whose docstring is its manual page and whose ``detect`` asks for evidence by naming it."""
+"""What a rule is: one frozen dataclass whose docstring is its manual page and whose ``detect`` asks
+for evidence by naming it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,33 @@ from typing import Any, ClassVar, cast
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import Permit
 
+FAMILIES = (
+    "SYNC",
+    "DATA",
+    "GRAPH",
+    "MEM",
+    "NUM",
+    "AMP",
+    "CFG",
+    "OPT",
+    "CKPT",
+    "KERN",
+    "DIST",
+    "TIME",
+)
+"""Families of the codes of our rules, in the order of the manual."""
+
 
 class NotLooked(Exception):
-    """Raised by ``detect`` (or by a table) when the recording cannot answer: the verdict is *skipped*, with this reason."""
+    """Raised by ``detect`` (or by a table) when the recording cannot answer: the verdict is
+    *skipped*, with this reason.
+    """
 
 
 def knob(default: Any, help: str) -> Any:  # noqa: A002 - reads as dataclasses.field does
-    """A threshold that users may set under ``[tool.audit.rules.CODE]``; ``help`` says its unit and where it comes from."""
+    """A threshold that users may set under ``[tool.audit.rules.CODE]``; ``help`` says its unit and
+    where it comes from.
+    """
     return field(default=default, metadata={"help": help})
 
 
@@ -25,7 +47,8 @@ SEE = re.compile(r"\{see:([A-Z0-9,]+)\}")
 
 
 def see(*codes: str) -> str:
-    """Behind words about what other rules report: `` (DATA007)`` where the report has such findings, nothing where it has none.
+    """Behind words about what other rules report: `` (DATA007)`` where the report has such
+    findings, nothing where it has none.
 
     ``codes`` are rules or families. A message names other codes in no other way.
     """
@@ -34,7 +57,9 @@ def see(*codes: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """Base of all rules. A subclass gives ``code``, ``severity``, ``since``, a manual page, ``detect`` and maybe ``remedy``."""
+    """Base of all rules. A subclass gives ``code``, ``severity``, ``since``, a manual page,
+    ``detect`` and maybe ``remedy``.
+    """
 
     code: ClassVar[str]
     severity: ClassVar[Severity]
@@ -43,34 +68,43 @@ class Rule:
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
 
     edits: ClassVar[tuple[Permit, ...]] = ()
-    """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever a report comes from."""
+    """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever
+    a report comes from.
+    """
     cause: ClassVar[str] = ""
-    """What rules that find the same thing in a statement have in common: there their findings are one. Empty: its own code."""
+    """What rules that find the same thing in a statement have in common: there their findings are
+    one. Empty: its own code.
+    """
     leads: ClassVar[int] = 0
-    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined finding code and message."""
+    """Of rules with the same cause, equally severe, the one with the lowest number gives the joined
+    finding code and message.
+    """
 
     # The parameters of detect are the evidence it needs: the engine reads them off the signature.
     detect: ClassVar[Callable[..., Iterator[Finding]]]
 
-    # The same question asked of a trace that stands alone; None where a trace cannot tell. Rules that only a trace
-    # answers need no second method: their detect() names trace tables.
+    # The same question asked of a trace that stands alone; None where a trace cannot tell. Rules
+    # that only a trace answers need no second method: their detect() names trace tables.
     in_trace: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
     # The same for a memory snapshot that stands alone.
     in_snapshot: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
-    # The same for saved checkpoints. Rules that only checkpoints answer need no second method: their detect() names them.
+    # The same for saved checkpoints. Rules that only checkpoints answer need no second method:
+    # their detect() names them.
     in_checkpoint: ClassVar[Callable[..., Iterator[Finding]] | None] = None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        """What to do about one finding of this rule; None when there is only the manual's advice."""
+        """What to do about one finding of this rule; None when there is only the manual's
+        advice.
+        """
         return None
 
     @classmethod
     def title(cls) -> str:
-        """First line of the manual page: the defect, without a full stop."""
-        lines = (cls.__doc__ or "").strip().splitlines()
-        return lines[0].strip().rstrip(".") if lines else cls.__name__
+        """First paragraph of the manual page: the defect, on one line, without a full stop."""
+        heading = (cls.__doc__ or "").strip().partition("\n\n")[0]
+        return " ".join(heading.split()).rstrip(".") if heading else cls.__name__
 
     @classmethod
     def name(cls) -> str:
@@ -85,4 +119,8 @@ class Rule:
     @classmethod
     def knobs(cls) -> dict[str, tuple[Any, str]]:
         """Knobs by name: default value and help text."""
-        return {f.name: (f.default, cast("str", f.metadata["help"])) for f in fields(cls) if "help" in f.metadata}
+        return {
+            f.name: (f.default, cast("str", f.metadata["help"]))
+            for f in fields(cls)
+            if "help" in f.metadata
+        }

@@ -1,10 +1,12 @@
-"""How far two trainings part that cut the same samples into other micro-batches, by rounding and by error. A Markdown table.
+"""How far two trainings part that cut the same samples into other micro-batches, by rounding and by
+error. A Markdown table.
 
     OMP_NUM_THREADS=1 python benchmarks/batch_rounding.py
 
-Twenty optimizer steps of 8 micro-batches of 4 samples, against those of 4 of 8 and 1 of 32. *Losses*: largest relative
-difference between the losses of one optimizer step. *Parameters*: distance of the ends, as a share of the way from the start.
-The tolerances of ``auditor/verify/moves.py`` stand between the rows of rounding and those of error.
+Twenty optimizer steps of 8 micro-batches of 4 samples, against those of 4 of 8 and 1 of 32.
+*Losses*: largest relative difference between the losses of one optimizer step. *Parameters*:
+distance of the ends, as a share of the way from the start. The tolerances of
+``auditor/verify/moves.py`` stand between the rows of rounding and those of error.
 """
 
 from __future__ import annotations
@@ -34,7 +36,10 @@ class Texts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, 32)
-        layers = [nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True) for _ in range(2)]
+        layers = [
+            nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+            for _ in range(2)
+        ]
         self.body = nn.Sequential(*layers, nn.Linear(32, VOCABULARY))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -45,12 +50,21 @@ class Texts(nn.Module):
 
 def convolutional(*inner: nn.Module) -> nn.Module:
     """A small image classifier."""
-    return nn.Sequential(nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), *inner, nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, 8, 3),
+        *inner,
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(288, 10),
+    )
 
 
 def perceptron() -> nn.Module:
     """Three layers."""
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    return nn.Sequential(
+        nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
 
 
 def mean(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -71,7 +85,9 @@ def next_token(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tens
 def numbers() -> tuple[torch.Tensor, torch.Tensor]:
     """Samples of a classifier."""
     draw = torch.Generator().manual_seed(5)
-    return torch.randn(SAMPLES, 64, generator=draw), torch.randint(0, 10, (SAMPLES,), generator=draw)
+    return torch.randn(SAMPLES, 64, generator=draw), torch.randint(
+        0, 10, (SAMPLES,), generator=draw
+    )
 
 
 def tokens(shortest: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,7 +98,9 @@ def tokens(shortest: int) -> tuple[torch.Tensor, torch.Tensor]:
     return texts.masked_fill(torch.arange(LENGTH) >= lengths, 0), lengths
 
 
-CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[torch.Tensor, torch.Tensor]], Loss, bool]] = {
+CASES: dict[
+    str, tuple[Callable[[], nn.Module], Callable[[], tuple[torch.Tensor, torch.Tensor]], Loss, bool]
+] = {
     "perceptron": (perceptron, numbers, mean, False),
     "convolutions": (convolutional, numbers, mean, False),
     "transformer": (Texts, lambda: tokens(LENGTH), next_token, False),
@@ -95,7 +113,9 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[torch.Tensor,
 }
 
 
-def trained(case: str, optimizer: Optimizer, batch: int) -> tuple[torch.Tensor, torch.Tensor, list[float]]:
+def trained(
+    case: str, optimizer: Optimizer, batch: int
+) -> tuple[torch.Tensor, torch.Tensor, list[float]]:
     """All parameters before and after, and the loss of each optimizer step."""
     make, draw, loss_of, half = CASES[case]
     torch.manual_seed(0)
@@ -122,7 +142,10 @@ def distances(case: str, optimizer: Optimizer, batch: int) -> tuple[float, float
     """Of losses and of parameters, to the training with micro-batches of 4."""
     start, end, losses = trained(case, optimizer, 4)
     _, other_end, others = trained(case, optimizer, batch)
-    loss = max(abs(one - other) / max(abs(one), abs(other)) for one, other in zip(losses, others, strict=True))
+    loss = max(
+        abs(one - other) / max(abs(one), abs(other))
+        for one, other in zip(losses, others, strict=True)
+    )
     return loss, float((end - other_end).norm() / (end - start).norm())
 
 
@@ -131,9 +154,16 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| | losses | parameters |\n|---|---|---|")
     for case in CASES:
-        found = [distances(case, optimizer, batch) for optimizer in OPTIMIZERS.values() for batch in (8, 32)]
+        found = [
+            distances(case, optimizer, batch)
+            for optimizer in OPTIMIZERS.values()
+            for batch in (8, 32)
+        ]
         columns = [sorted(values) for values in zip(*found, strict=True)]
-        told = (f"{values[0]:.0e} to {values[-1]:.0e}" if math.isfinite(values[-1]) else "not finite" for values in columns)
+        told = (
+            f"{values[0]:.0e} to {values[-1]:.0e}" if math.isfinite(values[-1]) else "not finite"
+            for values in columns
+        )
         print(f"| {case} | {' | '.join(told)} |")
 
 

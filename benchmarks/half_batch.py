@@ -1,8 +1,10 @@
-"""Half the batch, as MEM006 estimates it from a rehearsal, against a rehearsal with half the batch. A Markdown table.
+"""Half the batch, as MEM006 estimates it from a rehearsal, against a rehearsal with half the batch.
+A Markdown table.
 
     OMP_NUM_THREADS=2 python benchmarks/half_batch.py
 
-The program is the GPT of predicted_memory.py with a DataLoader; each batch size is a run of ``audit run --device rehearse``.
+The program is the GPT of predicted_memory.py with a DataLoader; each batch size is a run of ``audit
+run --device rehearse``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from auditor.evidence import PeakHolders  # noqa: E402
-from auditor.recording import Recording  # noqa: E402
+from auditor.evidence.table import Evidence  # noqa: E402
+from auditor.recordings.folder import Recording  # noqa: E402
 
 MIB = 2**20
 BATCHES = (8, 4, 2)
@@ -51,12 +54,26 @@ def rehearsed(batch: int, *, half: bool) -> tuple[float, float]:
     """Peak MiB with this batch, and as estimated for half of it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "trainer.py").write_text(TRAINER.replace("{batch}", str(batch)).replace("{half}", str(half)))
-        words = ["run", "trainer.py:step", "--device", "rehearse", "--steps", "4", "--warmup", "2", "--out", "out", "--quiet"]
+        (folder / "trainer.py").write_text(
+            TRAINER.replace("{batch}", str(batch)).replace("{half}", str(half))
+        )
+        words = [
+            "run",
+            "trainer.py:step",
+            "--device",
+            "rehearse",
+            "--steps",
+            "4",
+            "--warmup",
+            "2",
+            "--out",
+            "out",
+            "--quiet",
+        ]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", "from auditor.cli import main; main()", *words]
+        command = [sys.executable, "-c", "from auditor.cli.main import main; main()", *words]
         subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
-        (peak,) = PeakHolders.build(Recording(folder / "out" / "recording")).devices
+        (peak,) = Evidence(Recording(folder / "out" / "recording")).get(PeakHolders).devices
         ((_, told),) = peak.halved
         estimated = re.match(r"(\d+) MiB", told)
         assert estimated is not None

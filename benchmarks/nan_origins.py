@@ -1,11 +1,14 @@
-"""Who names the origin of a NaN? Ten planted ones, three tools: module, operator and line, and what each tool costs.
+"""Who names the origin of a NaN? Ten planted ones, three tools: module, operator and line, and what
+each tool costs.
 
     OMP_NUM_THREADS=1 python benchmarks/nan_origins.py [--hf PYTHON]
 
-``--hf`` is an interpreter with torch and transformers, for transformers' DebugUnderflowOverflow (without it that column is
-left out). Each trainer of ``planted_nans.py`` runs under each tool in a process of its own; what a tool says is compared with
-the trainer's ``# born`` line. A tool that names another line, operator or module is wrong there, whatever else it says. Costs
-are CPU time of a launch-bound step, each block of an instrumented kind between two bare ones, medians over the rounds.
+``--hf`` is an interpreter with torch and transformers, for transformers' DebugUnderflowOverflow
+(without it that column is left out). Each trainer of ``planted_nans.py`` runs under each tool in a
+process of its own; what a tool says is compared with the trainer's ``# born`` line. A tool that
+names another line, operator or module is wrong there, whatever else it says. Costs are CPU time of
+a launch-bound step, each block of an instrumented kind between two bare ones, medians over the
+rounds.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ sys.path[:0] = [str(HERE), str(ROOT)]
 
 @dataclass(frozen=True)
 class Named:
-    """What a tool said: None where it says nothing of that kind; ``said`` is False if it was silent altogether."""
+    """What a tool said: None where it says nothing of that kind; ``said`` is False if it was silent
+    altogether.
+    """
 
     line: int | None = None
     operator: str | None = None
@@ -37,11 +42,13 @@ class Named:
     said: bool = True
 
 
-# -- the tools, each in a child process --------------------------------------------------------------------------------
+# -- the tools, each in a child process ------------------------------------------------------------
 
 
 def anomaly(name: str) -> Named:
-    """torch.autograd.detect_anomaly: the node that returned NaN, and the forward's stack in a warning."""
+    """torch.autograd.detect_anomaly: the node that returned NaN, and the forward's stack in a
+    warning.
+    """
     import warnings
 
     import planted_nans
@@ -56,14 +63,20 @@ def anomaly(name: str) -> Named:
                 next(steps)
         except RuntimeError as error:
             node = re.search(r"Function '(\w+?)Backward\d*' returned nan", str(error))
-            stack = [line for each in caught for line in re.findall(r'File "(.+?)", line (\d+)', str(each.message))]
+            stack = [
+                line
+                for each in caught
+                for line in re.findall(r'File "(.+?)", line (\d+)', str(each.message))
+            ]
             own = [int(line) for file, line in stack if file == planted_nans.__file__]
             return Named(own[-1] if own else None, node[1].lower() if node else None)
     return Named(said=False)
 
 
 def underflow_overflow(name: str) -> Named:
-    """Transformers' DebugUnderflowOverflow: the frames of the last modules; the first that went bad is the last one."""
+    """Transformers' DebugUnderflowOverflow: the frames of the last modules; the first that went bad
+    is the last one.
+    """
     import contextlib
     import io
 
@@ -87,7 +100,13 @@ CHILDREN = {"anomaly": anomaly, "underflow_overflow": underflow_overflow}
 
 def in_child(python: str, tool: str, name: str) -> Named:
     """Run a tool on a trainer in a fresh interpreter."""
-    done = subprocess.run([python, __file__, "--child", tool, name], capture_output=True, text=True, check=False, cwd=HERE)
+    done = subprocess.run(
+        [python, __file__, "--child", tool, name],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=HERE,
+    )
     if done.returncode:
         raise SystemExit(f"{tool} on {name} failed:\n{done.stderr[-2000:]}")
     return Named(**json.loads(done.stdout.splitlines()[-1]))
@@ -96,9 +115,29 @@ def in_child(python: str, tool: str, name: str) -> Named:
 def ours(name: str) -> Named:
     """``audit run``: the finding NUM002."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", f"{PLANTED}:{name}", "--select", "NUM002"]
-        options = ["--steps", str(STEPS), "--warmup", "2", "--device", "cpu", "--out", f"{folder}/out", "--quiet"]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, cwd=ROOT)
+        command = [
+            sys.executable,
+            "-c",
+            "from auditor.cli.main import main; main()",
+            "run",
+            f"{PLANTED}:{name}",
+            "--select",
+            "NUM002",
+        ]
+        options = [
+            "--steps",
+            str(STEPS),
+            "--warmup",
+            "2",
+            "--device",
+            "cpu",
+            "--out",
+            f"{folder}/out",
+            "--quiet",
+        ]
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, check=False, cwd=ROOT
+        )
         report = Path(folder) / "out" / "report.json"
         if not report.is_file():
             raise SystemExit(f"audit on {name} failed:\n{done.stderr[-2000:]}")
@@ -110,20 +149,34 @@ def _of_report(report: dict[str, Any]) -> Named:
         return Named(said=False)
     finding = report["findings"][0]
     facts = dict(finding["facts"])
-    node = re.match(r"(\w+)Backward\d", facts.get("autograd node", ""))  # of a function of the user's: what ran in it
+    node = re.match(
+        r"(\w+)Backward\d", facts.get("autograd node", "")
+    )  # of a function of the user's: what ran in it
     operator = node[1].lower() if node else facts.get("operator")
     return Named((finding["site"] or {}).get("line"), operator, facts.get("module"))
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def marks(truth: Any, line: int, named: Named) -> tuple[str, str, str]:
     """``yes``, ``no`` or ``-`` (says nothing) for module, operator and line."""
     if not named.said:
         return ("silent",) * 3
-    module = "yes" if (named.module or "") == truth.module else "-" if not named.module else f"no ({named.module})"
-    operator = "-" if named.operator is None else "yes" if named.operator == truth.operator else f"no ({named.operator})"
+    module = (
+        "yes"
+        if (named.module or "") == truth.module
+        else "-"
+        if not named.module
+        else f"no ({named.module})"
+    )
+    operator = (
+        "-"
+        if named.operator is None
+        else "yes"
+        if named.operator == truth.operator
+        else f"no ({named.operator})"
+    )
     at = "-" if named.line is None else "yes" if named.line == line else f"no ({named.line})"
     return ("-" if not truth.module and not named.module else module), operator, at
 
@@ -134,7 +187,9 @@ def table(hf: str | None) -> None:
 
     tools = ["ours", *(["DebugUnderflowOverflow"] if hf else []), "detect_anomaly"]
     right = {tool: [0, 0, 0] for tool in tools}
-    print("| planted NaN | " + " | ".join(f"{tool}: module, operator, line" for tool in tools) + " |")
+    print(
+        "| planted NaN | " + " | ".join(f"{tool}: module, operator, line" for tool in tools) + " |"
+    )
     print("|---|" + "---|" * len(tools))
     for name, truth in planted_nans.TRUTH.items():
         line = planted_nans.born_line(name)
@@ -143,11 +198,24 @@ def table(hf: str | None) -> None:
             named["DebugUnderflowOverflow"] = in_child(hf, "underflow_overflow", name)
         cells = {tool: marks(truth, line, named[tool]) for tool in tools}
         for tool, cell in cells.items():
-            right[tool] = [total + (mark == "yes") for total, mark in zip(right[tool], cell, strict=True)]
-        print(f"| {name} ({truth.operator}) | " + " | ".join(", ".join(cells[tool]) for tool in tools) + " |", flush=True)
+            right[tool] = [
+                total + (mark == "yes") for total, mark in zip(right[tool], cell, strict=True)
+            ]
+        print(
+            f"| {name} ({truth.operator}) | "
+            + " | ".join(", ".join(cells[tool]) for tool in tools)
+            + " |",
+            flush=True,
+        )
     inside = sum(bool(truth.module) for truth in planted_nans.TRUTH.values())
     of = (inside, len(planted_nans.TRUTH), len(planted_nans.TRUTH))
-    print("| right | " + " | ".join(", ".join(f"{n} of {m}" for n, m in zip(right[t], of, strict=True)) for t in tools) + " |")
+    print(
+        "| right | "
+        + " | ".join(
+            ", ".join(f"{n} of {m}" for n, m in zip(right[t], of, strict=True)) for t in tools
+        )
+        + " |"
+    )
 
 
 def main() -> None:

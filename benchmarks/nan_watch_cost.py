@@ -1,7 +1,9 @@
-"""What looking for NaNs costs on a launch-bound step; printed by ``nan_origins.py``, or alone: python benchmarks/nan_watch_cost.py
+"""What looking for NaNs costs on a launch-bound step; printed by ``nan_origins.py``, or alone:
+python benchmarks/nan_watch_cost.py
 
-Each block of ten steps under a tool stands between two bare blocks and is divided by their mean; CPU time of the thread,
-median over the rounds. A block's tool is switched on before its first step, which is not counted.
+Each block of ten steps under a tool stands between two bare blocks and is divided by their mean;
+CPU time of the thread, median over the rounds. A block's tool is switched on before its first step,
+which is not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def trainer(width: int = 32, layers: int = 4) -> tuple[nn.Module, Step]:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
     model = nn.Sequential(
-        nn.Embedding(256, width), nn.TransformerEncoder(layer, layers, enable_nested_tensor=False), nn.Linear(width, 256)
+        nn.Embedding(256, width),
+        nn.TransformerEncoder(layer, layers, enable_nested_tensor=False),
+        nn.Linear(width, 256),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens, labels = torch.randint(0, 256, (2, 16)), torch.randint(0, 256, (2, 16))
@@ -48,7 +52,7 @@ def trainer(width: int = 32, layers: int = 4) -> tuple[nn.Module, Step]:
     return model, step
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -83,14 +87,15 @@ def watched(pass_name: str, *names: str) -> Tool:
 
     @contextmanager
     def tool(model: nn.Module) -> Iterator[Callable[[Step], None]]:
-        from auditor.capture.frames import Frames
-        from auditor.capture.probe import Context
-        from auditor.capture.probes import PROBES
-        from auditor.recording import RecordingWriter
+        from auditor.capture.instruments.user_frames import Frames
+        from auditor.capture.probes.base import Context
+        from auditor.capture.probes.registry import PROBES
+        from auditor.model.devices import CPU
+        from auditor.recordings.folder import RecordingWriter
 
         with tempfile.TemporaryDirectory() as folder:
             writer = RecordingWriter(Path(folder))
-            context = Context(writer, Frames(writer), "cpu", pass_name, watched=range(10**9))
+            context = Context(writer, Frames(writer), CPU, pass_name, watched=range(10**9))
             probes = [probe(context) for probe in PROBES if probe.name in names]
             for probe in probes:
                 probe.install()
@@ -125,7 +130,7 @@ OURS = {
 }
 
 
-# -- measuring ---------------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 
 
 def block(model: nn.Module, step: Step, tool: Tool) -> float:
@@ -156,7 +161,9 @@ def ratios(tools: dict[str, Tool], rounds: int) -> dict[str, float]:
 def table(hf: str | None, rounds: int) -> None:
     """Measure and print."""
     torch.set_num_threads(1)
-    found = ratios({"bare again (noise)": bare, **OURS, "torch.autograd.detect_anomaly": anomaly}, rounds)
+    found = ratios(
+        {"bare again (noise)": bare, **OURS, "torch.autograd.detect_anomaly": anomaly}, rounds
+    )
     if hf:
         command = [hf, __file__, "--child", str(rounds)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -169,6 +176,12 @@ def table(hf: str | None, rounds: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         torch.set_num_threads(1)
-        print(json.dumps(ratios({"transformers DebugUnderflowOverflow": underflow_overflow}, int(sys.argv[2]))))
+        print(
+            json.dumps(
+                ratios(
+                    {"transformers DebugUnderflowOverflow": underflow_overflow}, int(sys.argv[2])
+                )
+            )
+        )
     else:
         table(None, 7)

@@ -1,9 +1,11 @@
-"""What watching costs: quiet, trace and loud pass against the bare loop and a plain torch.profiler, in turn, in one run.
+"""What watching costs: quiet, trace and loud pass against the bare loop and a plain torch.profiler,
+in turn, in one run.
 
     OMP_NUM_THREADS=1 python benchmarks/overhead.py [rounds]
 
-CPU time of this thread per step; each block of an instrumented kind stands between two bare blocks and is divided by their
-mean; the median over the rounds is printed. Goals: quiet <= 1.05, trace and loud <= plain profiler with the same flags + 0.1.
+CPU time of this thread per step; each block of an instrumented kind stands between two bare blocks
+and is divided by their mean; the median over the rounds is printed. Goals: quiet <= 1.05, trace and
+loud <= plain profiler with the same flags + 0.1.
 """
 
 from __future__ import annotations
@@ -27,13 +29,14 @@ from torch.profiler import ProfilerActivity, profile
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from auditor import catalogue, engine  # noqa: E402
-from auditor.capture.frames import Frames  # noqa: E402
-from auditor.capture.probe import Context  # noqa: E402
-from auditor.capture.probes import select  # noqa: E402
+from auditor.capture.instruments.user_frames import Frames  # noqa: E402
+from auditor.capture.probes.base import Context  # noqa: E402
+from auditor.capture.probes.registry import select  # noqa: E402
 from auditor.capture.session import Pass, Session  # noqa: E402
-from auditor.plan import Plan  # noqa: E402
-from auditor.recording import RecordingWriter  # noqa: E402
+from auditor.judging import catalogue, engine  # noqa: E402
+from auditor.model.devices import CPU  # noqa: E402
+from auditor.recordings.folder import RecordingWriter  # noqa: E402
+from auditor.runs.plan import Plan  # noqa: E402
 
 BLOCK = 10
 PARTS = engine.parts_of(catalogue.rules())
@@ -44,7 +47,9 @@ def transformer(width: int = 32, layers: int = 4) -> Callable[[], float]:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True)
     model = nn.Sequential(
-        nn.Embedding(256, width), nn.TransformerEncoder(layer, layers, enable_nested_tensor=False), nn.Linear(width, 256)
+        nn.Embedding(256, width),
+        nn.TransformerEncoder(layer, layers, enable_nested_tensor=False),
+        nn.Linear(width, 256),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens, labels = torch.randint(0, 256, (2, 16)), torch.randint(0, 256, (2, 16))
@@ -61,7 +66,9 @@ def transformer(width: int = 32, layers: int = 4) -> Callable[[], float]:
 
 
 def block(
-    step: Callable[[], object], before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
+    step: Callable[[], object],
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[], None] = lambda: None,
 ) -> float:
     """CPU seconds per step of this thread, instruments' own work around each step included."""
     begin = time.thread_time()
@@ -73,11 +80,13 @@ def block(
 
 
 @contextmanager
-def one_pass(name: str, step: Callable[[], object]) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+def one_pass(
+    name: str, step: Callable[[], object]
+) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
     """A session that is in the middle of one pass: what to call before and after each step."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
-        context = Context(writer, Frames(writer, (str(Path(__file__)),)), device="cpu", target=step)
+        context = Context(writer, Frames(writer, (str(Path(__file__)),)), device=CPU, target=step)
         plan = Plan("bench:step", (), BLOCK + 1, 0, "cpu", folder, PARTS)
         session = Session(plan, context, select(PARTS, context), lambda *_: None)
         session._queue = [Pass(name, BLOCK + 2)]
@@ -123,11 +132,15 @@ def main(rounds: int) -> None:
             bare = (first + block(step)) / 2
             bares.append(bare)
             ratios[kind].append(cost / bare)
-    print(f"bare step: {1e3 * statistics.median(bares):.2f} ms of CPU; {rounds} rounds of {BLOCK} steps")
+    print(
+        f"bare step: {1e3 * statistics.median(bares):.2f} ms of CPU; {rounds} rounds of {BLOCK} "
+        "steps"
+    )
     for kind, values in ratios.items():
         ordered = sorted(values)
         print(
-            f"{kind:26} x{statistics.median(ordered):.2f}  [{ordered[len(ordered) // 4]:.2f} - {ordered[3 * len(ordered) // 4]:.2f}]"
+            f"{kind:26} x{statistics.median(ordered):.2f}  [{ordered[len(ordered) // 4]:.2f} - "
+            f"{ordered[3 * len(ordered) // 4]:.2f}]"
         )
 
 

@@ -1,11 +1,13 @@
-"""First paint of report.html with 200 findings against a plain page of the same words, in headless Chromium.
+"""First paint of report.html with 200 findings against a plain page of the same words, in headless
+Chromium.
 
     python benchmarks/page_paint.py [--findings 200] [--rounds 15]
 
-The plain page holds title, message, source and patch of each finding in bare HTML: no style, no script. Both are opened
-from disk in turn, in a fresh tab each; printed are the medians of the browser's own *first contentful paint*, when the whole page
-was parsed, and, for the report, how long its memory chart of 5,000 points takes from being scrolled to to being drawn.
-Needs Debian's chromium and chromium-driver, and selenium.
+The plain page holds title, message, source and patch of each finding in bare HTML: no style, no
+script. Both are opened from disk in turn, in a fresh tab each; printed are the medians of the
+browser's own *first contentful paint*, when the whole page was parsed, and, for the report, how
+long its memory chart of 5,000 points takes from being scrolled to to being drawn. Needs Debian's
+chromium and chromium-driver, and selenium.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import golden_report  # noqa: E402
 from auditor.reports import renderer  # noqa: E402
 
 from auditor.model import Finding, Report  # noqa: E402
-from auditor.pictures import Layers, Tone  # noqa: E402
+from auditor.model.charts import Layers, Tone  # noqa: E402
 
 PAINT = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 PARSED = "return performance.getEntriesByType('navigation')[0].domInteractive"
@@ -35,14 +37,23 @@ WOKEN = "return document.querySelector('#memory-1 .live-plot .main-svg') !== nul
 
 
 def large_report(findings: int) -> Report:
-    """The golden report with so many findings, each with source, evidence and patch, and a memory chart of 5,000 points."""
+    """The golden report with so many findings, each with source, evidence and patch, and a memory
+    chart of 5,000 points.
+    """
     report = golden_report.rich_report()
     many = tuple(_numbered(report.findings[number % 3], number) for number in range(findings))
     x = tuple(map(float, range(500)))
-    waves = tuple(tuple((number * 7919 + 97 * layer) % 1000 << 20 for number in range(500)) for layer in range(9))
+    waves = tuple(
+        tuple((number * 7919 + 97 * layer) % 1000 << 20 for number in range(500))
+        for layer in range(9)
+    )
     tones = tuple(Tone(f"train.py:{layer} step", layer + 1) for layer in range(9))
     top = tuple(sum(column) for column in zip(*waves, strict=True))
-    return replace(report, findings=many, layers=(Layers("Memory", "", "event", x, tones, waves, top, (), 100_000, ("MEM",)),))
+    return replace(
+        report,
+        findings=many,
+        layers=(Layers("Memory", "", "event", x, tones, waves, top, (), 100_000, ("MEM",)),),
+    )
 
 
 def _numbered(finding: Finding, number: int) -> Finding:
@@ -70,7 +81,13 @@ def browser(folder: str) -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ):
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={folder}")
     return webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
@@ -85,7 +102,9 @@ def opened(driver: Any, page: Path) -> tuple[float, float]:
 
 
 def woken(driver: Any) -> float:
-    """Milliseconds from scrolling to the memory chart until plotly has drawn it, the bundle's unpacking included."""
+    """Milliseconds from scrolling to the memory chart until plotly has drawn it, the bundle's
+    unpacking included.
+    """
     begun = time.perf_counter()
     driver.execute_script("document.getElementById('memory-1').scrollIntoView()")
     _wait(lambda: driver.execute_script(WOKEN))
@@ -123,15 +142,26 @@ def main() -> None:
                 waking.append(woken(driver))
         finally:
             driver.quit()
-    show(times, waking, {name: len(page) for name, page in (("plain", plain_page(report)), ("report", str(rendered)))})
+    show(
+        times,
+        waking,
+        {
+            name: len(page)
+            for name, page in (("plain", plain_page(report)), ("report", str(rendered)))
+        },
+    )
 
 
-def show(times: dict[str, list[tuple[float, float]]], waking: list[float], sizes: dict[str, int]) -> None:
+def show(
+    times: dict[str, list[tuple[float, float]]], waking: list[float], sizes: dict[str, int]
+) -> None:
     """Medians without the first round, which warms the browser up."""
     print("| page | size | first paint, ms | parsed, ms |\n|---|---|---|---|")
     paint = {}
     for name, rounds in times.items():
-        paint[name], parsed = (statistics.median(column) for column in zip(*rounds[1:], strict=True))
+        paint[name], parsed = (
+            statistics.median(column) for column in zip(*rounds[1:], strict=True)
+        )
         print(f"| {name} | {sizes[name] / 1e6:.2f} MB | {paint[name]:.0f} | {parsed:.0f} |")
     print(f"\nratio of first paints: {paint['report'] / paint['plain']:.2f} (goal: at most 2)")
     print(f"memory chart, from scrolled to to drawn: {statistics.median(waking[1:]):.0f} ms")

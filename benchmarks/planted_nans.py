@@ -1,7 +1,8 @@
-"""Ten small trainers that go non-finite at step 4, each for a reason of its own. ``# born`` marks the line that does it.
+"""Ten small trainers that go non-finite at step 4, each for a reason of its own. ``# born`` marks
+the line that does it.
 
-Generator functions: one step for each ``next``. ``benchmarks/nan_origins.py`` asks several tools for that line, and so does
-``tests/seam/test_planted_nans.py`` of ours.
+Generator functions: one step for each ``next``. ``benchmarks/nan_origins.py`` asks several tools
+for that line, and so does ``tests/seam/test_planted_nans.py`` of ours.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ ON_MODEL: list[Callable[[nn.Module], None]] = []
 
 @dataclass(frozen=True)
 class Truth:
-    """What a tool should name: the operator, and the module whose forward runs there (empty: none)."""
+    """What a tool should name: the operator, and the module whose forward runs there (empty:
+    none).
+    """
 
     operator: str
     module: str = ""
@@ -42,7 +45,9 @@ TRUTH = {
 
 
 class Part(nn.Module):
-    """A module whose forward is one function, so that each trainer's bad line stands where the trainer is."""
+    """A module whose forward is one function, so that each trainer's bad line stands where the
+    trainer is.
+    """
 
     def __init__(self, compute: Callable[..., torch.Tensor]) -> None:
         super().__init__()
@@ -64,7 +69,9 @@ class Net(nn.ModuleDict):
 
 def _model(**parts: Callable[..., torch.Tensor]) -> Net:
     torch.manual_seed(0)
-    model = Net({"body": nn.Linear(8, 8), **{name: Part(compute) for name, compute in parts.items()}})
+    model = Net(
+        {"body": nn.Linear(8, 8), **{name: Part(compute) for name, compute in parts.items()}}
+    )
     for tell in ON_MODEL:
         tell(model)
     return model
@@ -103,7 +110,10 @@ def exp_in_a_module() -> Iterator[None]:
         return weights / weights.sum(-1, keepdim=True)
 
     model = _model(router=route)
-    yield from _trained(model, lambda step: model["router"](model(X) * (1e3 if step == BAD_STEP else 1.0))[:, 0].mean())
+    yield from _trained(
+        model,
+        lambda step: model["router"](model(X) * (1e3 if step == BAD_STEP else 1.0))[:, 0].mean(),
+    )
 
 
 def root_at_zero_in_backward() -> Iterator[None]:
@@ -116,7 +126,10 @@ def root_at_zero_in_backward() -> Iterator[None]:
 
     def loss(step: int) -> torch.Tensor:
         out = model(X)
-        return model["distance"](out, out.detach() if step == BAD_STEP else X).mean() + out.square().mean()
+        return (
+            model["distance"](out, out.detach() if step == BAD_STEP else X).mean()
+            + out.square().mean()
+        )
 
     yield from _trained(model, loss)
 
@@ -140,7 +153,10 @@ class Scaled(torch.autograd.Function):
 def own_function_in_backward() -> Iterator[None]:
     """A custom autograd function divides by zero in its backward."""
     model = _model()
-    yield from _trained(model, lambda step: Scaled.apply(model(X), torch.tensor(0.0 if step == BAD_STEP else 1.0)).sum())
+    yield from _trained(
+        model,
+        lambda step: Scaled.apply(model(X), torch.tensor(0.0 if step == BAD_STEP else 1.0)).sum(),
+    )
 
 
 def transport(score: torch.Tensor) -> torch.Tensor:
@@ -155,7 +171,9 @@ def transport(score: torch.Tensor) -> torch.Tensor:
 def plain_function_sinkhorn() -> Iterator[None]:
     """The overflow is in a function outside of all modules; the NaN comes lines later."""
     model = _model()
-    yield from _trained(model, lambda step: transport(model(X) * (1e3 if step == BAD_STEP else 1.0)).square().mean())
+    yield from _trained(
+        model, lambda step: transport(model(X) * (1e3 if step == BAD_STEP else 1.0)).square().mean()
+    )
 
 
 def under_autocast() -> Iterator[None]:
@@ -181,11 +199,15 @@ def zero_row_normalised() -> Iterator[None]:
         return x / x.norm(dim=-1, keepdim=True)  # born
 
     model = _model(unit=unit)
-    yield from _trained(model, lambda step: model["unit"](model(X) * (0.0 if step == BAD_STEP else 1.0)).sum())
+    yield from _trained(
+        model, lambda step: model["unit"](model(X) * (0.0 if step == BAD_STEP else 1.0)).sum()
+    )
 
 
 def optimizer_state() -> Iterator[None]:
-    """Adam without an epsilon, and a gradient that was never anything but zero: 0 / 0 in the update."""
+    """Adam without an epsilon, and a gradient that was never anything but zero: 0 / 0 in the
+    update.
+    """
     model = _model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)
     step = 0
@@ -207,7 +229,10 @@ def branch_not_taken() -> Iterator[None]:
         return torch.where(x > 0, root, x)
 
     model = _model(rooted=rooted)
-    yield from _trained(model, lambda step: model["rooted"](model(X).abs() + (-50.0 if step == BAD_STEP else 1.0)).mean())
+    yield from _trained(
+        model,
+        lambda step: model["rooted"](model(X).abs() + (-50.0 if step == BAD_STEP else 1.0)).mean(),
+    )
 
 
 def row_with_everything_masked() -> Iterator[None]:
@@ -229,13 +254,17 @@ def row_with_everything_masked() -> Iterator[None]:
 
 
 def born_line(name: str) -> int:
-    """Line of the first ``# born`` in the code of the trainer (of the free function or class that it uses, if it has none)."""
+    """Line of the first ``# born`` in the code of the trainer (of the free function or class that
+    it uses, if it has none).
+    """
     import ast
     from pathlib import Path
 
     text = Path(__file__).read_text(encoding="utf-8")
     uses = {"own_function_in_backward": "Scaled", "plain_function_sinkhorn": "transport"}
-    node = next(each for each in ast.parse(text).body if getattr(each, "name", "") == uses.get(name, name))
+    node = next(
+        each for each in ast.parse(text).body if getattr(each, "name", "") == uses.get(name, name)
+    )
     lines = text.splitlines()
     first, last = node.lineno, node.end_lineno or node.lineno
     return next(number for number in range(first, last + 1) if lines[number - 1].endswith("# born"))

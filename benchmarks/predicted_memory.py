@@ -1,11 +1,13 @@
-"""What a rehearsal predicts as peak device memory of a GPT training step, against torch's own MemTracker and, if there is one, a GPU.
+"""What a rehearsal predicts as peak device memory of a GPT training step, against torch's own
+MemTracker and, if there is one, a GPU.
 
     OMP_NUM_THREADS=2 python benchmarks/predicted_memory.py [size ...]
 
-Each measure runs in a process of its own: two steps to warm up, then the peak of one step, in bytes that tensors hold. The
-program is the same on all: foreach AdamW, clipping, plain attention. MemTracker (private to torch, ``torch.distributed._tools``)
-runs it on the CPU; the rehearsal on the shadow device; the GPU, where there is one, says ``max_memory_allocated``, which leaves
-out its context. Goal: within 10 % of each other.
+Each measure runs in a process of its own: two steps to warm up, then the peak of one step, in bytes
+that tensors hold. The program is the same on all: foreach AdamW, clipping, plain attention.
+MemTracker (private to torch, ``torch.distributed._tools``) runs it on the CPU; the rehearsal on the
+shadow device; the GPU, where there is one, says ``max_memory_allocated``, which leaves out its
+context. Goal: within 10 % of each other.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ from torch import nn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from auditor.capture.frames import Frames  # noqa: E402
-from auditor.capture.probe import Context  # noqa: E402
-from auditor.capture.rehearsal import RehearsalProbe  # noqa: E402
-from auditor.recording import RecordingWriter  # noqa: E402
+from auditor.capture.instruments.user_frames import Frames  # noqa: E402
+from auditor.capture.probes.base import Context  # noqa: E402
+from auditor.capture.probes.rehearsal import RehearsalProbe  # noqa: E402
+from auditor.model.devices import SHADOW  # noqa: E402
+from auditor.recordings.folder import RecordingWriter  # noqa: E402
 
 Size = tuple[int, int, int, int, bool]
 SIZES: dict[str, Size] = {
@@ -49,7 +52,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attend, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Attention and MLP, each added to what came in."""
@@ -102,11 +107,17 @@ def rehearsed(size: Size) -> int:
     """The peak in the simulated allocator."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
-        probe = RehearsalProbe(Context(writer, Frames(writer, (str(Path(__file__)),)), device="rehearse"))
+        probe = RehearsalProbe(
+            Context(writer, Frames(writer, (str(Path(__file__)),)), device=SHADOW)
+        )
         probe.install()
         try:
             trainer = Trainer("cuda", size)
-            return _peak_of(trainer.step, probe.memory.reset_peak, lambda: probe.memory.counters()["peak_allocated"])
+            return _peak_of(
+                trainer.step,
+                probe.memory.reset_peak,
+                lambda: probe.memory.counters()["peak_allocated"],
+            )
         finally:
             probe.uninstall()
             writer.close()
@@ -129,7 +140,9 @@ def tracked(size: Size) -> int:
 def real(size: Size) -> int:
     """The peak on the GPU."""
     trainer = Trainer("cuda", size)
-    return _peak_of(trainer.step, torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated)
+    return _peak_of(
+        trainer.step, torch.cuda.reset_peak_memory_stats, torch.cuda.max_memory_allocated
+    )
 
 
 def _peak_of(step: Callable[[], None], reset: Callable[[], None], peak: Callable[[], int]) -> int:
@@ -162,12 +175,18 @@ def in_a_process(measure: str, size: str) -> int | None:
 def main(sizes: list[str]) -> None:
     """One row of a table for each size."""
     measures = [name for name in MEASURES if name != "real" or torch.cuda.is_available()]
-    print("| step | " + " | ".join(f"{name}, MiB" for name in measures) + " | rehearsed against them |")
+    print(
+        "| step | "
+        + " | ".join(f"{name}, MiB" for name in measures)
+        + " | rehearsed against them |"
+    )
     print("|---" * (len(measures) + 2) + "|")
     for size in sizes:
         peaks = {name: in_a_process(name, size) for name in measures}
         mine = peaks.pop("rehearsed")
-        shares = [f"{100 * (mine / other - 1):+.1f} %" for other in peaks.values() if mine and other]
+        shares = [
+            f"{100 * (mine / other - 1):+.1f} %" for other in peaks.values() if mine and other
+        ]
         cells = [mine, *peaks.values()]
         print(
             f"| {size} | "

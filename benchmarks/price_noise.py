@@ -1,9 +1,10 @@
-"""How often is a difference of two passes of one unchanged program called proven, on the machine as it is?
+"""How often is a difference of two passes of one unchanged program called proven, on the machine as
+it is?
 
     OMP_NUM_THREADS=1 python benchmarks/price_noise.py [pairs, default 300]
 
-Each pair is two passes of 50 steps in one process, as NUM009 has them. What was done before is counted beside it: raw step
-times, and the notches of box plots, which take steps as independent.
+Each pair is two passes of 50 steps in one process, as NUM009 has them. What was done before is
+counted beside it: raw step times, and the notches of box plots, which take steps as independent.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from auditor.capture.clock import RunQueue
-from auditor.evidence.steps import Step, Steps, queued_share
+from auditor.capture.probes.step.clock import RunQueue
+from auditor.evidence.recorded.steps import Step, Steps, queued_share
 
 STEPS = 50
 
@@ -35,7 +36,9 @@ def passed(model: torch.nn.Module, batch: torch.Tensor, queue: RunQueue) -> tupl
 
 
 def notch(steps: tuple[Step, ...]) -> float:
-    """Half the 95 % interval of the median of independent values (McGill, Tukey and Larsen 1978)."""
+    """Half the 95 % interval of the median of independent values (McGill, Tukey and Larsen
+    1978).
+    """
     low, _, high = quantiles([step.us for step in steps], n=4)
     return float(1.57 * (high - low) / math.sqrt(len(steps)))
 
@@ -56,7 +59,10 @@ def main(pairs: int) -> None:
         before += apart > math.hypot(notch(one), notch(other))
         busy.append(queued_share((*one, *other)))
     shares = f"median {median(busy):.0%}, most {max(busy):.0%}"
-    print(f"{pairs} pairs of passes: {proven} proven; by raw times and notches {before}. Waiting for a processor: {shares}.")
+    print(
+        f"{pairs} pairs of passes: {proven} proven; by raw times and notches {before}. Waiting for "
+        f"a processor: {shares}."
+    )
 
 
 if __name__ == "__main__":

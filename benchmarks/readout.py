@@ -1,8 +1,10 @@
-"""Reading a finished profile back: our way (export, then read the file) against ``prof.events()``, on the same events.
+"""Reading a finished profile back: our way (export, then read the file) against ``prof.events()``,
+on the same events.
 
     OMP_NUM_THREADS=1 python benchmarks/readout.py
 
-Goal: ours at most a tenth. Both start from a stopped profiler; CPU seconds of this thread, median of three profiles each.
+Goal: ours at most a tenth. Both start from a stopped profiler; CPU seconds of this thread, median
+of three profiles each.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from overhead import transformer
 
-from auditor.capture.trace import compress
-from auditor.evidence.trace import facts_of
+from auditor.capture.probes.step.profiler_trace import compress
+from auditor.evidence.trace.facts import facts_of
 from auditor.timeline import Timeline
 
 STEPS = 10
@@ -34,7 +36,9 @@ STEPS = 10
 def profiled() -> profile:
     """A stopped profiler over some steps."""
     step = transformer()
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True
+    ) as profiler:
         for number in range(STEPS):
             with record_function(f"ProfilerStep#{number}"):
                 step()
@@ -62,11 +66,16 @@ def theirs(profiler: profile) -> tuple[float, int]:
 def main() -> None:
     torch.set_num_threads(1)
     ours(profiled())
-    results = {"ours": [ours(profiled()) for _ in range(3)], "prof.events()": [theirs(profiled()) for _ in range(3)]}
+    results = {
+        "ours": [ours(profiled()) for _ in range(3)],
+        "prof.events()": [theirs(profiled()) for _ in range(3)],
+    }
     for name, runs in results.items():
         seconds, events = statistics.median(s for s, _ in runs), runs[0][1]
         print(f"{name:15} {seconds:.3f} s of CPU for {events} events")
-    ratio = statistics.median(s for s, _ in results["prof.events()"]) / statistics.median(s for s, _ in results["ours"])
+    ratio = statistics.median(s for s, _ in results["prof.events()"]) / statistics.median(
+        s for s, _ in results["ours"]
+    )
     print(f"ours is {ratio:.1f} times cheaper")
 
 

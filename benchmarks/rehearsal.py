@@ -1,9 +1,11 @@
-"""What a rehearsal costs: a step on the shadow device against the same step on the plain CPU, in turn, in one run.
+"""What a rehearsal costs: a step on the shadow device against the same step on the plain CPU, in
+turn, in one run.
 
     OMP_NUM_THREADS=1 python benchmarks/rehearsal.py [rounds]
 
-CPU time of this thread per step; the shadow is heard by the rehearsal's own probe, its simulated allocator and all. The
-smallest of the rounds is compared. Goals: at most 8x on a launch-bound step, 1.3x at 300 ms.
+CPU time of this thread per step; the shadow is heard by the rehearsal's own probe, its simulated
+allocator and all. The smallest of the rounds is compared. Goals: at most 8x on a launch-bound step,
+1.3x at 300 ms.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from torch import nn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from auditor.capture.frames import Frames  # noqa: E402
-from auditor.capture.probe import Context  # noqa: E402
-from auditor.capture.rehearsal import RehearsalProbe  # noqa: E402
-from auditor.recording import RecordingWriter  # noqa: E402
+from auditor.capture.instruments.user_frames import Frames  # noqa: E402
+from auditor.capture.probes.base import Context  # noqa: E402
+from auditor.capture.probes.rehearsal import RehearsalProbe  # noqa: E402
+from auditor.model.devices import SHADOW  # noqa: E402
+from auditor.recordings.folder import RecordingWriter  # noqa: E402
 
 SIZES = {"launch-bound": (32, 2, 16), "about 50 ms": (128, 8, 64), "about 300 ms": (256, 8, 128)}
 """Width, batch and tokens of the transformer."""
@@ -34,7 +37,9 @@ def transformer(device: str, width: int, batch: int, tokens: int) -> Callable[[]
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True, dropout=0.0)
     model = nn.Sequential(
-        nn.Embedding(256, width), nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), nn.Linear(width, 256)
+        nn.Embedding(256, width),
+        nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+        nn.Linear(width, 256),
     ).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     x = torch.randint(0, 256, (batch, tokens)).to(device)
@@ -64,7 +69,13 @@ def rehearsed(rounds: int, size: tuple[int, int, int]) -> float:
     """The same on the shadow device."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
-        context = Context(writer, Frames(writer, (str(Path(__file__)),)), device="rehearse", pass_name="loud", in_step=True)
+        context = Context(
+            writer,
+            Frames(writer, (str(Path(__file__)),)),
+            device=SHADOW,
+            pass_name="loud",
+            in_step=True,
+        )
         probe = RehearsalProbe(context)
         probe.install()
         try:

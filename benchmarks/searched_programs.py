@@ -1,4 +1,5 @@
-"""What `audit verify` finds by trying in three small programs of our own, in one of which no size is right. A Markdown table.
+"""What `audit verify` finds by trying in three small programs of our own, in one of which no size
+is right. A Markdown table.
 
     OMP_NUM_THREADS=1 python benchmarks/searched_programs.py [BUDGET]
 
@@ -95,8 +96,16 @@ def step():
     optimizer.zero_grad()
 """
 PROGRAMS = {
-    "transformer, numbers on the command line": ({"train.py": CLASSIFIER}, "train.py", ["--grad-accum", "4"]),
-    "perceptron, numbers in YAML": ({"train.py": REGRESSION, "config.yaml": "batch_size: 2\naccumulate: 16\n"}, "train.py", []),
+    "transformer, numbers on the command line": (
+        {"train.py": CLASSIFIER},
+        "train.py",
+        ["--grad-accum", "4"],
+    ),
+    "perceptron, numbers in YAML": (
+        {"train.py": REGRESSION, "config.yaml": "batch_size: 2\naccumulate: 16\n"},
+        "train.py",
+        [],
+    ),
     "batch norm, slow images": ({"train.py": IMAGES}, "train.py:step", []),
 }
 
@@ -104,13 +113,28 @@ PROGRAMS = {
 def audit(folder: Path, *words: str) -> None:
     """Run the command."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from auditor.cli.main import main; main()", *words]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
 
 
 def verified(folder: Path, target: str, args: list[str], budget: str) -> dict[str, Any]:
     """The report after a search."""
-    audit(folder, "run", target, "--steps", "20", "--device", "cpu", "--out", "out", "--verify", "--budget", budget, "--", *args)
+    audit(
+        folder,
+        "run",
+        target,
+        "--steps",
+        "20",
+        "--device",
+        "cpu",
+        "--out",
+        "out",
+        "--verify",
+        "--budget",
+        budget,
+        "--",
+        *args,
+    )
     report: dict[str, Any] = json.loads((folder / "out" / "report.json").read_text())
     return report
 
@@ -121,17 +145,31 @@ def rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         curve = "; ".join(f"{label}: {value}" for label, value in proposal["curve"])
         yield f"micro-batches: {curve}", f"{_proven(proposal['verified'])}. {proposal['text']}"
     if not report["verification"]["proposals"]:
-        yield from ((note, "nothing proposed") for note in report["verification"]["notes"] if note.startswith("batch size"))
+        yield from (
+            (note, "nothing proposed")
+            for note in report["verification"]["notes"]
+            if note.startswith("batch size")
+        )
     for finding in report["findings"]:
-        curve = "; ".join(f"{label}: {value}" for label, value in finding["facts"] if label.startswith("step time by"))
+        curve = "; ".join(
+            f"{label}: {value}"
+            for label, value in finding["facts"]
+            if label.startswith("step time by")
+        )
         if curve:
             measured = finding["verified"]
-            said = _proven(measured) + f", {measured['note'].partition(',')[0]}" if measured else "none proven faster"
+            said = (
+                _proven(measured) + f", {measured['note'].partition(',')[0]}"
+                if measured
+                else "none proven faster"
+            )
             yield f"{finding['code']}: {curve}", said
 
 
 def _proven(measured: dict[str, Any]) -> str:
-    return "{:.2f}x faster [{:.2f}-{:.2f}]".format(*(1 / measured[each] for each in ("ratio", "ratio_high", "ratio_low")))
+    return "{:.2f}x faster [{:.2f}-{:.2f}]".format(
+        *(1 / measured[each] for each in ("ratio", "ratio_high", "ratio_low"))
+    )
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
-"""What other readers say of the same traces: HTA 0.5.0 and torch-tb-profiler 0.4.3, each file in a process of its own.
+"""What other readers say of the same traces: HTA 0.5.0 and torch-tb-profiler 0.4.3, each file in a
+process of its own.
 
-    python benchmarks/trace_peers.py FOLDER --hta PYTHON_WITH_HTA > peers.json
-    python -m tests.timeline.against_truth FOLDER peers.json      # sets them beside the truth in docs/traces.md
+    python benchmarks/trace_peers.py FOLDER --hta PYTHON_WITH_HTA > peers.json python -m
+    tests.timeline.against_truth FOLDER peers.json      # sets them beside the truth in
+    docs/traces.md
 
-Neither decides anything here: HTA gives numbers (idle time by kind), torch-tb-profiler recommendations in prose.
+Neither decides anything here: HTA gives numbers (idle time by kind), torch-tb-profiler
+recommendations in prose.
 """
 
 from __future__ import annotations
@@ -42,7 +45,13 @@ print(json.dumps({"said": "; ".join(said)}))
 def ask(python: str, program: str, file: Path) -> str:
     """What a peer says; its error's last line in brackets where it says nothing."""
     try:
-        done = subprocess.run([python, "-c", program, str(file)], capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            [python, "-c", program, str(file)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return "[no answer in 300 s]"
     if done.returncode:
@@ -51,7 +60,9 @@ def ask(python: str, program: str, file: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--hta", required=True, help="a Python in which HTA is installed")
     given = parser.parse_args()

@@ -1,8 +1,11 @@
-"""Audit every broken example, verify all its safe patches, apply them, audit again; writes docs/verified.md.
+"""Audit every broken example, verify all its safe patches, apply them, audit again; writes
+docs/verified.md.
 
-    OMP_NUM_THREADS=1 python benchmarks/verified_examples.py [budget in seconds, default 240] [example ...]
+    OMP_NUM_THREADS=1 python benchmarks/verified_examples.py [budget in seconds, default 240]
+    [example ...]
 
-An example is broken where its ``expected.toml`` does not say ``clean = true``. Only the examples named are made anew, or all.
+An example is broken where its ``expected.toml`` does not say ``clean = true``. Only the examples
+named are made anew, or all.
 """
 
 from __future__ import annotations
@@ -29,14 +32,21 @@ BY_HAND = "# Verified patches of programs that were not written for this project
 
 
 HEAD = """# Verified patches of the broken examples
-Written by `benchmarks/verified_examples.py`: each broken example audited, all its safe patches verified, applied, and audited
-again.
+
+Written by `benchmarks/verified_examples.py`: each broken example audited, all its safe patches
+verified, applied, and audited again.
 """
 
 
 def audit(*arguments: str, cwd: Path) -> None:
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", *arguments]
-    subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, check=True)
+    command = [sys.executable, "-c", "from auditor.cli.main import main; main()", *arguments]
+    subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 def broken() -> Iterator[tuple[str, Path, str]]:
@@ -64,22 +74,41 @@ def page(budget: str, before: dict[str, Any], after: dict[str, Any]) -> Iterator
         yield f"{len(before['findings'])} findings, none with a safe patch: nothing to verify."
         return
     left = {(finding["code"], (finding["site"] or {}).get("text")) for finding in after["findings"]}
-    yield f"{before['run']['device']}, torch {before['run']['torch']}, {verification['runs']} runs of {verification['steps']} steps"
-    yield f"in {verification['seconds']:.0f} s, of {budget} s allowed. Results repeatable: {'yes' if verification['repeatable'] else 'no'}."
+    yield (
+        f"{before['run']['device']}, torch {before['run']['torch']}, {verification['runs']} runs "
+        f"of {verification['steps']} steps"
+    )
+    yield (
+        f"in {verification['seconds']:.0f} s, of {budget} s allowed. Results repeatable: "
+        f"{'yes' if verification['repeatable'] else 'no'}."
+    )
     if verification["noise"]:
-        yield "Noise floor (ratio of unpatched runs, 99 % interval): {:.3f} to {:.3f}.".format(*verification["noise"])
-    yield "\n| patch | verdict | step time after / before | peak memory | same result | silent afterwards |\n|---|---|---|---|---|---|"
+        yield "Noise floor (ratio of unpatched runs, 99 % interval): {:.3f} to {:.3f}.".format(
+            *verification["noise"]
+        )
+    yield (
+        "\n| patch | verdict | step time after / before | peak memory | same result | silent "
+        "afterwards |\n|---|---|---|---|---|---|"
+    )
     for finding in before["findings"]:
         if finding["verified"]:
             silent = (finding["code"], (finding["site"] or {}).get("text")) not in left
-            yield row(f"{finding['code']} `{finding['site']['text']}`", finding["verified"], "yes" if silent else "no")
+            yield row(
+                f"{finding['code']} `{finding['site']['text']}`",
+                finding["verified"],
+                "yes" if silent else "no",
+            )
     if verification["together"]:
         yield row(f"all together: {', '.join(verification['codes'])}", verification["together"], "")
     yield from (f"\n{note}" for note in verification["notes"])
 
 
 def row(name: str, verified: dict[str, Any], silent: str) -> str:
-    ratio = "not timed (rehearsal)" if verified["step_us_before"] is None else "too few pairs for the budget"
+    ratio = (
+        "not timed (rehearsal)"
+        if verified["step_us_before"] is None
+        else "too few pairs for the budget"
+    )
     if verified["ratio"] is not None:
         ratio = "{ratio:.3f} [{ratio_low:.3f} - {ratio_high:.3f}], {pairs} pairs".format(**verified)
     peaks = (verified["peak_bytes_before"], verified["peak_bytes_after"])
@@ -92,7 +121,10 @@ def main() -> None:
     budget, asked = (sys.argv[1] if len(sys.argv) > 1 else "240"), sys.argv[2:]
     page_file = ROOT / "docs" / "verified.md"
     generated, mark, by_hand = page_file.read_text().partition(BY_HAND)
-    told = {part.partition("\n")[0]: part.partition("\n")[2].strip() for part in generated.split("\n## ")[1:]}
+    told = {
+        part.partition("\n")[0]: part.partition("\n")[2].strip()
+        for part in generated.split("\n## ")[1:]
+    }
     known = {name: (folder, target) for name, folder, target in broken()}
     for name in asked or known:
         told[name] = "\n".join(page(budget, *verify(*known[name], budget)))

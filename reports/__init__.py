@@ -1,4 +1,6 @@
-"""Renderers: every page and format is a function of one frozen ``Report``, found here by name and loaded when asked for."""
+"""Renderers: every page and format is a function of one frozen ``Report``, found here by name and
+loaded when asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from auditor.model import Report
 
 
 class Renderer(Protocol):
-    """One format. ``suffix`` is what a file of it ends in; ``render`` reads the report and nothing else."""
+    """One format. ``suffix`` is what a file of it ends in; ``render`` reads the report and nothing
+    else.
+    """
 
     name: str
     suffix: str
@@ -35,9 +39,13 @@ RENDERERS: tuple[str, ...] = tuple(_HOMES)
 
 
 def renderer(name: str) -> Renderer:
-    """The renderer of that name, with its own defaults. Raises ``ValueError`` with one sentence for an unknown name."""
+    """The renderer of that name, with its own defaults. Raises ``ValueError`` with one sentence for
+    an unknown name.
+    """
     if name not in _HOMES:
-        raise ValueError(f"there is no report format {name!r}; known formats: {', '.join(RENDERERS)}")
+        raise ValueError(
+            f"there is no report format {name!r}; known formats: {', '.join(RENDERERS)}"
+        )
     module, cls = _HOMES[name]
     made: Renderer = getattr(importlib.import_module(f"{__name__}.{module}"), cls)()
     return made

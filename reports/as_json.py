@@ -1,4 +1,6 @@
-"""report.json, written with the documented fields of ``audit-report/1`` and read back without loss."""
+"""report.json, written with the documented fields of ``audit-report/1`` and read back without
+loss.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SIZE_LIMIT = 64 * 1024 * 1024
 Object = dict[str, Any]
 
 CHARTS = ("series", "layers", "lanes")
-"""Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the other."""
+"""Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the
+other.
+"""
 
 _LEADING = ("schema", "tool", "run", "verdicts", "findings", "warnings", "caveats")
 
@@ -34,13 +38,18 @@ class Json:
         Characters that UTF-8 cannot hold (lone surrogates of odd file names) are escaped.
         """
         written = _written(report)
-        words = msgspec.json.format(_encoded({name: value for name, value in written.items() if name not in CHARTS}), indent=2)
+        words = msgspec.json.format(
+            _encoded({name: value for name, value in written.items() if name not in CHARTS}),
+            indent=2,
+        )
         charts = [_lines(name, written[name]) for name in CHARTS]
         return b",\n".join((words.removesuffix(b"\n}"), *charts)) + b"\n}\n"
 
 
 def read(path: Path) -> Report:
-    """The report in a file, of which no more than ``SIZE_LIMIT`` is read. Raises ``OSError``, and ``ValueError`` as :func:`load`."""
+    """The report in a file, of which no more than ``SIZE_LIMIT`` is read. Raises ``OSError``, and
+    ``ValueError`` as :func:`load`.
+    """
     with path.open("rb") as file:
         return load(file.read(SIZE_LIMIT + 1))
 
@@ -51,7 +60,9 @@ def load(data: bytes) -> Report:
     Raises ``ValueError`` with one sentence for anything that is not such a report.
     """
     if len(data) > SIZE_LIMIT:
-        raise ValueError(f"the report has more than {SIZE_LIMIT:,} bytes, which is the most that is read")
+        raise ValueError(
+            f"the report has more than {SIZE_LIMIT:,} bytes, which is the most that is read"
+        )
     try:
         written = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -60,7 +71,10 @@ def load(data: bytes) -> Report:
         found = written.get("schema") if isinstance(written, dict) else None
         if found is None:
             raise ValueError("this is not a report: it names no schema")
-        raise ValueError(f"this is not a report that can be read: its schema is {str(found)[:80]!r}, expected {SCHEMA!r}")
+        raise ValueError(
+            f"this is not a report that can be read: its schema is {str(found)[:80]!r}, expected "
+            f"{SCHEMA!r}"
+        )
     try:
         return msgspec.convert(_read(written), Report)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -92,8 +106,12 @@ def _finding(finding: Finding) -> Object:
     built: Object = msgspec.to_builtins(bare)
     del built["hints"]
     places = [_place(place) for place in built.pop("places")]
-    leading = {name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")}
-    last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {"places": places}
+    leading = {
+        name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
+    }
+    last = {name: built.pop(name) for name in ("verified", "grows", "negligible", "follows")} | {
+        "places": places
+    }
     return leading | built | {"remedy": _remedy(finding.remedy or Remedy(""))} | last
 
 
@@ -121,12 +139,18 @@ def _edit(edit: Edit) -> Object:
 
 
 def _read(written: Object) -> Object:
-    """The written object in the shape of the model; what has another shape is left for msgspec to refuse."""
+    """The written object in the shape of the model; what has another shape is left for msgspec to
+    refuse.
+    """
     findings = written.get("findings")
     series = written.get("series")
     return written | {
-        "findings": [_read_finding(row) for row in findings] if isinstance(findings, list) else findings,
-        "series": [_read_series(row) for row in series] if isinstance(series, list) else series or (),
+        "findings": [_read_finding(row) for row in findings]
+        if isinstance(findings, list)
+        else findings,
+        "series": [_read_series(row) for row in series]
+        if isinstance(series, list)
+        else series or (),
     }
 
 
@@ -150,7 +174,11 @@ def _read_edit(row: Any) -> Any:
 
 
 def _read_place(row: Any) -> Any:
-    return row | {"site": _read_site(row), "text": row.get("expression", "")} if isinstance(row, dict) else row
+    return (
+        row | {"site": _read_site(row), "text": row.get("expression", "")}
+        if isinstance(row, dict)
+        else row
+    )
 
 
 def _read_site(row: Object) -> Object:

@@ -1,4 +1,6 @@
-"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG at once and handed on to plotly as data."""
+"""Plots as geometry: points thinned without hiding an extreme, drawn as plain SVG at once and
+handed on to plotly as data.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor import amounts
-from auditor.pictures import Series
+from auditor.model.charts import Series
 
 from . import text
 
 POINTS = 5000
-"""Points that one chart hands to plotly at most: above it panning stutters (research: 50k SVG points paint in 4.7 s)."""
+"""Points that one chart hands to plotly at most: above it panning stutters (research: 50k SVG
+points paint in 4.7 s).
+"""
 
 DRAWN = 1200
 """Points of one chart's SVG at most: as many columns as a wide screen has for it."""
@@ -35,7 +39,9 @@ Point = tuple[float, "float | None"]
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened at a step: where it is drawn (0 to 1 from the left and the top) and what it was."""
+    """Something that happened at a step: where it is drawn (0 to 1 from the left and the top) and
+    what it was.
+    """
 
     x: float
     y: float
@@ -46,7 +52,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """One series in the chart's unit. ``points`` feed plotly; ``drawn`` are those of the SVG's ``path``."""
+    """One series in the chart's unit. ``points`` feed plotly; ``drawn`` are those of the SVG's
+    ``path``.
+    """
 
     name: str
     colour: int
@@ -95,7 +103,9 @@ class Chart:
     @property
     def marks(self) -> tuple[Mark, ...]:
         """Marks of all lines, from left to right."""
-        return tuple(sorted((mark for line in self.lines for mark in line.marks), key=lambda mark: mark.x))
+        return tuple(
+            sorted((mark for line in self.lines for mark in line.marks), key=lambda mark: mark.x)
+        )
 
     def highest(self, limit: int) -> tuple[Mark, ...]:
         """The highest marks, at most so many, from left to right."""
@@ -105,20 +115,34 @@ class Chart:
     def data(self) -> dict[str, Any]:
         """What the page's script needs to draw it with plotly."""
         ended = {"x": self.ended.x, "label": self.ended.label} if self.ended is not None else None
-        return {"id": self.id, "unit": self.unit, "lines": [_data(line) for line in self.lines], "ended": ended}
+        return {
+            "id": self.id,
+            "unit": self.unit,
+            "lines": [_data(line) for line in self.lines],
+            "ended": ended,
+        }
 
 
 def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
-    """One chart for each unit of which a series has two finite points, in the order in which units first appear."""
+    """One chart for each unit of which a series has two finite points, in the order in which units
+    first appear.
+    """
     by_unit: dict[str, list[Series]] = {}
     for line in series:
-        if sum(math.isfinite(y) and math.isfinite(x) for x, y in zip(line.x, line.y, strict=False)) > 1:  # one is no course
+        if (
+            sum(math.isfinite(y) and math.isfinite(x) for x, y in zip(line.x, line.y, strict=False))
+            > 1
+        ):  # one is no course
             by_unit.setdefault(line.unit, []).append(line)
-    return tuple(_chart(f"chart-{number}", unit, lines) for number, (unit, lines) in enumerate(by_unit.items(), 1))
+    return tuple(
+        _chart(f"chart-{number}", unit, lines)
+        for number, (unit, lines) in enumerate(by_unit.items(), 1)
+    )
 
 
 def thinned(points: Sequence[Point], limit: int) -> tuple[Point, ...]:
-    """At most ``limit`` points (6 or more): the first, the last, and the smallest and the largest of each stretch between.
+    """At most ``limit`` points (6 or more): the first, the last, and the smallest and the largest
+    of each stretch between.
 
     So no outlier is lost and none is invented; only points between the extremes are left out.
     """
@@ -156,7 +180,9 @@ def ticks(low: float, high: float, about: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The chart's window: x from ``left`` to ``right``, y from zero (or the lowest below it) to ``high``."""
+    """The chart's window: x from ``left`` to ``right``, y from zero (or the lowest below it) to
+    ``high``.
+    """
 
     left: float
     right: float
@@ -171,26 +197,49 @@ class _Frame:
 
 
 def _chart(name: str, unit: str, series: Sequence[Series]) -> Chart:
-    shown_unit, scale = scaled(unit, max(abs(y) for line in series for y in line.y if math.isfinite(y)))
+    shown_unit, scale = scaled(
+        unit, max(abs(y) for line in series for y in line.y if math.isfinite(y))
+    )
     points = [_points(line, scale) for line in series]
-    ended = next((line.ended for line in series if line.ended is not None and math.isfinite(line.ended[0])), None)
-    frame = _frame([*(point for line in points for point in line), *([(ended[0], None)] if ended is not None else [])])
-    lines = tuple(_line(number, line, points[number], frame, len(series)) for number, line in enumerate(series))
+    ended = next(
+        (line.ended for line in series if line.ended is not None and math.isfinite(line.ended[0])),
+        None,
+    )
+    frame = _frame(
+        [
+            *(point for line in points for point in line),
+            *([(ended[0], None)] if ended is not None else []),
+        ]
+    )
+    lines = tuple(
+        _line(number, line, points[number], frame, len(series))
+        for number, line in enumerate(series)
+    )
     return Chart(
         id=name,
         title=_TITLES.get(unit, text.one_line(unit, 80)),
         unit=shown_unit,
         lines=lines,
-        x_ticks=tuple(Tick(frame.across(x), amounts.digits(x)) for x in ticks(frame.left, frame.right, 8) if x == int(x)),
-        y_ticks=tuple(Tick(frame.down(y), amounts.digits(y)) for y in ticks(frame.low, frame.high, 4)),
+        x_ticks=tuple(
+            Tick(frame.across(x), amounts.digits(x))
+            for x in ticks(frame.left, frame.right, 8)
+            if x == int(x)
+        ),
+        y_ticks=tuple(
+            Tick(frame.down(y), amounts.digits(y)) for y in ticks(frame.low, frame.high, 4)
+        ),
         total=sum(len(line) for line in points),
         codes=_CODES.get(unit, ()),
-        ended=Mark(ended[0], 0.0, frame.across(ended[0]), 0.0, text.one_line(ended[1], 200)) if ended is not None else None,
+        ended=Mark(ended[0], 0.0, frame.across(ended[0]), 0.0, text.one_line(ended[1], 200))
+        if ended is not None
+        else None,
     )
 
 
 def scaled(unit: str, largest: float) -> tuple[str, float]:
-    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit`` it is."""
+    """The unit in which ``largest`` (of ``us`` or ``bytes``) reads well, and how many of ``unit``
+    it is.
+    """
     steps = {"us": _US, "bytes": _BYTES}.get(unit)
     if steps is None:
         return text.one_line(unit, 40), 1.0
@@ -200,7 +249,11 @@ def scaled(unit: str, largest: float) -> tuple[str, float]:
 def _points(line: Series, scale: float) -> list[Point]:
     """Finite x only; a y that is not finite is a gap, and what has no partner is left out."""
     pairs = zip(line.x, line.y, strict=False)
-    return [(x, float(f"{y / scale:.6g}") if math.isfinite(y) else None) for x, y in pairs if math.isfinite(x)]
+    return [
+        (x, float(f"{y / scale:.6g}") if math.isfinite(y) else None)
+        for x, y in pairs
+        if math.isfinite(x)
+    ]
 
 
 def _frame(points: Sequence[Point]) -> _Frame:
@@ -214,7 +267,11 @@ def _frame(points: Sequence[Point]) -> _Frame:
 
 def _line(number: int, series: Series, points: list[Point], frame: _Frame, of: int) -> Line:
     drawn = thinned(points, max(6, DRAWN // of))
-    dash, pattern = _DASHES[number // COLOURS % len(_DASHES)] if of > COLOURS else _DASHES[number % len(_DASHES)]
+    dash, pattern = (
+        _DASHES[number // COLOURS % len(_DASHES)]
+        if of > COLOURS
+        else _DASHES[number % len(_DASHES)]
+    )
     return Line(
         name=text.one_line(series.name, 80),
         colour=number % COLOURS,
@@ -236,7 +293,9 @@ def _marks(series: Series, points: Sequence[Point], frame: _Frame) -> Iterator[M
 
 
 def _path(points: Sequence[Point], frame: _Frame) -> str:
-    """SVG path data; a gap lifts the pen, and a point alone becomes a dot (a line of no length with round caps)."""
+    """SVG path data; a gap lifts the pen, and a point alone becomes a dot (a line of no length with
+    round caps).
+    """
     parts: list[str] = []
     drawing = False
     for x, y in points:

@@ -30,7 +30,9 @@ class CodeLine:
 
 
 def excerpt_lines(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLine]:
-    """The source around a finding, its own lines marked; the line alone where nothing around it is known."""
+    """The source around a finding, its own lines marked; the line alone where nothing around it is
+    known.
+    """
     site = finding.site
     if site is None:
         return
@@ -43,12 +45,18 @@ def excerpt_lines(excerpt: Excerpt | None, finding: Finding) -> Iterator[CodeLin
     for number, line in excerpt.opening[:OPENING_LINES]:
         yield CodeLine("opening", number, text.one_line(line[margin:], LINE_LIMIT))
     for number, line in enumerate(excerpt.lines, excerpt.first):
-        yield CodeLine("marked" if number in marked else "plain", number, text.one_line(line[margin:], LINE_LIMIT))
+        yield CodeLine(
+            "marked" if number in marked else "plain",
+            number,
+            text.one_line(line[margin:], LINE_LIMIT),
+        )
 
 
 def _margin(excerpt: Excerpt) -> int:
     """Spaces that all lines begin with: deep code would stand outside a phone's screen."""
-    written = [line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()]
+    written = [
+        line for line in (*(line for _, line in excerpt.opening), *excerpt.lines) if line.strip()
+    ]
     return min((len(line) - len(line.lstrip(" ")) for line in written), default=0)
 
 

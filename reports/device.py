@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.device_time import COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, QueueUse
 from auditor.model import Report
+from auditor.model.device_time import COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, QueueUse
 
 from . import text
 
@@ -27,7 +27,9 @@ NOTED = 0.1
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: what, time of each step, share of the step (0 to 1), and what more there is to say."""
+    """One line of a table: what, time of each step, share of the step (0 to 1), and what more there
+    is to say.
+    """
 
     name: str
     time: str
@@ -41,17 +43,30 @@ class Row:
 
 
 def opening(report: Report) -> str:
-    """What a report of a busy device says before all else; empty where the device is not that busy, or there is none."""
+    """What a report of a busy device says before all else; empty where the device is not that busy,
+    or there is none.
+    """
     found = report.device_time
     if found is None or not FULL <= found.busy <= 1:
         return ""
     whole = "the steps' time" if found.steps else "the time from its first work to its last"
-    worked, left = f"The device worked for {_floor(found.busy)} of {whole}", amounts.percent(found.share_of(IDLE))
-    large = ((name, found.share_of(part)) for part, name in ((EXPOSED, f"{EXPOSED} is"), (COPYING, f"{COPYING} are")))
-    told = " and ".join(f"{name} {amounts.percent(share)}" for name, share in large if share >= NOTED)
+    worked, left = (
+        f"The device worked for {_floor(found.busy)} of {whole}",
+        amounts.percent(found.share_of(IDLE)),
+    )
+    large = (
+        (name, found.share_of(part))
+        for part, name in ((EXPOSED, f"{EXPOSED} is"), (COPYING, f"{COPYING} are"))
+    )
+    told = " and ".join(
+        f"{name} {amounts.percent(share)}" for name, share in large if share >= NOTED
+    )
     if told:
         return f"{worked}: {told}. Look there first; launches and loading cost {left} at most."
-    return f"{worked}: there is little to win on the host's side (launches, waits, loading), {left} at most."
+    return (
+        f"{worked}: there is little to win on the host's side (launches, waits, loading), {left} "
+        "at most."
+    )
 
 
 def _floor(share: float) -> str:
@@ -60,7 +75,9 @@ def _floor(share: float) -> str:
 
 
 def heading(report: Report) -> str:
-    """``Each step on NVIDIA A100``, of which rank where there are several; empty without a device."""
+    """``Each step on NVIDIA A100``, of which rank where there are several; empty without a
+    device.
+    """
     found = report.device_time
     if found is None:
         return ""
@@ -72,7 +89,12 @@ def heading(report: Report) -> str:
 def parts(found: DeviceTime, micro: str = "us") -> list[Row]:
     """Parts that are there; they add up to the step."""
     return [
-        Row(text.one_line(part.name, 80), amounts.duration(part.us, micro), part.share, _hidden(found, part.name, micro))
+        Row(
+            text.one_line(part.name, 80),
+            amounts.duration(part.us, micro),
+            part.share,
+            _hidden(found, part.name, micro),
+        )
         for part in found.parts
         if part.us > 0
     ]
@@ -88,7 +110,12 @@ def copies(found: DeviceTime, micro: str = "us") -> list[Row]:
     """Copies by kind, hidden or not."""
     step_us = found.step_us or 1.0
     return [
-        Row(text.one_line(copy.kind, 80), amounts.duration(copy.us, micro), copy.us / step_us, _moved(copy))
+        Row(
+            text.one_line(copy.kind, 80),
+            amounts.duration(copy.us, micro),
+            copy.us / step_us,
+            _moved(copy),
+        )
         for copy in found.copies
     ]
 
@@ -114,7 +141,9 @@ def queue(found: QueueUse | None) -> str:
 
 
 def host(found: DeviceTime, micro: str = "us") -> str:
-    """What the host waited for, and the peak of the device's memory, in a sentence; empty where there is nothing to say."""
+    """What the host waited for, and the peak of the device's memory, in a sentence; empty where
+    there is nothing to say.
+    """
     told = [
         f"{what} {amounts.duration(us, micro)}"
         for what, us in (
@@ -130,14 +159,23 @@ def host(found: DeviceTime, micro: str = "us") -> str:
 def kernels(found: DeviceTime, width: int, micro: str = "us") -> list[Row]:
     """The dearest kernels, their names no longer than about ``width``."""
     return [
-        Row(kernel_name(one.name, width), amounts.duration(one.us, micro), one.share, _times(one.calls, "call"))
+        Row(
+            kernel_name(one.name, width),
+            amounts.duration(one.us, micro),
+            one.share,
+            _times(one.calls, "call"),
+        )
         for one in found.kernels
     ]
 
 
 def kernel_name(name: str, width: int) -> str:
-    """A kernel's name without its return type, namespaces and parameters, cut to ``width`` with an ellipsis."""
-    short = _QUALIFIED.sub("", name[:4096].removeprefix("void ").replace("(anonymous namespace)::", ""))
+    """A kernel's name without its return type, namespaces and parameters, cut to ``width`` with an
+    ellipsis.
+    """
+    short = _QUALIFIED.sub(
+        "", name[:4096].removeprefix("void ").replace("(anonymous namespace)::", "")
+    )
     depth = 0
     for place, char in enumerate(short):
         depth += (char == "<") - (char == ">")
@@ -155,7 +193,9 @@ def lines(report: Report, width: int) -> Iterator[str]:
         return
     yield f"{heading(report)} ({amounts.duration(found.step_us)}):"
     groups = (("", parts(found)), ("copies", copies(found)[:_KINDS]))
-    names = max((len(row.name) + 2 * bool(title) for title, rows in groups for row in rows), default=0)
+    names = max(
+        (len(row.name) + 2 * bool(title) for title, rows in groups for row in rows), default=0
+    )
     for title, rows in groups:
         if title and rows:
             yield f"  {title}:"

@@ -49,7 +49,11 @@ def families(report: Report) -> tuple[Family, ...]:
     for verdict in report.verdicts:
         grouped.setdefault(family_of(verdict.code), []).append(verdict)
     return tuple(
-        Family(code, FAMILIES.get(code, code), tuple(sorted(verdicts, key=lambda v: (STATUSES.index(v.status), v.code))))
+        Family(
+            code,
+            FAMILIES.get(code, code),
+            tuple(sorted(verdicts, key=lambda v: (STATUSES.index(v.status), v.code))),
+        )
         for code, verdicts in grouped.items()
         if verdicts
     )

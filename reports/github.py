@@ -13,13 +13,17 @@ _MESSAGE_LIMIT = 2000
 
 
 class Github:
-    """One command a finding, in the report's order: GitHub shows ten of each level in a step, so the dearest come first."""
+    """One command a finding, in the report's order: GitHub shows ten of each level in a step, so
+    the dearest come first.
+    """
 
     name = "github"
     suffix = ".txt"
 
     def render(self, report: Report) -> str:
-        """The commands, one a line, after what to know first and before how the target ended if not well. Nothing of a stranger's can begin a command."""
+        """The commands, one a line, after what to know first and before how the target ended if not
+        well. Nothing of a stranger's can begin a command.
+        """
         return "".join(f"{line}\n" for line in _lines(report))
 
 
@@ -29,7 +33,9 @@ def _lines(report: Report) -> Iterator[str]:
     for caution in report.cautions:
         yield _command("warning", {"title": "audit"}, caution)
     for finding in report.findings:
-        yield _command(_COMMANDS[summary.severity(finding)], _properties(finding), _message(finding))
+        yield _command(
+            _COMMANDS[summary.severity(finding)], _properties(finding), _message(finding)
+        )
     if report.run.outcome != "completed":
         error = report.run.error
         said = f": {error.type}: {error.message}" if error else ""
@@ -42,7 +48,9 @@ def _properties(finding: Finding) -> dict[str, str]:
     properties = {"title": f"{finding.code} {finding.name}"}
     if finding.site is None:
         return properties
-    place = {"file": finding.site.file} | ({"line": str(finding.site.line)} if finding.site.line > 0 else {})
+    place = {"file": finding.site.file} | (
+        {"line": str(finding.site.line)} if finding.site.line > 0 else {}
+    )
     return place | properties
 
 

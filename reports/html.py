@@ -1,4 +1,6 @@
-"""report.html: one file that works offline. Words, findings and SVG charts are plain HTML; plotly wakes when a chart is looked at."""
+"""report.html: one file that works offline. Words, findings and SVG charts are plain HTML; plotly
+wakes when a chart is looked at.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,22 @@ from markupsafe import Markup
 
 from auditor import amounts
 from auditor.model import Report
-from auditor.pictures import Lanes, drawn
+from auditor.model.charts import Lanes, drawn
 
-from . import charts, device, families, lanes, page, pictures, ranks, shares, stacked, summary, text, verified
+from . import (
+    charts,
+    device,
+    families,
+    lanes,
+    page,
+    pictures,
+    ranks,
+    shares,
+    stacked,
+    summary,
+    text,
+    verified,
+)
 
 _ASSETS = Path(__file__).parent / "assets"
 _VALUE_LIMIT = 20_000
@@ -28,7 +43,9 @@ _MARKS_LISTED = 8
 _RULES_LISTED = 12
 """Skipped rules with one reason that stand unfolded."""
 _PACKING = 3
-"""Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's highest."""
+"""Level of gzip: 9 would save 0.2 MB of the page and take 0.1 s more of every audit. isal's
+highest.
+"""
 _PATH = re.compile(r"[MLHVhvz\d .-]+")
 _RANKS_LISTED = 512
 
@@ -47,9 +64,13 @@ class Html:
 def _context(report: Report) -> dict[str, Any]:
     """Every name that the template uses."""
     faults: list[str] = []
-    by_step = drawn("step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults)
+    by_step = drawn(
+        "step times and memory by step", lambda: _with_data(charts.charts(report.series)), faults
+    )
     timelines = drawn(
-        "the timeline of a step", lambda: _with_data(lanes.pictures(_timelines(report), page.places(report))), faults
+        "the timeline of a step",
+        lambda: _with_data(lanes.pictures(_timelines(report), page.places(report))),
+        faults,
     )
     filled = (*timelines, *drawn("memory over time", lambda: _with_data(_memory(report)), faults))
     grouped = pictures.by_subject(tuple(picture for picture, _ in filled))
@@ -59,7 +80,13 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "run": report.run,
         "subject": f"Audit of {text.one_line(report.run.target, 200)}",
-        "cards": page.cards(report, [*(_shown_by_step(chart) for chart, _ in by_step), *(_shown(group) for group in grouped)]),
+        "cards": page.cards(
+            report,
+            [
+                *(_shown_by_step(chart) for chart, _ in by_step),
+                *(_shown(group) for group in grouped),
+            ],
+        ),
         "caveats": report.caveats,
         "warnings": (*summary.limits(report), *faults),
         "anchors": _anchors(report),
@@ -123,20 +150,24 @@ def _memory(report: Report) -> tuple[pictures.Picture, ...]:
 
 
 def _policy(script: str, *, with_plotly: bool) -> str:
-    """Content security policy: nothing is fetched, and only the two scripts that we know by hash may run.
+    """Content security policy: nothing is fetched, and only the two scripts that we know by hash
+    may run.
 
     Styles may be inline because plotly sets them so; no text of the user can become one.
     """
     hashes = [_sha256(script)] + ([_plotly_hash()] if with_plotly else [])
     sources = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
-        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: "
+        "blob:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
 def _script_json(value: Any) -> str:
-    """``value`` as JSON that may stand inside a script element: no ``<``, ``>``, ``&``; ASCII only, so no U+2028 either."""
+    """``value`` as JSON that may stand inside a script element: no ``<``, ``>``, ``&``; ASCII only,
+    so no U+2028 either.
+    """
     dumped = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     for char in "<>&":
         dumped = dumped.replace(char, f"\\u{ord(char):04x}")
@@ -195,7 +226,9 @@ def _environment() -> jinja2.Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Every text that a template prints is made visible and bounded here; escaping comes after it."""
+    """Every text that a template prints is made visible and bounded here; escaping comes after
+    it.
+    """
     return text.shorten(text.visible(value), _VALUE_LIMIT) if type(value) is str else value
 
 
@@ -210,7 +243,9 @@ def _asset(name: str) -> str:
 
 
 def _plotly() -> str:
-    """The bundle, from the installed package; imported here because only a page with charts needs it."""
+    """The bundle, from the installed package; imported here because only a page with charts needs
+    it.
+    """
     from plotly.offline import get_plotlyjs
 
     return str(get_plotlyjs())
@@ -218,12 +253,16 @@ def _plotly() -> str:
 
 @functools.cache
 def _plotly_packed() -> Markup:
-    """The bundle as base64 of gzip: 2.2 MB instead of 4.8, and inert until the script unpacks it."""
+    """The bundle as base64 of gzip: 2.2 MB instead of 4.8, and inert until the script unpacks
+    it.
+    """
     return Markup(base64.b64encode(_gzip(_plotly().encode())).decode("ascii"))  # noqa: S704 - base64
 
 
 def _gzip(script: bytes) -> bytes:
-    """By isal where there is a wheel for this machine: four times cheaper than the standard library, and as small."""
+    """By isal where there is a wheel for this machine: four times cheaper than the standard
+    library, and as small.
+    """
     try:
         from isal import igzip
     except ImportError:

@@ -14,7 +14,8 @@ _TEXT_LIMIT = 4000
 
 
 class Junit:
-    """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So is the target itself a case.
+    """``found`` is a failure, ``skipped`` skipped, a rule that broke an error, ``clean`` passed. So
+    is the target itself a case.
 
     Rules that found something come first, in the order of their dearest finding.
     """
@@ -23,17 +24,29 @@ class Junit:
     suffix = ".xml"
 
     def render(self, report: Report) -> str:
-        """The document. Characters that XML cannot hold, or that steer a terminal, are written as escapes."""
-        suite = ET.Element("testsuite", name=_name(f"audit of {report.run.target}"), timestamp=_name(report.run.recorded_at))
+        """The document. Characters that XML cannot hold, or that steer a terminal, are written as
+        escapes.
+        """
+        suite = ET.Element(
+            "testsuite",
+            name=_name(f"audit of {report.run.target}"),
+            timestamp=_name(report.run.recorded_at),
+        )
         suite.append(_target(report))
         for verdict in sorted(report.verdicts, key=_by_price(report)):
             suite.append(_case(report, verdict))
-        for tag, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        for tag, attribute in (
+            ("failure", "failures"),
+            ("error", "errors"),
+            ("skipped", "skipped"),
+        ):
             suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
         suite.set("tests", str(len(suite)))
         if limits := (*report.cautions, *report.warnings):
             ET.SubElement(suite, "system-err").text = _text("\n".join(map(_name, limits)))
-        whole = ET.Element("testsuites", {key: value for key, value in suite.attrib.items() if key != "timestamp"})
+        whole = ET.Element(
+            "testsuites", {key: value for key, value in suite.attrib.items() if key != "timestamp"}
+        )
         whole.append(suite)
         ET.indent(whole)
         return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(whole, "unicode")}\n'
@@ -62,13 +75,22 @@ def _target(report: Report) -> ET.Element:
 
 def _case(report: Report, verdict: Verdict) -> ET.Element:
     family = f"audit.{families.family_of(verdict.code)}"
-    case = ET.Element("testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}"))
+    case = ET.Element(
+        "testcase", classname=_name(family), name=_name(f"{verdict.code} {verdict.name}")
+    )
     if verdict.status == "found":
-        _add_failure(case, [finding for finding in report.findings if verdict.code in finding.codes])
+        _add_failure(
+            case, [finding for finding in report.findings if verdict.code in finding.codes]
+        )
     elif verdict.status == "skipped":
         ET.SubElement(case, "skipped", message=_name(verdict.reason))
     elif verdict.status == "failed":
-        error = ET.SubElement(case, "error", message=_name(verdict.reason.strip().rpartition("\n")[2]), type="rule failed")
+        error = ET.SubElement(
+            case,
+            "error",
+            message=_name(verdict.reason.strip().rpartition("\n")[2]),
+            type="rule failed",
+        )
         error.text = _text(verdict.reason)
     return case
 
@@ -78,8 +100,14 @@ def _add_failure(case: ET.Element, findings: list[Finding]) -> None:
     message = _described(first) if first else "found"
     if len(findings) > 1:
         message += f" (and {len(findings) - 1} more)"
-    kind = min((summary.severity(finding) for finding in findings), key=lambda severity: severity.rank, default=None)
-    failure = ET.SubElement(case, "failure", message=_name(message), type=kind.value if kind else "found")
+    kind = min(
+        (summary.severity(finding) for finding in findings),
+        key=lambda severity: severity.rank,
+        default=None,
+    )
+    failure = ET.SubElement(
+        case, "failure", message=_name(message), type=kind.value if kind else "found"
+    )
     failure.text = _text("\n\n".join(_whole(finding) for finding in findings))
     if first is not None and first.site is not None:
         case.set("file", text.path(first.site.file))
@@ -93,7 +121,10 @@ def _described(finding: Finding) -> str:
 
 def _whole(finding: Finding) -> str:
     price = costs.price(finding)
-    lines = [f"{summary.severity(finding).value}: {_described(finding)}", f"cost: {price}" if price else ""]
+    lines = [
+        f"{summary.severity(finding).value}: {_described(finding)}",
+        f"cost: {price}" if price else "",
+    ]
     lines += _facts(finding.facts)
     if finding.remedy is not None and finding.remedy.text:
         lines.append(f"remedy: {text.one_line(finding.remedy.text, _TEXT_LIMIT)}")

@@ -1,4 +1,6 @@
-"""Bars in lanes: the timeline of a step, the parts of the steps, the segments of a device's memory."""
+"""Bars in lanes: the timeline of a step, the parts of the steps, the segments of a device's
+memory.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor import amounts
-from auditor.pictures import Bar, Lanes
+from auditor.model.charts import Bar, Lanes
 
 from . import text
 from .charts import POINTS, Tick, scaled
@@ -23,8 +25,12 @@ _HINTS = "findings"
 
 
 def pictures(lanes: Sequence[Lanes], anchors: Mapping[str, tuple[str, str]]) -> tuple[Picture, ...]:
-    """One picture each; those without a bar are left out. ``anchors`` holds link and code of findings by their key."""
-    numbered = ((f"{chart.kind}-{number}", chart, _valid(chart)) for number, chart in enumerate(lanes, 1))
+    """One picture each; those without a bar are left out. ``anchors`` holds link and code of
+    findings by their key.
+    """
+    numbered = (
+        (f"{chart.kind}-{number}", chart, _valid(chart)) for number, chart in enumerate(lanes, 1)
+    )
     return tuple(_picture(name, chart, bars, anchors) for name, chart, bars in numbered if bars)
 
 
@@ -32,17 +38,26 @@ def _valid(chart: Lanes) -> list[Bar]:
     """Bars that can be drawn: inside the lanes, of a known tone, with finite numbers."""
     count = min(len(chart.lanes), LANES)
     fit = (bar for bar in chart.bars if 0 <= bar.lane < count and 0 <= bar.tone < len(chart.tones))
-    good = [bar for bar in fit if math.isfinite(bar.start + bar.length) and bar.start >= 0 and bar.length > 0]
+    good = [
+        bar
+        for bar in fit
+        if math.isfinite(bar.start + bar.length) and bar.start >= 0 and bar.length > 0
+    ]
     return sorted(good, key=lambda bar: -bar.length)[:POINTS]
 
 
-def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str, tuple[str, str]]) -> Picture:
+def _picture(
+    name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str, tuple[str, str]]
+) -> Picture:
     right = max(bar.start + bar.length for bar in bars)
     unit, scale = scaled(chart.unit, right)
     places = _places(chart, anchors, right)
     names = [*([_HINTS] if places else []), *(_lane(chart, lane) for lane in chart.lanes[:LANES])]
     ahead = len(names) - len(chart.lanes[:LANES])
-    bodies = [_body(bar, chart, scale, ahead) for bar in sorted(bars, key=lambda bar: (bar.lane, bar.start))]
+    bodies = [
+        _body(bar, chart, scale, ahead)
+        for bar in sorted(bars, key=lambda bar: (bar.lane, bar.start))
+    ]
     found = [_pointed(pointed, scale) for pointed in places]
     return Picture(
         id=name,
@@ -52,7 +67,10 @@ def _picture(name: str, chart: Lanes, bars: Sequence[Bar], anchors: Mapping[str,
         x_label=f"time, {unit}" if chart.unit == "us" else f"place in the row, {unit}",
         said=_said(chart, bars),
         keys=tuple(_keys(chart, bars, found=bool(places))),
-        shapes=(*_shapes([*found, *bodies], len(names), right / scale), *_edges(chart, len(names), right, ahead)),
+        shapes=(
+            *_shapes([*found, *bodies], len(names), right / scale),
+            *_edges(chart, len(names), right, ahead),
+        ),
         x_ticks=across(0.0, right, scale=scale),
         y_ticks=tuple(Tick((row + 0.5) / len(names), label) for row, label in enumerate(names)),
         rows=max(70, _ROW[chart.kind] * len(names)),
@@ -106,7 +124,11 @@ def _summed(places: Sequence[Pointed]) -> Iterator[Place]:
         groups.setdefault(link, []).append((start, length))
     for (anchor, code), spans in groups.items():
         total, first = sum(length for _, length in spans), min(start for start, _ in spans)
-        often = "" if len(spans) == 1 else f"{len(spans)} times, in all {amounts.duration(total, 'µs')}, first "
+        often = (
+            ""
+            if len(spans) == 1
+            else f"{len(spans)} times, in all {amounts.duration(total, 'µs')}, first "
+        )
         last = f" for {amounts.duration(total, 'µs')}" if len(spans) == 1 else ""
         yield Place(anchor, code, f"{often}at {amounts.duration(first, 'µs')}{last}")
 
@@ -118,7 +140,11 @@ def _short(value: float) -> float:
 def _lane(chart: Lanes, name: str) -> str:
     if chart.kind != "segments":
         return text.one_line(name, 60)
-    return f"+ {amounts.size(int(name))}" if name.isdecimal() and len(name) < 18 else text.one_line(name, 20)
+    return (
+        f"+ {amounts.size(int(name))}"
+        if name.isdecimal() and len(name) < 18
+        else text.one_line(name, 20)
+    )
 
 
 Pointed = tuple[tuple[str, str], float, float]
@@ -126,11 +152,18 @@ Pointed = tuple[tuple[str, str], float, float]
 
 
 def _places(chart: Lanes, anchors: Mapping[str, tuple[str, str]], right: float) -> list[Pointed]:
-    """Findings that show here; those that the page does not hold, or outside the picture, are left out."""
+    """Findings that show here; those that the page does not hold, or outside the picture, are left
+    out.
+    """
     found = []
     for pointer in chart.pointers[:POINTS]:
         known = anchors.get(pointer.key)
-        if known and 0 <= pointer.start <= right and math.isfinite(pointer.length) and pointer.length >= 0:
+        if (
+            known
+            and 0 <= pointer.start <= right
+            and math.isfinite(pointer.length)
+            and pointer.length >= 0
+        ):
             found.append((known, pointer.start, min(pointer.length, right - pointer.start)))
     return found
 
@@ -138,13 +171,19 @@ def _places(chart: Lanes, anchors: Mapping[str, tuple[str, str]], right: float) 
 def _keys(chart: Lanes, bars: Sequence[Bar], *, found: bool) -> Iterator[Key]:
     sums = [0.0] * len(chart.tones)
     for bar in bars:
-        counts = chart.kind != "parts" or chart.lanes[bar.lane].startswith(chart.lanes[0].partition(":")[0])
+        counts = chart.kind != "parts" or chart.lanes[bar.lane].startswith(
+            chart.lanes[0].partition(":")[0]
+        )
         sums[bar.tone] += bar.length if counts else 0.0
     if found:
         yield Key("pointed", "where a finding shows")
     for number, (tone, total) in enumerate(zip(chart.tones, sums, strict=True)):
         if total or any(bar.tone == number for bar in bars):
-            amount = "" if chart.kind == "timeline" else _amount(chart, total) + (" a step" if chart.kind == "parts" else "")
+            amount = (
+                ""
+                if chart.kind == "timeline"
+                else _amount(chart, total) + (" a step" if chart.kind == "parts" else "")
+            )
             yield Key(shade(tone.colour), text.one_line(tone.name, 200), amount)
 
 
@@ -167,7 +206,12 @@ def _edges(chart: Lanes, rows: int, right: float, ahead: int) -> Iterator[Shape]
     """Borders between segments, a little higher than the bars."""
     known = _borders(chart, right)
     if known:
-        yield Shape("edge", "".join(box(at / right, (row + ahead + 0.02) / rows, 0.0, 0.96 / rows) for row, at in known))
+        yield Shape(
+            "edge",
+            "".join(
+                box(at / right, (row + ahead + 0.02) / rows, 0.0, 0.96 / rows) for row, at in known
+            ),
+        )
 
 
 def _groups(bodies: Sequence[Body]) -> Iterator[dict[str, object]]:
@@ -190,4 +234,7 @@ def _thinned(chart: Lanes, bars: Sequence[Bar]) -> str:
     if chart.total <= len(bars):
         return ""
     things = "blocks and free parts" if chart.kind == "segments" else "spans"
-    return f"{chart.total:,} {things} in {len(bars):,} bars: those too short to be seen are joined with their neighbours."
+    return (
+        f"{chart.total:,} {things} in {len(bars):,} bars: those too short to be seen are joined "
+        "with their neighbours."
+    )

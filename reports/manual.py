@@ -1,4 +1,6 @@
-"""Manual pages (the Markdown of rule docstrings) as HTML: headings, paragraphs, bullets, code, tables as they stand, nothing else."""
+"""Manual pages (the Markdown of rule docstrings) as HTML: headings, paragraphs, bullets, code,
+tables as they stand, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def to_html(markdown: str) -> Markup:
 
 
 def blocks(markdown: str) -> Iterator[Block]:
-    """The page's blocks in order: ``heading`` (marks, words), ``code``, ``table``, ``list`` (one line for each item), ``text``."""
+    """The page's blocks in order: ``heading`` (marks, words), ``code``, ``table``, ``list`` (one
+    line for each item), ``text``.
+    """
     lines = deque(markdown.expandtabs(4).split("\n"))
     while lines:
         kind = _kind(lines[0])
@@ -67,7 +71,9 @@ def _take_heading(lines: Lines) -> list[str]:
 
 def _take_list(lines: Lines) -> list[str]:
     items: list[str] = []
-    while lines and (_kind(lines[0]) == "list" or (_kind(lines[0]) == "text" and lines[0].startswith("  "))):
+    while lines and (
+        _kind(lines[0]) == "list" or (_kind(lines[0]) == "text" and lines[0].startswith("  "))
+    ):
         bullet = _STARTS["list"].match(lines[0])
         if bullet:
             items.append(bullet[1])
@@ -100,7 +106,9 @@ def _preformatted(lines: list[str]) -> Markup:
 
 
 def _list(lines: list[str]) -> Markup:
-    return Markup("<ul>{}</ul>").format(Markup("").join(Markup("<li>{}</li>").format(_inline(line)) for line in lines))
+    return Markup("<ul>{}</ul>").format(
+        Markup("").join(Markup("<li>{}</li>").format(_inline(line)) for line in lines)
+    )
 
 
 def _paragraph(lines: list[str]) -> Markup:
@@ -108,7 +116,9 @@ def _paragraph(lines: list[str]) -> Markup:
 
 
 def _inline(words: str) -> Markup:
-    """Code and strong spans; ``_SPAN`` is linear because a code span ends at the first run of as many ticks."""
+    """Code and strong spans; ``_SPAN`` is linear because a code span ends at the first run of as
+    many ticks.
+    """
     parts, end = [], 0
     for span in _SPAN.finditer(words):
         parts.append(Markup.escape(words[end : span.start()]))

@@ -1,4 +1,6 @@
-"""A Markdown summary that fits a pull request comment: bounded, and inert whatever the program's texts hold."""
+"""A Markdown summary that fits a pull request comment: bounded, and inert whatever the program's
+texts hold.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,17 @@ _ROWS = 50
 _TEXT = 1000
 _DIFF_LINES = 60
 _MARKS = re.compile(r"[\\`*_{}\[\]<>&|~$#]|\A(?:[-+=]|\d(?=\d*[.)]))")
-# GitHub looks for mentions, references and addresses in the finished page, where an entity no longer protects: a comment
-# between the characters does.
+# GitHub looks for mentions, references and addresses in the finished page, where an entity no
+# longer protects: a comment between the characters does.
 _LINKED = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)|(?<=GH)(?=-\d)", re.IGNORECASE)
 _APART = "<!-- -->"
 _TICK = f"&#{ord('`')};"
 
 
 class Markdown:
-    """Headline, a table of findings, one folded section for each, what could not be looked at. The least costly are left out first."""
+    """Headline, a table of findings, one folded section for each, what could not be looked at. The
+    least costly are left out first.
+    """
 
     name = "markdown"
     suffix = ".md"
@@ -39,7 +43,9 @@ class Markdown:
 
 def escape(words: str, limit: int = _TEXT) -> str:
     """``words`` on one line, shown as they are: no markup, no mention, no reference, no link."""
-    shown = _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", _LINKED.sub("\0", text.one_line(words, limit).strip()))
+    shown = _MARKS.sub(
+        lambda mark: f"&#{ord(mark[0])};", _LINKED.sub("\0", text.one_line(words, limit).strip())
+    )
     return shown.replace("\0", _APART)
 
 
@@ -48,7 +54,9 @@ def _prose(words: str, limit: int = _TEXT) -> str:
     parts = escape(words, limit).split(_TICK)
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return _TICK.join(parts)
-    return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
+    return "".join(
+        f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
+    )
 
 
 def _fitted(parts: Iterator[str], limit: int) -> str:
@@ -121,10 +129,15 @@ def _section(report: Report, finding: Finding) -> Iterator[str]:
     yield _prose(finding.message) + (f" ({seen})" if seen else "")
     if finding.facts:
         yield ""
-        yield from (f"- {escape(label, 200)}: {_prose(value, 300)}" for label, value in finding.facts)
+        yield from (
+            f"- {escape(label, 200)}: {_prose(value, 300)}" for label, value in finding.facts
+        )
     if remedy is not None:
         yield f"\n{_prose(remedy.text)}"
-        yield from (f"\n<code>{escape(name, 200)}={escape(value, 300)}</code>" for name, value in (remedy.config or {}).items())
+        yield from (
+            f"\n<code>{escape(name, 200)}={escape(value, 300)}</code>"
+            for name, value in (remedy.config or {}).items()
+        )
         yield from _diff(remedy.diff or "")
     yield "\n</details>"
 

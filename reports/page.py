@@ -1,4 +1,6 @@
-"""What the HTML page shows, made ready for the template: ids, cut source lines, marked diffs, words for enums."""
+"""What the HTML page shows, made ready for the template: ids, cut source lines, marked diffs, words
+for enums.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from markupsafe import Markup
 
 from auditor import amounts
 from auditor.model import Edit, Finding, Report
-from auditor.prices import share_of_step
+from auditor.model.prices import share_of_step
 
 from . import costs, families, manual, shares, summary, text
 from .code_lines import CodeLine, diff_lines, excerpt_lines
@@ -51,7 +53,9 @@ class Fix:
 
 @dataclass(frozen=True)
 class Part:
-    """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and ``share`` where it has one."""
+    """One of the places that a finding joins; ``code`` where another rule found it, ``price`` and
+    ``share`` where it has one.
+    """
 
     place: str
     code: str
@@ -97,14 +101,18 @@ class Card:
 
 @dataclass(frozen=True)
 class Shown:
-    """A chart that findings may link to: those of ``codes`` (rules or families), and those that it marks (``anchors``)."""
+    """A chart that findings may link to: those of ``codes`` (rules or families), and those that it
+    marks (``anchors``).
+    """
 
     id: str
     title: str
     codes: frozenset[str]
     anchors: frozenset[str] = frozenset()
     device: bool = False
-    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen there."""
+    """Whether it shows a device's memory: what a CPU's memory finding is about cannot be seen
+    there.
+    """
 
 
 def cards(report: Report, charts: Sequence[Shown] = ()) -> tuple[Card, ...]:
@@ -158,11 +166,16 @@ def title(name: str) -> str:
 
 
 def prose(words: str) -> Markup:
-    """A rule's words: parts between backticks are code, and microseconds are spelt as on the rest of the page."""
+    """A rule's words: parts between backticks are code, and microseconds are spelt as on the rest
+    of the page.
+    """
     parts = text.shorten(words, _MESSAGE_LIMIT).split("`")
     if len(parts) % 2 == 0:  # one stands alone: it is no quotation mark
         return Markup("{}").format(words)
-    marked = (_code(part) if place % 2 else Markup("{}").format(_MICRO.sub(" µs", part)) for place, part in enumerate(parts))
+    marked = (
+        _code(part) if place % 2 else Markup("{}").format(_MICRO.sub(" µs", part))
+        for place, part in enumerate(parts)
+    )
     return Markup("").join(marked)
 
 
@@ -171,19 +184,29 @@ def _code(part: str) -> Markup:
 
 
 def environment(report: Report) -> Iterator[tuple[str, str]]:
-    """Names and values of the environment as people read them: ``cpu_count`` without its underscore, memory with a unit."""
+    """Names and values of the environment as people read them: ``cpu_count`` without its
+    underscore, memory with a unit.
+    """
     for name, value in report.environment.items():
-        shown = amounts.size(int(value)) if name == "host_memory" and value.isdecimal() and len(value) < _MANY else value
+        shown = (
+            amounts.size(int(value))
+            if name == "host_memory" and value.isdecimal() and len(value) < _MANY
+            else value
+        )
         yield (name.replace("_", " ") if name.islower() else name), shown
 
 
 def breakable(name: str) -> Markup:
-    """A path or dotted name that may wrap after its separators, and is copied without a trace of that."""
+    """A path or dotted name that may wrap after its separators, and is copied without a trace of
+    that.
+    """
     return Markup(_SEPARATOR.sub(r"\1<wbr>", str(Markup.escape(text.path(name)))))  # noqa: S704 - escaped before
 
 
 def explained(report: Report) -> dict[str, str]:
-    """Id of the manual page of each rule that found something: it stands with the rule's first finding."""
+    """Id of the manual page of each rule that found something: it stands with the rule's first
+    finding.
+    """
     known: dict[str, str] = {}
     for number, finding in enumerate(report.findings, 1):
         for code in finding.codes:
@@ -196,9 +219,19 @@ def explained(report: Report) -> dict[str, str]:
 def _cards(report: Report, charts: Sequence[Shown]) -> Iterator[Card]:
     left = explained(report)
     for number, finding in enumerate(report.findings, 1):
-        pages = tuple(Page(left.pop(code), code, manual.to_html(report.manual[code])) for code in finding.codes if code in left)
+        pages = tuple(
+            Page(left.pop(code), code, manual.to_html(report.manual[code]))
+            for code in finding.codes
+            if code in left
+        )
         anchor = f"finding-{number}"
-        yield _card(anchor, finding, report, pages, tuple(chart for chart in charts if _shows(chart, finding, anchor)))
+        yield _card(
+            anchor,
+            finding,
+            report,
+            pages,
+            tuple(chart for chart in charts if _shows(chart, finding, anchor)),
+        )
 
 
 def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
@@ -208,7 +241,13 @@ def _shows(chart: Shown, finding: Finding, anchor: str) -> bool:
     return anchor in chart.anchors or not chart.codes.isdisjoint({*finding.codes, family})
 
 
-def _card(name: str, finding: Finding, report: Report, pages: tuple[Page, ...], shown_in: tuple[Shown, ...]) -> Card:
+def _card(
+    name: str,
+    finding: Finding,
+    report: Report,
+    pages: tuple[Page, ...],
+    shown_in: tuple[Shown, ...],
+) -> Card:
     place = str(finding.site) if finding.site else ""
     excerpt = report.excerpts.get(place)
     return Card(

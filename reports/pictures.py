@@ -1,4 +1,6 @@
-"""The filled charts of the page: a still picture in SVG that stands at once, and the data that plotly redraws it from."""
+"""The filled charts of the page: a still picture in SVG that stands at once, and the data that
+plotly redraws it from.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,16 @@ from auditor import amounts
 from .charts import HEIGHT, WIDTH, Tick, ticks
 
 COLOURS = 9
-"""Colours of the style sheet for lines and kinds of work, besides *nothing there* and *the rest*."""
+"""Colours of the style sheet for lines and kinds of work, besides *nothing there* and *the
+rest*.
+"""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One row of the legend: colour (a class of the style sheet), name, and an amount where there is one."""
+    """One row of the legend: colour (a class of the style sheet), name, and an amount where there
+    is one.
+    """
 
     shade: str
     name: str
@@ -44,7 +50,8 @@ class Place:
 class Picture:
     """One chart. ``rows`` is its height in px without the axis, ``said`` what it shows in numbers.
 
-    ``view`` names how it shows its subject, for the switch between pictures whose ``subject`` is the same.
+    ``view`` names how it shows its subject, for the switch between pictures whose ``subject`` is
+    the same.
     """
 
     id: str
@@ -69,7 +76,13 @@ class Picture:
 
     def data(self) -> dict[str, Any]:
         """What the page's script needs to draw it with plotly."""
-        return {"id": self.id, "height": self.rows, "unit": self.unit, "xLabel": self.x_label, **self.plot}
+        return {
+            "id": self.id,
+            "height": self.rows,
+            "unit": self.unit,
+            "xLabel": self.x_label,
+            **self.plot,
+        }
 
 
 def by_subject(pictures: Sequence[Picture]) -> tuple[tuple[Picture, ...], ...]:
@@ -95,7 +108,10 @@ def across(low: float, high: float, about: int = 8, scale: float = 1.0) -> tuple
     span = high - low
     if span <= 0:
         return ()
-    return tuple(Tick((place * scale - low) / span, amounts.digits(place)) for place in ticks(low / scale, high / scale, about))
+    return tuple(
+        Tick((place * scale - low) / span, amounts.digits(place))
+        for place in ticks(low / scale, high / scale, about)
+    )
 
 
 def box(left: float, top: float, width: float, height: float) -> str:
@@ -111,4 +127,8 @@ def upright(places: Iterable[float]) -> str:
 
 def evenly(values: Sequence[Any], limit: int) -> Sequence[Any]:
     """At most ``limit`` of the values, evenly chosen, the first among them."""
-    return values if len(values) <= limit else [values[index * len(values) // limit] for index in range(limit)]
+    return (
+        values
+        if len(values) <= limit
+        else [values[index * len(values) // limit] for index in range(limit)]
+    )

@@ -1,4 +1,6 @@
-"""The ranks of a job as a table: who waits least in collectives stands first, because the others wait for it."""
+"""The ranks of a job as a table: who waits least in collectives stands first, because the others
+wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,30 @@ import statistics
 from auditor import amounts
 from auditor.model import Rank, Report
 
-HEADINGS = ("rank", "median step", "device busy", "computing", "communicating", "exposed", "loader", "host waits", "peak memory")
+HEADINGS = (
+    "rank",
+    "median step",
+    "device busy",
+    "computing",
+    "communicating",
+    "exposed",
+    "loader",
+    "host waits",
+    "peak memory",
+)
 
 UNKNOWN = "-"
 
 STANDS_OUT = 0.8
-"""Share of the median rank's communication below which a rank is named: ours; ranks that wait alike differ by less."""
+"""Share of the median rank's communication below which a rank is named: ours; ranks that wait alike
+differ by less.
+"""
 
 
 def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
-    """At most ``limit`` ranks; all in their own order where that is enough, else those with the least communication."""
+    """At most ``limit`` ranks; all in their own order where that is enough, else those with the
+    least communication.
+    """
     if len(report.ranks) <= limit:
         return report.ranks
     return tuple(sorted(report.ranks, key=lambda rank: rank.communication_us)[:limit])
@@ -24,7 +40,10 @@ def ordered(report: Report, limit: int) -> tuple[Rank, ...]:
 
 def straggler(report: Report) -> int | None:
     """The rank that communicates least, for which the others wait; None where none stands out."""
-    talking = sorted((rank for rank in report.ranks if rank.communication_us > 0), key=lambda rank: rank.communication_us)
+    talking = sorted(
+        (rank for rank in report.ranks if rank.communication_us > 0),
+        key=lambda rank: rank.communication_us,
+    )
     usual = statistics.median(rank.communication_us for rank in talking) if talking else 0.0
     return talking[0].rank if talking and talking[0].communication_us < STANDS_OUT * usual else None
 
@@ -47,15 +66,26 @@ def cells(rank: Rank, micro: str = "us") -> tuple[str, ...]:
     return ("?" if rank.rank is None else str(rank.rank), *shown, peak)
 
 
-def table(report: Report, limit: int, micro: str = "us") -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown or zero on every rank."""
+def table(
+    report: Report, limit: int, micro: str = "us"
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and rows of at most ``limit`` ranks, without the columns that hold nothing: unknown
+    or zero on every rank.
+    """
     rows = [cells(rank, micro) for rank in ordered(report, limit)]
-    known = [column for column in range(len(HEADINGS)) if column < 2 or any(_holds(row[column]) for row in rows)]
-    return tuple(HEADINGS[column] for column in known), [tuple(row[column] for column in known) for row in rows]
+    known = [
+        column
+        for column in range(len(HEADINGS))
+        if column < 2 or any(_holds(row[column]) for row in rows)
+    ]
+    return tuple(HEADINGS[column] for column in known), [
+        tuple(row[column] for column in known) for row in rows
+    ]
 
 
 def alone(report: Report) -> str:
-    """The facts of the only rank in words, those that are zero or unknown left out; empty where there are several ranks.
+    """The facts of the only rank in words, those that are zero or unknown left out; empty where
+    there are several ranks.
 
     Empty also without a device: the step's time is said elsewhere, and nothing else is known.
     """
@@ -72,4 +102,8 @@ def _holds(cell: str) -> bool:
 def left_out(report: Report, limit: int) -> str:
     """What is said under a table that does not hold all ranks; empty where it does."""
     more = len(report.ranks) - limit
-    return f"and {amounts.count(more, 'rank')} that wait longer in collectives (report.json has all)" if more > 0 else ""
+    return (
+        f"and {amounts.count(more, 'rank')} that wait longer in collectives (report.json has all)"
+        if more > 0
+        else ""
+    )

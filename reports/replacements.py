@@ -14,9 +14,11 @@ _NAMED = dict(zip("abtnvfr", "\a\b\t\n\v\f\r", strict=True))
 
 @dataclass(frozen=True)
 class Replacement:
-    """In ``file``, lines ``first`` to ``last`` (1-based; ``last`` is ``first - 1`` for an insertion before ``first``) become ``text``.
+    """In ``file``, lines ``first`` to ``last`` (1-based; ``last`` is ``first - 1`` for an insertion
+    before ``first``) become ``text``.
 
-    ``cut`` is None where the last replaced line ends in a line feed, which is replaced with it; else that line's length.
+    ``cut`` is None where the last replaced line ends in a line feed, which is replaced with it;
+    else that line's length.
     """
 
     file: str
@@ -27,7 +29,9 @@ class Replacement:
 
 
 def replacements(diff: str) -> tuple[Replacement, ...]:
-    """What the diff changes, in its order. Empty where it is no diff that can be read with certainty."""
+    """What the diff changes, in its order. Empty where it is no diff that can be read with
+    certainty.
+    """
     try:
         return tuple(_read(diff.split("\n")))
     except (ValueError, IndexError):
@@ -52,7 +56,9 @@ def _read(lines: list[str]) -> Iterator[Replacement]:
 
 
 def _end_of(lines: list[str], at: int, old: int, new: int) -> int:
-    """Where the hunk ends whose body begins at ``at``: counted, because a removed line may look like a header."""
+    """Where the hunk ends whose body begins at ``at``: counted, because a removed line may look
+    like a header.
+    """
     while old > 0 or new > 0:
         mark = lines[at][:1]
         if mark not in ("+", "-", " ", "\\"):

@@ -8,12 +8,14 @@ from typing import Any
 from urllib.parse import quote
 
 from auditor.model import Finding, FoundAt, Report, Severity, Site, Verdict
-from auditor.prices import priced
+from auditor.model.prices import priced
 
 from . import costs, families, summary, text
 from .replacements import Replacement, replacements
 
-SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA_URI = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 
 Object = dict[str, Any]
 
@@ -25,18 +27,26 @@ _ENDED_WELL = "completed"
 
 
 class Sarif:
-    """One run of one tool. What could not be looked at is a notification, so that it never looks like a clean rule.
+    """One run of one tool. What could not be looked at is a notification, so that it never looks
+    like a clean rule.
 
-    A finding without a place in the source is put at the target's file as a whole, without a line: code scanning refuses
-    results that have no location at all.
+    A finding without a place in the source is put at the target's file as a whole, without a line:
+    code scanning refuses results that have no location at all.
     """
 
     name = "sarif"
     suffix = ".sarif"
 
     def render(self, report: Report) -> str:
-        """Indented JSON in ASCII: other characters, and whatever steers a terminal, are escapes of JSON."""
-        return json.dumps({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [_run(report)]}, indent=2) + "\n"
+        """Indented JSON in ASCII: other characters, and whatever steers a terminal, are escapes of
+        JSON.
+        """
+        return (
+            json.dumps(
+                {"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [_run(report)]}, indent=2
+            )
+            + "\n"
+        )
 
 
 def _run(report: Report) -> Object:
@@ -44,21 +54,27 @@ def _run(report: Report) -> Object:
     return {
         "tool": {"driver": _driver(report)},
         "columnKind": "unicodeCodePoints",
-        "originalUriBaseIds": {_ROOT: {"description": {"text": "The working directory of the audit."}}},
+        "originalUriBaseIds": {
+            _ROOT: {"description": {"text": "The working directory of the audit."}}
+        },
         "invocations": [_invocation(report)],
         "results": [_result(report, finding, codes) for finding in report.findings],
     }
 
 
-# -- the tool and its rules --------------------------------------------------------------------------------------------
+# -- the tool and its rules ------------------------------------------------------------------------
 
 
 def _judged(report: Report) -> tuple[Verdict, ...]:
-    """One verdict for each code, those of findings among them even where a report forgot the verdict."""
+    """One verdict for each code, those of findings among them even where a report forgot the
+    verdict.
+    """
     found = {verdict.code: verdict for verdict in report.verdicts}
     for finding in report.findings:
         for code in finding.codes:
-            found.setdefault(code, Verdict(code, finding.name if code == finding.code else code, "found"))
+            found.setdefault(
+                code, Verdict(code, finding.name if code == finding.code else code, "found")
+            )
     return tuple(found.values())
 
 
@@ -80,9 +96,13 @@ def _rule(report: Report, verdict: Verdict) -> Object:
         "shortDescription": {"text": text.one_line(title, 1000)},
         "properties": {"tags": [text.one_line(families.family_of(verdict.code), 200)]},
     }
-    severities = [summary.severity(finding) for finding in report.findings if verdict.code in finding.codes]
+    severities = [
+        summary.severity(finding) for finding in report.findings if verdict.code in finding.codes
+    ]
     if severities:
-        rule["defaultConfiguration"] = {"level": _LEVELS[min(severities, key=lambda severity: severity.rank)]}
+        rule["defaultConfiguration"] = {
+            "level": _LEVELS[min(severities, key=lambda severity: severity.rank)]
+        }
     if page:
         shown = text.shorten(text.visible(page), 20_000)
         rule["help"] = {"text": shown, "markdown": shown}
@@ -117,7 +137,11 @@ def _failures(report: Report) -> Iterator[Object]:
     for caveat in report.caveats:
         yield _notification("error", caveat)
     for verdict in summary.with_status(report, "failed"):
-        yield _notification("error", f"the rule failed: {verdict.reason.strip().rpartition(chr(10))[2]}", verdict.code)
+        yield _notification(
+            "error",
+            f"the rule failed: {verdict.reason.strip().rpartition(chr(10))[2]}",
+            verdict.code,
+        )
 
 
 def _limits(report: Report) -> Iterator[Object]:
@@ -128,11 +152,18 @@ def _limits(report: Report) -> Iterator[Object]:
 
 
 def _notification(level: str, said: str, code: str = "") -> Object:
-    notification: Object = {"level": level, "message": {"text": text.one_line(said, _MESSAGE_LIMIT)}}
-    return notification | {"associatedRule": {"id": text.one_line(code, 200)}} if code else notification
+    notification: Object = {
+        "level": level,
+        "message": {"text": text.one_line(said, _MESSAGE_LIMIT)},
+    }
+    return (
+        notification | {"associatedRule": {"id": text.one_line(code, 200)}}
+        if code
+        else notification
+    )
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------
 
 
 def _result(report: Report, finding: Finding, codes: dict[str, int]) -> Object:
@@ -146,14 +177,20 @@ def _result(report: Report, finding: Finding, codes: dict[str, int]) -> Object:
         "properties": _properties(finding),
     }
     if finding.places:
-        result["relatedLocations"] = [_related(number, place) for number, place in enumerate(finding.places, 1)]
+        result["relatedLocations"] = [
+            _related(number, place) for number, place in enumerate(finding.places, 1)
+        ]
     fixes = [*_fixes(finding)]
     return result | {"fixes": fixes} if fixes else result
 
 
 def _related(number: int, place: FoundAt) -> Object:
     said = f"{place.code}: {place.text}" if place.code else place.text
-    return {"id": number, **_location(place.site), "message": {"text": text.one_line(said, _SNIPPET_LIMIT)}}
+    return {
+        "id": number,
+        **_location(place.site),
+        "message": {"text": text.one_line(said, _SNIPPET_LIMIT)},
+    }
 
 
 def _message(finding: Finding) -> str:
@@ -164,7 +201,10 @@ def _message(finding: Finding) -> str:
 
 
 def _properties(finding: Finding) -> Object:
-    facts = {text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT) for label, value in finding.facts}
+    facts = {
+        text.one_line(label, 200): text.one_line(value, _SNIPPET_LIMIT)
+        for label, value in finding.facts
+    }
     return {
         "cost": costs.short(finding),
         "basis": finding.basis,
@@ -186,7 +226,9 @@ def _location(site: Site) -> Object:
             physical["region"]["snippet"] = {"text": text.one_line(site.text, _SNIPPET_LIMIT)}
     location: Object = {"physicalLocation": physical}
     if site.function:
-        location["logicalLocations"] = [{"fullyQualifiedName": text.one_line(site.function, 1000), "kind": "function"}]
+        location["logicalLocations"] = [
+            {"fullyQualifiedName": text.one_line(site.function, 1000), "kind": "function"}
+        ]
     return location
 
 
@@ -195,7 +237,10 @@ def _whole_target(report: Report) -> Object:
     file, _, _attribute = target.rpartition(":") if ":" in target else (target, "", "")
     if "/" not in file and not file.endswith((".py", ".gz", ".json", ".pickle")):
         file = file.replace(".", "/") + ".py"
-    return {"physicalLocation": {"artifactLocation": _artifact(file)}, "message": {"text": "no single place in the source"}}
+    return {
+        "physicalLocation": {"artifactLocation": _artifact(file)},
+        "message": {"text": "no single place in the source"},
+    }
 
 
 def _artifact(file: str) -> Object:
@@ -205,7 +250,7 @@ def _artifact(file: str) -> Object:
     return {"uri": uri or ".", "uriBaseId": _ROOT}
 
 
-# -- fixes -------------------------------------------------------------------------------------------------------------
+# -- fixes -----------------------------------------------------------------------------------------
 
 
 def _fixes(finding: Finding) -> Iterator[Object]:
@@ -216,11 +261,18 @@ def _fixes(finding: Finding) -> Iterator[Object]:
     for replacement in replacements(remedy.diff):
         changes.setdefault(replacement.file, []).append(_replacement(replacement))
     if changes:
-        promise = "cannot change what is trained" if remedy.safe else "may change what is trained: look at it first"
+        promise = (
+            "cannot change what is trained"
+            if remedy.safe
+            else "may change what is trained: look at it first"
+        )
         yield {
-            "description": {"text": f"{text.one_line(remedy.text or finding.code, _MESSAGE_LIMIT)} ({promise})"},
+            "description": {
+                "text": f"{text.one_line(remedy.text or finding.code, _MESSAGE_LIMIT)} ({promise})"
+            },
             "artifactChanges": [
-                {"artifactLocation": _artifact(file), "replacements": replaced} for file, replaced in changes.items()
+                {"artifactLocation": _artifact(file), "replacements": replaced}
+                for file, replaced in changes.items()
             ],
         }
 

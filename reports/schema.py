@@ -1,4 +1,6 @@
-"""The JSON Schema of report.json, and the page of documentation that is written from it (``python -m auditor.reports.schema``)."""
+"""The JSON Schema of report.json, and the page of documentation that is written from it (``python
+-m auditor.reports.schema``).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def schema() -> Node:
 def markdown() -> str:
     """``docs/report-json.md``: one table for the report and one for each object in it."""
     whole = schema()
-    parts = [_HEAD.format(name=whole["$id"], description=whole["description"]), "## The report", *_table(whole)]
+    parts = [
+        _HEAD.format(name=whole["$id"], description=whole["description"]),
+        "## The report",
+        *_table(whole),
+    ]
     for name, node in whole["$defs"].items():
         parts += [f'\n## <a id="{name}"></a>{name}', f"{node['description']}\n", *_table(node)]
     return "\n".join(parts) + "\n"
@@ -39,7 +45,9 @@ def markdown() -> str:
 
 def _table(node: Node) -> Iterator[str]:
     if node.get("type") == "array":
-        yield from (f"{number}. {item['description']}" for number, item in enumerate(node["prefixItems"], 1))
+        yield from (
+            f"{number}. {item['description']}" for number, item in enumerate(node["prefixItems"], 1)
+        )
         return
     yield "| field | type | meaning |"
     yield "|---|---|---|"

@@ -1,10 +1,12 @@
-"""What shares on the pages are of, and how charts count steps: said in one place, so that no two pages differ."""
+"""What shares on the pages are of, and how charts count steps: said in one place, so that no two
+pages differ.
+"""
 
 from __future__ import annotations
 
 from auditor import amounts
 from auditor.model import Finding, Report
-from auditor.prices import priced, share_of_step
+from auditor.model.prices import priced, share_of_step
 
 
 def step_axis(report: Report) -> str:

@@ -1,4 +1,6 @@
-"""Memory over time as a stacked chart: who holds how much, what the allocator reserves, where steps begin."""
+"""Memory over time as a stacked chart: who holds how much, what the allocator reserves, where steps
+begin.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from auditor import amounts
-from auditor.pictures import Layers
+from auditor.model.charts import Layers
 
 from . import text
 from .charts import HEIGHT, POINTS, WIDTH, Tick, scaled
@@ -33,12 +35,20 @@ class _Drawn:
 
 
 def pictures(layers: Sequence[Layers], first: int = 1) -> tuple[Picture, ...]:
-    """One picture a chart; those without a point are left out. Charts of one device have the same subject."""
+    """One picture a chart; those without a point are left out. Charts of one device have the same
+    subject.
+    """
     drawn, subject = [], ""
     for number, chart in enumerate(layers, first):
         subject = subject if subject and chart.by == "purpose" else f"memory-{number}"
         if points := _drawn(chart):
-            drawn.append(replace(_picture(f"memory-{number}", chart, points), subject=subject, view=VIEWS[chart.by]))
+            drawn.append(
+                replace(
+                    _picture(f"memory-{number}", chart, points),
+                    subject=subject,
+                    view=VIEWS[chart.by],
+                )
+            )
     return tuple(drawn)
 
 
@@ -46,12 +56,19 @@ def _drawn(chart: Layers) -> _Drawn | None:
     """The points that are whole, at most as many as a chart may have."""
     count = min((len(column) for column in (chart.x, chart.reserved, *chart.held)), default=0)
     limit = max(2, POINTS // (len(chart.held) + 2))
-    order = sorted(range(count), key=lambda index: chart.x[index]) if all(map(math.isfinite, chart.x[:count])) else []
+    order = (
+        sorted(range(count), key=lambda index: chart.x[index])
+        if all(map(math.isfinite, chart.x[:count]))
+        else []
+    )
     kept = evenly(order, limit)
     if not kept or not chart.held or not chart.layers:
         return None
     x = tuple(chart.x[index] - chart.x[order[0]] for index in kept)
-    held = tuple(tuple(max(0.0, float(column[index])) for index in kept) for column in chart.held[: len(chart.layers)])
+    held = tuple(
+        tuple(max(0.0, float(column[index])) for index in kept)
+        for column in chart.held[: len(chart.layers)]
+    )
     reserved = tuple(max(0.0, float(chart.reserved[index])) for index in kept)
     high = max([*reserved, *(sum(column) for column in zip(*held, strict=True))])
     return _Drawn(x, held, reserved, x[-1] or 1.0, high or 1.0)
@@ -61,7 +78,9 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
     unit, scale = scaled("bytes", drawn.high)
     x_unit, x_scale = scaled("us", drawn.right) if chart.x_unit == "us" else ("event", 1.0)
     top = drawn.high * 1.04
-    marks = [(x - chart.x[0], label) for x, label in chart.marks if 0 <= x - chart.x[0] <= drawn.right]
+    marks = [
+        (x - chart.x[0], label) for x, label in chart.marks if 0 <= x - chart.x[0] <= drawn.right
+    ]
     said = [text.one_line(tone.name, 200) for tone in chart.layers]
     return Picture(
         id=name,
@@ -82,11 +101,18 @@ def _picture(name: str, chart: Layers, drawn: _Drawn) -> Picture:
             "kind": "layers",
             "x": [_short(x / x_scale) for x in drawn.x],
             "layers": [
-                {"name": label, "shade": shade(tone.colour), "y": [_short(value / scale) for value in column]}
+                {
+                    "name": label,
+                    "shade": shade(tone.colour),
+                    "y": [_short(value / scale) for value in column],
+                }
                 for label, tone, column in zip(said, chart.layers, drawn.held, strict=False)
             ],
             "reserved": [_short(value / scale) for value in drawn.reserved],
-            "marks": [{"x": _short(x / x_scale), "label": text.one_line(label, 80)} for x, label in _marked(marks)],
+            "marks": [
+                {"x": _short(x / x_scale), "label": text.one_line(label, 80)}
+                for x, label in _marked(marks)
+            ],
         },
     )
 
@@ -104,7 +130,8 @@ def _marked(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 def _said(drawn: _Drawn) -> str:
     totals = [sum(column) for column in zip(*drawn.held, strict=True)]
     return (
-        f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} reserved; "
+        f"At most {amounts.size(max(totals))} in use and {amounts.size(max(drawn.reserved))} "
+        "reserved; "
         f"{amounts.size(totals[-1])} in use at the end."
     )
 
@@ -113,14 +140,18 @@ def _keys(chart: Layers, drawn: _Drawn, names: Sequence[str]) -> Iterator[Key]:
     """Highest layer first, as the eye meets them."""
     for tone, name, column in reversed(list(zip(chart.layers, names, drawn.held, strict=False))):
         yield Key(shade(tone.colour), name, f"at most {amounts.size(max(column))}")
-    yield Key("reserved", "reserved by the allocator", f"at most {amounts.size(max(drawn.reserved))}")
+    yield Key(
+        "reserved", "reserved by the allocator", f"at most {amounts.size(max(drawn.reserved))}"
+    )
     if any(label != _OOM for _, label in chart.marks):
         yield Key("began", "a step begins")
     if any(label == _OOM for _, label in chart.marks):
         yield Key("failed", "out of memory")
 
 
-def _shapes(chart: Layers, drawn: _Drawn, marks: Sequence[tuple[float, str]], top: float) -> Iterator[Shape]:
+def _shapes(
+    chart: Layers, drawn: _Drawn, marks: Sequence[tuple[float, str]], top: float
+) -> Iterator[Shape]:
     """Every layer is drawn down to the axis; the lower ones are painted over the higher."""
     totals = [0.0] * len(drawn.x)
     outlines = []
@@ -141,7 +172,10 @@ def _shapes(chart: Layers, drawn: _Drawn, marks: Sequence[tuple[float, str]], to
 
 def _stairs(drawn: _Drawn, heights: Sequence[float], top: float) -> str:
     """``H…V…`` through the points: memory stays what it is until the next event."""
-    steps = (f"H{x / drawn.right * WIDTH:.1f}V{(1 - y / top) * HEIGHT:.1f}" for x, y in zip(drawn.x, heights, strict=True))
+    steps = (
+        f"H{x / drawn.right * WIDTH:.1f}V{(1 - y / top) * HEIGHT:.1f}"
+        for x, y in zip(drawn.x, heights, strict=True)
+    )
     return "".join(steps) + f"H{WIDTH}"
 
 
@@ -149,6 +183,7 @@ def _thinned(chart: Layers, drawn: _Drawn) -> str:
     if chart.events <= len(drawn.x):
         return ""
     return (
-        f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: of each stretch those with most and with least memory, "
+        f"{chart.events:,} events, drawn at {len(drawn.x):,} of them: of each stretch those with "
+        "most and with least memory, "
         "so no peak is lost."
     )

@@ -1,4 +1,6 @@
-"""What a report says in a few words and sums: read by every renderer, so that no two pages disagree."""
+"""What a report says in a few words and sums: read by every renderer, so that no two pages
+disagree.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report, Run, Severity, Status, Verdict
-from auditor.prices import costs_nothing, priced, share_of_step, usual_us
+from auditor.model.devices import Input, device_named, input_named
+from auditor.model.prices import costs_nothing, priced, share_of_step, usual_us
 
 from . import shares, text, verified
 from .families import STATUSES
@@ -34,25 +37,42 @@ def limits(report: Report) -> tuple[str, ...]:
     return tuple(each for each in report.warnings if each not in report.caveats)
 
 
+_FILES: dict[Input, str] = {
+    "trace": "an unknown device",
+    "snapshot": "a memory snapshot",
+    "checkpoint": "saved checkpoints",
+}
+_FROM: dict[Input, str] = {"snapshot": "from", "checkpoint": "from"}
+"""What is judged where it is no run, in words, and how it is said that something comes from
+there.
+"""
+
+
 def device(report: Report) -> str:
     """What the step ran on, in words."""
-    named = {
-        "rehearse": "a rehearsed GPU",
-        "trace": "an unknown device",
-        "snapshot": "a memory snapshot",
-        "checkpoint": "saved checkpoints",
-    }
-    return named.get(report.run.device, text.one_line(report.run.device, 80))
+    word = report.run.device
+    if device_named(word).simulated:
+        return "a rehearsed GPU"
+    return _FILES.get(input_named(word), text.one_line(word, 80))
 
 
 def rehearsed(report: Report) -> str:
     """What was rehearsed beside the run on the CPU; empty if nothing was."""
-    played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(" (rehearsed on the CPU)")
-    return f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in time" if played else ""
+    played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(
+        " (rehearsed on the CPU)"
+    )
+    return (
+        f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in "
+        "time"
+        if played
+        else ""
+    )
 
 
 def asked(report: Report) -> str:
-    """How the first sentence begins: ``Audited for 50 steps, after 5 warm-up steps,``, ``Judged from a trace of 6 steps,``."""
+    """How the first sentence begins: ``Audited for 50 steps, after 5 warm-up steps,``, ``Judged
+    from a trace of 6 steps,``.
+    """
     run = report.run
     if not run.steps:
         return "Judged"
@@ -65,51 +85,74 @@ def asked(report: Report) -> str:
 
 
 def processes(report: Report) -> str:
-    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one process."""
+    """`` in 8 processes``, ``, rank 3 of 8`` of a trace that stands alone; empty for one
+    process.
+    """
     world, ranks = report.run.world_size, report.ranks
     if world <= 1:
         return ""
-    return f", rank {ranks[0].rank} of {world}" if len(ranks) == 1 and ranks[0].rank is not None else f" in {world} processes"
+    return (
+        f", rank {ranks[0].rank} of {world}"
+        if len(ranks) == 1 and ranks[0].rank is not None
+        else f" in {world} processes"
+    )
 
 
 def place(report: Report) -> str:
     """``on cpu``, ``from a memory snapshot``."""
-    judged = report.run.device in ("snapshot", "checkpoint")
-    return f"{'from' if judged else 'on'} {device(report)}"
+    return f"{_FROM.get(input_named(report.run.device), 'on')} {device(report)}"
 
 
 def steps(report: Report) -> str:
-    """``30 steps``, or how many of them were to be taken; empty where steps are not what was looked at."""
+    """``30 steps``, or how many of them were to be taken; empty where steps are not what was looked
+    at.
+    """
     run = report.run
     if not run.steps:
         return ""
-    return f"{amounts.count(run.steps, 'step')} asked for," if run.outcome != "completed" else _taken(run)
+    return (
+        f"{amounts.count(run.steps, 'step')} asked for,"
+        if run.outcome != "completed"
+        else _taken(run)
+    )
 
 
 def _taken(run: Run) -> str:
     """``30 steps``; ``13 of 30 steps`` where the target ended too early to time them all."""
     timed = run.step_us.n if run.step_us is not None and run.recorded_at else run.steps
-    return f"{timed:,} of {amounts.count(run.steps, 'step')}" if timed < run.steps else amounts.count(run.steps, "step")
+    return (
+        f"{timed:,} of {amounts.count(run.steps, 'step')}"
+        if timed < run.steps
+        else amounts.count(run.steps, "step")
+    )
 
 
 def step_time(report: Report) -> str:
-    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without what they cannot tell; empty if
-    none was timed.
+    """``median 116 ms, mean 120 ms, p95 201 ms, 55 ms to 374 ms (30 steps)``, of few steps without
+    what they cannot tell; empty if none was timed.
     """
     times = report.run.step_us
     if times is None:
         return ""
-    median, timed = amounts.within(times.median, times.low, times.high), f"({amounts.count(times.n, 'step')})"
+    median, timed = (
+        amounts.within(times.median, times.low, times.high),
+        f"({amounts.count(times.n, 'step')})",
+    )
     if times.n < 2:
         return f"{median} {timed}"
     p95 = f"p95 {amounts.duration(times.p95)}, " if times.n >= TELLS_P95 else ""
     mean = f"mean {amounts.duration(times.mean)}, " if times.mean is not None else ""
-    return f"median {median}, {mean}{p95}{amounts.duration(times.min)} to {amounts.duration(times.max)} {timed}"
+    return (
+        f"median {median}, {mean}{p95}{amounts.duration(times.min)} to "
+        f"{amounts.duration(times.max)} {timed}"
+    )
 
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the mean step, None if unknown."""
+    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the mean step,
+    None if unknown.
+    """
 
     basis: str
     us_per_step: float
@@ -135,13 +178,17 @@ def severity(finding: Finding) -> Severity:
 def severities(report: Report) -> str:
     """``1 error, 2 warnings and 3 notes``; severities without findings are left out."""
     counted = Counter(severity(finding) for finding in report.findings)
-    return joined(amounts.count(counted[level], level.value) for level in Severity if counted[level])
+    return joined(
+        amounts.count(counted[level], level.value) for level in Severity if counted[level]
+    )
 
 
 def recoverable(report: Report) -> tuple[Recoverable, ...]:
-    """What would come back per step, once for each basis that has a proven price: measured first. Never added together.
+    """What would come back per step, once for each basis that has a proven price: measured first.
+    Never added together.
 
-    What re-runs with a patch have settled (what came back is known, or that nothing does) is not promised once more.
+    What re-runs with a patch have settled (what came back is known, or that nothing does) is not
+    promised once more.
     """
     return tuple(_recoverable(report))
 
@@ -149,16 +196,24 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
 def _recoverable(report: Report) -> Iterator[Recoverable]:
     counted = [finding for finding in _causes(report) if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [us for finding in counted if finding.basis == basis and (us := finding.proven_us) is not None]
+        prices = [
+            us
+            for finding in counted
+            if finding.basis == basis and (us := finding.proven_us) is not None
+        ]
         if prices:
             total = sum(prices)
             yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))
 
 
 def proven(report: Report) -> Finding | None:
-    """The finding whose patch saved most time when it was re-run; None where no patch was verified as better."""
+    """The finding whose patch saved most time when it was re-run; None where no patch was verified
+    as better.
+    """
     better = [
-        finding for finding in report.findings if finding.verified and finding.verified.status == "better" and _saved(finding)
+        finding
+        for finding in report.findings
+        if finding.verified and finding.verified.status == "better" and _saved(finding)
     ]
     return max(better, key=_saved, default=None)
 
@@ -181,13 +236,21 @@ def largest_memory(report: Report) -> Finding | None:
 
 
 def _causes(report: Report) -> Iterator[Finding]:
-    """The findings without consequences of others among them; where the cause was silenced or not selected, they stand for it."""
+    """The findings without consequences of others among them; where the cause was silenced or not
+    selected, they stand for it.
+    """
     there = {finding.code for finding in report.findings if not finding.follows}
-    return (finding for finding in report.findings if not finding.follows or finding.follows not in there)
+    return (
+        finding
+        for finding in report.findings
+        if not finding.follows or finding.follows not in there
+    )
 
 
 def cost(finding: Finding, micro: str = "us") -> str:
-    """Time per step or bytes that would come back, without the basis; empty where neither is known."""
+    """Time per step or bytes that would come back, without the basis; empty where neither is
+    known.
+    """
     lost = priced(finding)
     if lost is not None:
         return f"{amounts.duration(lost, micro)} / step"
@@ -197,7 +260,9 @@ def cost(finding: Finding, micro: str = "us") -> str:
 
 
 def per_step(finding: Finding) -> str:
-    """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not counted."""
+    """How often it happens in a step, ``<0.01`` where that is hardly ever; empty where it was not
+    counted.
+    """
     return seldom(finding.per_step)
 
 
@@ -209,7 +274,9 @@ def seldom(times: float) -> str:
 
 
 def frequency(finding: Finding, report: Report) -> str:
-    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty where it was not counted by steps."""
+    """``2 per step, on all 50 steps``, ``1 per step, on 12 rehearsed steps``; empty where it was
+    not counted by steps.
+    """
     words = []
     if finding.per_step >= SELDOM:
         words.append(f"{amounts.digits(finding.per_step)} per step")
@@ -219,8 +286,9 @@ def frequency(finding: Finding, report: Report) -> str:
 
 
 def _steps(finding: Finding, report: Report) -> str:
-    # No "of 50": some rules look at 3 steps, some at the 12 of a rehearsal, and their facts say at how many.
-    if finding.seen_on == "rehearsal" and report.run.device != "rehearse":
+    # No "of 50": some rules look at 3 steps, some at the 12 of a rehearsal, and their facts say at
+    # how many.
+    if finding.seen_on == "rehearsal" and not device_named(report.run.device).simulated:
         return amounts.count(finding.steps, "rehearsed step")
     if finding.steps != report.run.steps:
         return amounts.count(finding.steps, "step")
@@ -228,7 +296,9 @@ def _steps(finding: Finding, report: Report) -> str:
 
 
 def headline(report: Report) -> tuple[str, ...]:
-    """The report's first words, without a verb of promise: what was verified, then each basis of price by itself."""
+    """The report's first words, without a verb of promise: what was verified, then each basis of
+    price by itself.
+    """
     if not report.findings:
         return (nothing_found(report),)
     return tuple(_headline(report)) or (f"found {severities(report)}, {unpriced(report)}",)
@@ -236,7 +306,9 @@ def headline(report: Report) -> tuple[str, ...]:
 
 def unpriced(report: Report) -> str:
     """Why nothing is said of time: ``without a price in time``, or that no price is proven."""
-    some = any(priced(finding) is not None and not verified.settled(finding) for finding in report.findings)
+    some = any(
+        priced(finding) is not None and not verified.settled(finding) for finding in report.findings
+    )
     return "and no price in time is proven" if some else "without a price in time"
 
 
@@ -247,13 +319,17 @@ def _headline(report: Report) -> Iterator[str]:
     elif best is not None and best.verified is not None:
         before, after = best.verified.step_us_before or 0.0, best.verified.step_us_after or 0.0
         yield (
-            f"verified: {amounts.duration(before - after)} per step came back with the patch for {best.code} "
+            f"verified: {amounts.duration(before - after)} per step came back with the patch for "
+            f"{best.code} "
             f"({amounts.duration(before)} to {amounts.duration(after)})"
         )
     if said := verified.dropped(report):
         yield said
     for part in recoverable(report):
-        yield f"{part.basis}: {_price(report, part)} could come back, from {amounts.count(part.findings, 'finding')}"
+        yield (
+            f"{part.basis}: {_price(report, part)} could come back, from "
+            f"{amounts.count(part.findings, 'finding')}"
+        )
 
 
 def _price(report: Report, part: Recoverable) -> str:
@@ -262,7 +338,10 @@ def _price(report: Report, part: Recoverable) -> str:
         return lost
     if part.share > 1:
         return f"{lost}, more than the whole {shares.usual_step(report)} (these findings overlap),"
-    return f"{lost} of {amounts.duration(usual_us(report.run.step_us))} ({amounts.percent(part.share)})"
+    return (
+        f"{lost} of {amounts.duration(usual_us(report.run.step_us))} "
+        f"({amounts.percent(part.share)})"
+    )
 
 
 def nothing_found(report: Report) -> str:
@@ -286,7 +365,10 @@ def reasons(verdicts: tuple[Verdict, ...]) -> tuple[tuple[str, tuple[Verdict, ..
     grouped: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         grouped.setdefault(verdict.reason, []).append(verdict)
-    return tuple((reason, tuple(group)) for reason, group in sorted(grouped.items(), key=lambda item: -len(item[1])))
+    return tuple(
+        (reason, tuple(group))
+        for reason, group in sorted(grouped.items(), key=lambda item: -len(item[1]))
+    )
 
 
 def joined(words: Iterator[str]) -> str:

@@ -1,4 +1,6 @@
-"""Traces for TensorBoard: a copy whose categories the legacy torch-tb-profiler tab understands, laid out as it expects."""
+"""Traces for TensorBoard: a copy whose categories the legacy torch-tb-profiler tab understands,
+laid out as it expects.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,34 @@ BLOCK = 1 << 20
 """Bytes of trace text that are read at a time."""
 
 HELD_LIMIT = 64 * BLOCK
-"""Bytes held at most while no event begins in them; a longer stretch is no event list and is passed on as it comes."""
+"""Bytes held at most while no event begins in them; a longer stretch is no event list and is passed
+on as it comes.
+"""
 
-# torch >= 1.13 writes categories that torch-tb-profiler 0.4.3 (its last release) does not know: it then shows no device time
-# and no DataLoader time at all. Both orders of "cat" and "name" occur: Kineto writes cat first, re-dumped traces may not.
-# A quote inside a JSON string is escaped, so a key cannot be mistaken for text.
+# torch >= 1.13 writes categories that torch-tb-profiler 0.4.3 (its last release) does not know: it
+# then shows no device time and no DataLoader time at all. Both orders of "cat" and "name" occur:
+# Kineto writes cat first, re-dumped traces may not. A quote inside a JSON string is escaped, so a
+# key cannot be mistaken for text.
 _RUNTIME = re.compile(rb'("cat"\s*:\s*)"cuda_(?:runtime|driver)"')
 _HOST_WORK = rb'"(?:enumerate\(DataLoader\)|Optimizer\.)'
-_CAT_FIRST = re.compile(rb'("cat"\s*:\s*)"user_annotation"(\s*,\s*"name"\s*:\s*' + _HOST_WORK + rb")")
-_NAME_FIRST = re.compile(rb'("name"\s*:\s*' + _HOST_WORK + rb'[^"\\]*"\s*,\s*"cat"\s*:\s*)"user_annotation"')
+_CAT_FIRST = re.compile(
+    rb'("cat"\s*:\s*)"user_annotation"(\s*,\s*"name"\s*:\s*' + _HOST_WORK + rb")"
+)
+_NAME_FIRST = re.compile(
+    rb'("name"\s*:\s*' + _HOST_WORK + rb'[^"\\]*"\s*,\s*"cat"\s*:\s*)"user_annotation"'
+)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def export(trace: Path, folder: Path, run: str, worker: str, time_ns: int) -> Path:
-    """Write ``<folder>/<run>/<worker>.<time_ns>.pt.trace.json.gz`` from ``trace`` (compressed or not) and return its path.
+    """Write ``<folder>/<run>/<worker>.<time_ns>.pt.trace.json.gz`` from ``trace`` (compressed or
+    not) and return its path.
 
-    ``run`` becomes a run and ``worker`` a worker of the tab; characters that its file name pattern would misread (dots among
-    them) become ``_``. ``worker`` should end in ``_<rank>``. Memory stays bounded whatever the trace's size. The file appears
-    whole or not at all, because the tab reads a trace once and keeps it.
+    ``run`` becomes a run and ``worker`` a worker of the tab; characters that its file name pattern
+    would misread (dots among them) become ``_``. ``worker`` should end in ``_<rank>``. Memory stays
+    bounded whatever the trace's size. The file appears whole or not at all, because the tab reads a
+    trace once and keeps it.
 
     Raises ``OSError`` or ``EOFError`` where the trace cannot be read.
     """
@@ -39,7 +50,8 @@ def export(trace: Path, folder: Path, run: str, worker: str, time_ns: int) -> Pa
     target = home / f"{_safe(worker)}.{time_ns:d}.pt.trace.json.gz"
     temporary = target.with_name(f".{target.name}.new")
     try:
-        # Level 1: the copy is for looking at, and level 9 costs ten times the time for a fifth of the size.
+        # Level 1: the copy is for looking at, and level 9 costs ten times the time for a fifth of
+        # the size.
         with _opened(trace) as source, gzip.open(temporary, "wb", compresslevel=1) as sink:
             for piece in rewritten(source):
                 sink.write(piece)

@@ -1,4 +1,6 @@
-"""The report as a person reads it in a terminal: one line for each finding, never a cut path, nothing that steers the terminal."""
+"""The report as a person reads it in a terminal: one line for each finding, never a cut path,
+nothing that steers the terminal.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ _REASONS = 3
 
 @dataclass(frozen=True)
 class Terminal:
-    """Findings as a table, then what was looked at, warnings and how the run ended. The caller prints the report's path after it.
+    """Findings as a table, then what was looked at, warnings and how the run ended. The caller
+    prints the report's path after it.
 
-    Without ``colour`` the text holds no escape sequence. ``width`` wraps messages; a place in the source is never wrapped
-    nor cut. ``encoding`` is that of the stream: characters it cannot hold are written as escapes.
+    Without ``colour`` the text holds no escape sequence. ``width`` wraps messages; a place in the
+    source is never wrapped nor cut. ``encoding`` is that of the stream: characters it cannot hold
+    are written as escapes.
     """
 
     colour: bool = False
@@ -44,11 +48,17 @@ class Terminal:
 
     @classmethod
     def for_stream(cls, stream: TextIO) -> Terminal:
-        """As fits ``stream``: colour only on a terminal without ``NO_COLOR`` (any value but the empty one) or ``TERM=dumb``."""
+        """As fits ``stream``: colour only on a terminal without ``NO_COLOR`` (any value but the
+        empty one) or ``TERM=dumb``.
+        """
         tty = stream.isatty()
         colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         width = shutil.get_terminal_size().columns if tty else 80
-        return cls(colour=colour, width=max(40, width), encoding=getattr(stream, "encoding", None) or "utf-8")
+        return cls(
+            colour=colour,
+            width=max(40, width),
+            encoding=getattr(stream, "encoding", None) or "utf-8",
+        )
 
     def render(self, report: Report) -> str:
         """The whole text, ending in a line feed."""
@@ -74,7 +84,9 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     for caveat in (*report.caveats, *report.cautions):
         said = f"warning: {text.one_line(caveat, _MESSAGE_LIMIT)}"
         yield from _wrapped(said, width, style="bold yellow")
-    yield from _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
+    yield from (
+        _wrapped(device.opening(report), width, style="bold") if device.opening(report) else ()
+    )
     yield from _ranks(report, width)
     yield from _device(report, width)
     yield Text()
@@ -91,7 +103,9 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     for sentence in verified.method(report.verification) if report.verification else ():
         yield from _wrapped(sentence, width)
     for warning in summary.limits(report):
-        yield from _wrapped(f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow")
+        yield from _wrapped(
+            f"warning: {text.one_line(warning, _MESSAGE_LIMIT)}", width, style="yellow"
+        )
     yield from _ending(report, width)
 
 
@@ -134,7 +148,10 @@ def _device(report: Report, width: int) -> Iterator[Text]:
 
 def _table(report: Report, width: int) -> Iterator[Text]:
     rows = [_cells(finding) for finding in report.findings]
-    widths = [max(len(cells[column]) for cells in (_HEADINGS, *rows)) for column in range(len(_HEADINGS) - 1)]
+    widths = [
+        max(len(cells[column]) for cells in (_HEADINGS, *rows))
+        for column in range(len(_HEADINGS) - 1)
+    ]
     yield _row(_HEADINGS, widths, ("dim",) * len(_HEADINGS))
     for finding, cells in zip(report.findings, rows, strict=True):
         style = _STYLES[summary.severity(finding)]
@@ -161,15 +178,26 @@ def _row(cells: tuple[str, ...], widths: list[int], styles: tuple[str, ...]) -> 
 
 
 def _looked_at(report: Report, width: int) -> Iterator[Text]:
-    words = {"found": "found something", "clean": "found nothing", "skipped": "could not look", "failed": "failed"}
+    words = {
+        "found": "found something",
+        "clean": "found nothing",
+        "skipped": "could not look",
+        "failed": "failed",
+    }
     counted = {status: len(summary.with_status(report, status)) for status in families.STATUSES}
-    said = ", ".join(f"{number} {words[status]}" for status, number in counted.items() if number or status != "failed")
+    said = ", ".join(
+        f"{number} {words[status]}"
+        for status, number in counted.items()
+        if number or status != "failed"
+    )
     if report.findings:  # else the sentence above has counted them
         yield from _wrapped(f"rules: {said}", width)
     yield from _skipped(summary.with_status(report, "skipped"), width)
     for verdict in summary.with_status(report, "failed"):
         reason = text.one_line(verdict.reason.strip().rpartition("\n")[2], 300)
-        yield from _wrapped(f"  failed: {text.one_line(verdict.code, 40)}: {reason}", width, hanging="    ")
+        yield from _wrapped(
+            f"  failed: {text.one_line(verdict.code, 40)}: {reason}", width, hanging="    "
+        )
 
 
 def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
@@ -178,7 +206,10 @@ def _skipped(verdicts: tuple[Verdict, ...], width: int) -> Iterator[Text]:
     for reason, group in groups[:_REASONS]:
         said = text.one_line(reason.strip(), 300)
         room = width - 8
-        yield Text(f"  {len(group):4}  {said if len(said) <= room else said[: room - 3].rstrip() + '...'}", "dim")
+        yield Text(
+            f"  {len(group):4}  {said if len(said) <= room else said[: room - 3].rstrip() + '...'}",
+            "dim",
+        )
     rest = groups[_REASONS:]
     if rest:
         others = "for another reason" if len(rest) == 1 else f"for {len(rest)} other reasons"
@@ -204,11 +235,15 @@ def _where(error: TargetError | None) -> str:
     if error is None:
         return ""
     words = f" in step {error.step}" if error.step is not None else ""
-    words += f" ({text.one_line(amounts.pass_named(error.pass_name), 40)})" if error.pass_name else ""
+    words += (
+        f" ({text.one_line(amounts.pass_named(error.pass_name), 40)})" if error.pass_name else ""
+    )
     return words + (f", at {text.path(str(error.site))}" if error.site else "")
 
 
-def _wrapped(words: str, width: int, *, style: str = "", indent: str = "", hanging: str = "") -> Iterator[Text]:
+def _wrapped(
+    words: str, width: int, *, style: str = "", indent: str = "", hanging: str = ""
+) -> Iterator[Text]:
     lines = textwrap.wrap(
         words,
         width,

@@ -1,4 +1,6 @@
-"""Text that comes from the user's program, made safe to show: nothing hidden, nothing that steers a terminal, nothing endless."""
+"""Text that comes from the user's program, made safe to show: nothing hidden, nothing that steers a
+terminal, nothing endless.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,33 @@ _COMMAND = re.compile(r"^([^\S\n]*)::(?=[\w-]+[^\n]*::)", re.MULTILINE)
 _MARKED = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 
 PATH_LIMIT = 4096
-"""Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever cut."""
+"""Characters of a path that are always shown whole (PATH_MAX of Linux): no real path is ever
+cut.
+"""
 
 
 def visible(text: str) -> str:
-    r"""``text`` with control, direction, zero-width and lone surrogate characters written as escapes (``\x1b``, ``\u202e``).
+    r"""``text`` with control, direction, zero-width and lone surrogate characters written as
+    escapes (``\x1b``, ``\u202e``).
 
-    Line feeds and tabs stay. What comes back can be encoded as UTF-8 and cannot carry an ANSI sequence.
+    Line feeds and tabs stay. What comes back can be encoded as UTF-8 and cannot carry an ANSI
+    sequence.
     """
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else _escape(char) for char in text.replace("\r\n", "\n"))
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escape(char)
+        for char in text.replace("\r\n", "\n")
+    )
 
 
 def inert(text: str) -> str:
-    """``text`` without lines that a CI system would take for a command: ``::error::`` becomes ``: :error::``.
+    """``text`` without lines that a CI system would take for a command: ``::error::`` becomes ``:
+    :error::``.
 
-    GitHub reads ``::name key=value::message`` at the start of a line, blanks before it or not, and ``##[name]`` anywhere
-    (actions/runner, ActionCommand.cs); Azure Pipelines reads ``##vso[...]`` and ``##[name]`` at the start of one, and
-    TeamCity ``##teamcity[``.
+    GitHub reads ``::name key=value::message`` at the start of a line, blanks before it or not, and
+    ``##[name]`` anywhere (actions/runner, ActionCommand.cs); Azure Pipelines reads ``##vso[...]``
+    and ``##[name]`` at the start of one, and TeamCity ``##teamcity[``.
     """
     if "::" not in text and "##" not in text:
         return text
@@ -35,17 +45,22 @@ def inert(text: str) -> str:
 
 
 def unmarked(text: str) -> str:
-    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes ``## [error]``."""
+    """``text`` without the marks that begin a command anywhere in a line: ``##[error]`` becomes
+    ``## [error]``.
+    """
     return _MARKED.sub("## ", text)
 
 
 def escaped_json(text: str) -> str:
-    """A JSON document that means the same, with no character that steers a terminal and no mark of a CI system's command.
+    """A JSON document that means the same, with no character that steers a terminal and no mark of
+    a CI system's command.
 
     Both can only stand in its strings, where they are written as escapes.
     """
     if not text.isascii():
-        text = "".join(char if char.isprintable() or char in "\n\t" else _json_escape(char) for char in text)
+        text = "".join(
+            char if char.isprintable() or char in "\n\t" else _json_escape(char) for char in text
+        )
     return text.replace("##", "#\\u0023")
 
 
@@ -75,7 +90,9 @@ def shorten(text: str, limit: int) -> str:
 
 
 def tail_lines(text: str, limit: int, width: int = 500) -> list[str]:
-    """The last ``limit`` lines of ``text``, each made visible and no wider than about ``width``; says what was left out."""
+    """The last ``limit`` lines of ``text``, each made visible and no wider than about ``width``;
+    says what was left out.
+    """
     lines = text.rstrip("\n").split("\n")
     shown = [shorten(visible(line), width) for line in lines[-limit:]]
     if len(lines) > limit:

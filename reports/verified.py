@@ -1,4 +1,6 @@
-"""What re-runs with the patches measured, in words and as two bars: for the page and the terminal."""
+"""What re-runs with the patches measured, in words and as two bars: for the page and the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.model import Finding, Report
-from auditor.verification import Verification, Verified
+from auditor.model.verification import Verification, Verified
 
 from . import text
 
@@ -28,7 +30,9 @@ _UNTIMED = "Checked in the rehearsal: the result, not the time"
 
 @dataclass(frozen=True)
 class Proof:
-    """What a re-run with the patch measured; the shares scale two bars against the slower run. Times are 0 where none is."""
+    """What a re-run with the patch measured; the shares scale two bars against the slower run.
+    Times are 0 where none is.
+    """
 
     words: str
     status: str
@@ -44,7 +48,9 @@ def proof(verified: Verified) -> Proof:
     before, after = verified.step_us_before or 0.0, verified.step_us_after or 0.0
     slower = max(before, after, 1e-9)
     return Proof(
-        words=_UNTIMED if verified.status == "same" and verified.ratio is None else _WORDS[verified.status],
+        words=_UNTIMED
+        if verified.status == "same" and verified.ratio is None
+        else _WORDS[verified.status],
         status=verified.status,
         before=before,
         after=after,
@@ -55,12 +61,21 @@ def proof(verified: Verified) -> Proof:
 
 
 def banner(report: Report) -> tuple[str, ...]:
-    """What all good patches together bought, as measured, and which they are; empty where that was not measured."""
+    """What all good patches together bought, as measured, and which they are; empty where that was
+    not measured.
+    """
     verification = report.verification
     together = verification.together if verification is not None else None
-    if verification is None or together is None or together.status in UNDECIDED or together.ratio is None:
+    if (
+        verification is None
+        or together is None
+        or together.status in UNDECIDED
+        or together.ratio is None
+    ):
         return ()
-    patches = f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
+    patches = (
+        f"with the patch{'es' * (len(verification.codes) > 1)} for {', '.join(verification.codes)}"
+    )
     return speed(together), f"{', '.join(_gains(together))} {text.one_line(patches, 400)}".strip()
 
 
@@ -71,7 +86,9 @@ def headline(report: Report) -> str:
 
 
 def settled(finding: Finding) -> bool:
-    """True where re-runs with its patch have shown what comes back: that is told by them, and no longer by the audit's price."""
+    """True where re-runs with its patch have shown what comes back: that is told by them, and no
+    longer by the audit's price.
+    """
     verified = finding.verified
     if verified is None or verified.status == "inconclusive":
         return False
@@ -79,23 +96,42 @@ def settled(finding: Finding) -> bool:
 
 
 def nothing_proven(report: Report) -> str:
-    """The headline where patches were timed again and none is proven to be better; empty where one is, or none was timed."""
-    verification, tried = report.verification, [f.verified for f in report.findings if f.verified is not None]
-    if verification is None or verification.proposals or banner(report) or any(each.status == "better" for each in tried):
+    """The headline where patches were timed again and none is proven to be better; empty where one
+    is, or none was timed.
+    """
+    verification, tried = (
+        report.verification,
+        [f.verified for f in report.findings if f.verified is not None],
+    )
+    if (
+        verification is None
+        or verification.proposals
+        or banner(report)
+        or any(each.status == "better" for each in tried)
+    ):
         return ""
     runs = amounts.count(verification.runs, "run")
     if any(each.status == "inconclusive" for each in tried):
         return f"re-run: nothing is proven after {runs}; give audit verify a larger --budget"
-    return f"re-run: no patch is proven to be better, by {runs}" if any(each.ratio is not None for each in tried) else ""
+    return (
+        f"re-run: no patch is proven to be better, by {runs}"
+        if any(each.ratio is not None for each in tried)
+        else ""
+    )
 
 
 def dropped(report: Report) -> str:
     """Which patches re-runs have shown not to work; empty where there is none."""
-    broken = [f.code for f in report.findings if f.verified is not None and f.verified.status == "broken"]
+    broken = [
+        f.code for f in report.findings if f.verified is not None and f.verified.status == "broken"
+    ]
     if not broken:
         return ""
     codes = text.one_line(", ".join(dict.fromkeys(broken)), 400)
-    return f"left out: with the patch{'es' * (len(broken) > 1)} for {codes} the target fails or computes something else"
+    return (
+        f"left out: with the patch{'es' * (len(broken) > 1)} for {codes} the target fails or "
+        "computes something else"
+    )
 
 
 def line(finding: Finding) -> str:
@@ -124,12 +160,17 @@ def proposed(verification: Verification) -> Iterator[str]:
 def method(verification: Verification) -> Iterator[str]:
     """How it was verified: how many runs, the noise floor, what was left out. One sentence each."""
     yield (
-        f"verified by {amounts.count(verification.runs, 'run')} of {amounts.count(verification.steps, 'step')} in "
-        f"{verification.seconds:.0f} s, with and without the patches in turn, each a fresh process in a copy of the project"
+        f"verified by {amounts.count(verification.runs, 'run')} of "
+        f"{amounts.count(verification.steps, 'step')} in "
+        f"{verification.seconds:.0f} s, with and without the patches in turn, each a fresh process "
+        "in a copy of the project"
     )
     if verification.noise is not None:
         low, high = verification.noise
-        yield f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to {high:.3f} (99% interval)"
+        yield (
+            f"noise floor: the step time of unpatched runs over unpatched runs is {low:.3f} to "
+            f"{high:.3f} (99% interval)"
+        )
     for note in verification.notes:
         yield text.one_line(note, NOTE_LIMIT)
 
@@ -137,7 +178,10 @@ def method(verification: Verification) -> Iterator[str]:
 def _gains(verified: Verified) -> Iterator[str]:
     before, after = verified.peak_bytes_before, verified.peak_bytes_after
     if before and after is not None and abs(after / before - 1) >= 0.01:
-        yield f"{amounts.percent(abs(1 - after / before))} {'less' if after < before else 'more'} memory"
+        yield (
+            f"{amounts.percent(abs(1 - after / before))} {'less' if after < before else 'more'} "
+            "memory"
+        )
     if verified.same_result is not None:
         yield "same losses" if verified.same_result else "other losses"
 
@@ -155,17 +199,35 @@ def speed(verified: Verified) -> str:
 
 
 def _change(what: str, before: str, after: str) -> str:
-    return f"{what} {before} before and after" if before == after else f"{what} {before} before, {after} after"
+    return (
+        f"{what} {before} before and after"
+        if before == after
+        else f"{what} {before} before, {after} after"
+    )
 
 
 def _parts(verified: Verified) -> Iterator[str]:
     if verified.ratio is not None:
-        yield speed(verified) + (f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else "")
+        yield speed(verified) + (
+            f", {amounts.count(verified.pairs, 'pair')} of runs" if verified.pairs else ""
+        )
     if verified.peak_bytes_before is not None and verified.peak_bytes_after is not None:
-        yield _change("peak memory", amounts.size(verified.peak_bytes_before), amounts.size(verified.peak_bytes_after))
+        yield _change(
+            "peak memory",
+            amounts.size(verified.peak_bytes_before),
+            amounts.size(verified.peak_bytes_after),
+        )
     if verified.syncs_before is not None and verified.syncs_after is not None:
-        yield _change("host syncs per step", amounts.digits(verified.syncs_before), amounts.digits(verified.syncs_after))
+        yield _change(
+            "host syncs per step",
+            amounts.digits(verified.syncs_before),
+            amounts.digits(verified.syncs_after),
+        )
     if verified.same_result is not None:
-        yield "the training result is the same" if verified.same_result else "the training result differs"
+        yield (
+            "the training result is the same"
+            if verified.same_result
+            else "the training result differs"
+        )
     if verified.note:
         yield text.one_line(verified.note, NOTE_LIMIT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_precision import FP32, HALF, TF32, Precision
+from auditor.evidence.trace.precision import FP32, HALF, TF32, Precision
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -20,13 +20,14 @@ class NoMixedPrecision(Rule):
     Matrix products and convolutions run in fp32 although the device has 16-bit tensor cores.
 
     ## What it finds
-    A trace whose products take a noticeable share of the kernel time in fp32 (or TF32), with no 16-bit product at all, on a
-    device of compute capability 7.0 or later, or an AMD Instinct. On Ampere and later it is a note: there TF32 (AMP002) is the first
-    step, and it needs no change of the training loop. A note too where the products are a small part of the step.
+    A trace whose products take a noticeable share of the kernel time in fp32 (or TF32), with no
+    16-bit product at all, on a device of compute capability 7.0 or later, or an AMD Instinct. On
+    Ampere and later it is a note: there TF32 (AMP002) is the first step, and it needs no change of
+    the training loop. A note too where the products are a small part of the step.
 
     ## Why it costs
-    16-bit tensor cores have 8 (V100, T4) to 16 times (A100, H100) the arithmetic rate of fp32, and 16-bit values need half the memory
-    and half the bandwidth.
+    16-bit tensor cores have 8 (V100, T4) to 16 times (A100, H100) the arithmetic rate of fp32, and
+    16-bit values need half the memory and half the bandwidth.
 
     ## Example
     ```python
@@ -60,17 +61,24 @@ class NoMixedPrecision(Rule):
     The model was seen to train worse in 16 bits, or the numbers must have fp32's accuracy.
 
     ## Sources
-    torch_tb_profiler recommends AMP where eligible operators used no tensor core and the capability is 7.0 or more. What ran
-    is read off the kernels' names; a name that is not known counts for nothing. The shares are ours.
+    torch_tb_profiler recommends AMP where eligible operators used no tensor core and the capability
+    is 7.0 or more. What ran is read off the kernels' names; a name that is not known counts for
+    nothing. The shares are ours.
     """
 
     code = "AMP001"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.1, "Share of kernel time in fp32 and TF32 products from which it is reported.")
-    of_step: float = knob(0.05, "Share of the steps' time in these products below which it is a note.")
-    half: float = knob(0.01, "Share of kernel time in 16-bit products from which mixed precision is in use.")
+    share: float = knob(
+        0.1, "Share of kernel time in fp32 and TF32 products from which it is reported."
+    )
+    of_step: float = knob(
+        0.05, "Share of the steps' time in these products below which it is a note."
+    )
+    half: float = knob(
+        0.01, "Share of kernel time in 16-bit products from which mixed precision is in use."
+    )
 
     def detect(self, precision: Precision) -> Iterator[Finding]:
         slow = precision.share(FP32, TF32)
@@ -81,7 +89,8 @@ class NoMixedPrecision(Rule):
         loud = first and precision.marked and precision.step_share(FP32) >= self.of_step
         yield Finding(
             None,
-            f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in fp32{_or_tf32(precision)}, none in 16 bits: "
+            f"{amounts.percent(slow)} of the kernel time is matrix products and convolutions in "
+            f"fp32{_or_tf32(precision)}, none in 16 bits: "
             f"{precision.device or 'the device'} has tensor cores for them",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
@@ -91,7 +100,8 @@ class NoMixedPrecision(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before Ampere torch.float16 with '
+            'Run forward and loss under torch.autocast("cuda", dtype=torch.bfloat16), before '
+            "Ampere torch.float16 with "
             "torch.amp.GradScaler; compare the loss curves."
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Source
-from auditor.evidence.trace_precision import FP32, TF32, Precision
+from auditor.evidence.trace.precision import FP32, TF32, Precision
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -25,12 +25,14 @@ class Tf32Off(Rule):
     fp32 matrix products run without TF32 on a device that has it.
 
     ## What it finds
-    A trace on a device of compute capability 8.0 or later in which the operators of matrix products launched fp32 kernels
-    without tensor cores for a noticeable share of the kernel time, and not one TF32 kernel. Convolutions are left out: they
-    use TF32 unless it was switched off, and where cuDNN chose fp32 kernels it had its reasons.
+    A trace on a device of compute capability 8.0 or later in which the operators of matrix products
+    launched fp32 kernels without tensor cores for a noticeable share of the kernel time, and not
+    one TF32 kernel. Convolutions are left out: they use TF32 unless it was switched off, and where
+    cuDNN chose fp32 kernels it had its reasons.
 
     ## Why it costs
-    TF32 keeps fp32's range and 10 bits of its mantissa in the products, sums in fp32, and runs at up to 8 times the rate.
+    TF32 keeps fp32's range and 10 bits of its mantissa in the products, sums in fp32, and runs at
+    up to 8 times the rate.
 
     ## Example
     ```python
@@ -62,8 +64,9 @@ class Tf32Off(Rule):
     The products must have fp32's accuracy: solvers, physics, metrics on large sums.
 
     ## Sources
-    PyTorch's notes on CUDA semantics (TF32 is off for matrix products since 1.12); ``torch.profiler._pattern_matcher`` looks at
-    the switch alone and also fires where it changes nothing. The shares are ours; 10 % is also what the ground truth of our traces takes.
+    PyTorch's notes on CUDA semantics (TF32 is off for matrix products since 1.12);
+    ``torch.profiler._pattern_matcher`` looks at the switch alone and also fires where it changes
+    nothing. The shares are ours; 10 % is also what the ground truth of our traces takes.
     """
 
     code = "AMP002"
@@ -74,31 +77,50 @@ class Tf32Off(Rule):
         Permit("insert_after_imports", value=re.escape(HIGH)),
     )
 
-    share: float = knob(0.1, "Share of kernel time in fp32 matrix products from which it is reported.")
-    of_step: float = knob(0.05, "Share of the steps' time in fp32 products below which it is a note.")
+    share: float = knob(
+        0.1, "Share of kernel time in fp32 matrix products from which it is reported."
+    )
+    of_step: float = knob(
+        0.05, "Share of the steps' time in fp32 products below which it is a note."
+    )
 
     def detect(self, precision: Precision, source: Source) -> Iterator[Finding]:
         slow = precision.matmul_share(FP32)
-        if precision.amd or precision.capability < AMPERE or slow < self.share or precision.matmul_share(TF32) > 0:
+        if (
+            precision.amd
+            or precision.capability < AMPERE
+            or slow < self.share
+            or precision.matmul_share(TF32) > 0
+        ):
             return
         loud = precision.marked and slow * precision.busy >= self.of_step
         yield Finding(
             None,
-            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: {precision.device or 'the device'} has TF32, "
+            f"{amounts.percent(slow)} of the kernel time is matrix products in full fp32: "
+            f"{precision.device or 'the device'} has TF32, "
             "and no product uses it",
             steps=precision.steps if precision.marked else 0,
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
-            hints={"off_at": source.only_flag("matmul.allow_tf32", value=False), "trains_at": source.only_call("backward")},
+            hints={
+                "off_at": source.only_flag("matmul.allow_tf32", value=False),
+                "trains_at": source.only_call("backward"),
+            },
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = 'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 autocast.'
+        text = (
+            'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 '
+            "autocast."
+        )
         off, site = finding.hints["off_at"], finding.hints["trains_at"]
         reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
         if off is not None:
-            return Remedy(text, (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),))
+            return Remedy(
+                text,
+                (Edit(off, "set_constant", keyword="allow_tf32", value="True", reason=reason),),
+            )
         if site is None:
             return Remedy(text)
         return Remedy(text, (Edit(site, "insert_after_imports", value=HIGH, reason=reason),))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Amp, Machine, Source
-from auditor.evidence.source import name_of
+from auditor.evidence.source.files import name_of
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
@@ -26,13 +26,13 @@ class HalfWhereBfloat16IsNative(Rule):
     Training runs in float16 on a GPU that has bfloat16.
 
     ## What it finds
-    A GradScaler in use while autocast only ever ran in float16, its default on CUDA, on a GPU of compute capability 8.0
-    (Ampere) or later. Without a scaler AMP006 says so.
+    A GradScaler in use while autocast only ever ran in float16, its default on CUDA, on a GPU of
+    compute capability 8.0 (Ampere) or later. Without a scaler AMP006 says so.
 
     ## Why it costs
-    Float16 ends at 65504: steps overflow and are skipped, and on every step the scaler scans all gradients and waits for a
-    flag from the device. Bfloat16 has the range of float32 at the same speed, and needs none of it. It has 8 bits of
-    significand where float16 has 11.
+    Float16 ends at 65504: steps overflow and are skipped, and on every step the scaler scans all
+    gradients and waits for a flag from the device. Bfloat16 has the range of float32 at the same
+    speed, and needs none of it. It has 8 bits of significand where float16 has 11.
 
     ## Example
     ```python
@@ -69,13 +69,13 @@ class HalfWhereBfloat16IsNative(Rule):
     ```
 
     ## When to ignore
-    It is asked of runs on a real GPU alone: the card of a rehearsal is made up.
-    The run must give what it gave on an older card, the weights are served in float16, or the loss curve was seen to be
-    better in float16.
+    It is asked of runs on a real GPU alone: the card of a rehearsal is made up. The run must give
+    what it gave on an older card, the weights are served in float16, or the loss curve was seen to
+    be better in float16.
 
     ## Sources
-    NVIDIA Ampere architecture white paper: FP16 and BF16 tensor cores have the same rate. alloc has PREC002, from the source
-    alone. The share is ours.
+    NVIDIA Ampere architecture white paper: FP16 and BF16 tensor cores have the same rate. alloc has
+    PREC002, from the source alone. The share is ours.
     """
 
     code = "AMP004"
@@ -83,10 +83,14 @@ class HalfWhereBfloat16IsNative(Rule):
     since = "0.1"
     edits = (
         Permit("set_keyword", ("torch.autocast",), DTYPE, re.escape(BFLOAT16)),
-        Permit("set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"),
+        Permit(
+            "set_keyword", ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler"), "enabled", "False"
+        ),
     )
 
-    share: float = knob(0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported.")
+    share: float = knob(
+        0.5, "Share of the diagnosed steps on which a loss is scaled from which it is reported."
+    )
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("what it can run natively is not known")
@@ -101,7 +105,8 @@ class HalfWhereBfloat16IsNative(Rule):
                 continue
             yield Finding(
                 place.site,
-                f"autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast and without one "
+                "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
+                "and without one "
                 f"(compute capability {machine.capability}.x)",
                 steps=len(place.rhythm.seen),
                 per_step=place.per_step,
@@ -110,13 +115,23 @@ class HalfWhereBfloat16IsNative(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass everything through."
+        text = (
+            "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
+            "everything through."
+        )
         return Remedy(text, finding.hints["edits"])
 
 
 def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
     """Both changes, or none: a scaler that stays would scale for nothing."""
-    call = next((each for each in source.calls_at(site) if name_of(each.func) == "autocast" and _plain(each)), None)
+    call = next(
+        (
+            each
+            for each in source.calls_at(site)
+            if name_of(each.func) == "autocast" and _plain(each)
+        ),
+        None,
+    )
     if call is None or made is None or "enabled" in _keywords(source, made):
         return ()
     reason = "bfloat16 rounds to 8 bits where float16 rounds to 11"
@@ -125,11 +140,23 @@ def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:
 
 
 def _plain(call: ast.Call) -> bool:
-    """``torch.autocast("cuda")`` or ``torch.amp.autocast("cuda", dtype=torch.float16)``: nothing is decided elsewhere."""
+    """``torch.autocast("cuda")`` or ``torch.amp.autocast("cuda", dtype=torch.float16)``: nothing is
+    decided elsewhere.
+    """
     dtypes = [ast.unparse(given.value) for given in call.keywords if given.arg == DTYPE]
     of_torch = ast.unparse(call.func).startswith("torch.")
-    return of_torch and len(call.args) == 1 and all(given.arg for given in call.keywords) and dtypes in ([], ["torch.float16"])
+    return (
+        of_torch
+        and len(call.args) == 1
+        and all(given.arg for given in call.keywords)
+        and dtypes in ([], ["torch.float16"])
+    )
 
 
 def _keywords(source: Source, site: Site) -> set[str | None]:
-    return {given.arg for call in source.calls_at(site) if name_of(call.func) == "GradScaler" for given in call.keywords}
+    return {
+        given.arg
+        for call in source.calls_at(site)
+        if name_of(call.func) == "GradScaler"
+        for given in call.keywords
+    }

@@ -23,11 +23,12 @@ class OldMixedPrecisionApi(Rule):
     Mixed precision is switched on by a deprecated class.
 
     ## What it finds
-    ``torch.cuda.amp.autocast`` entered and ``torch.cuda.amp.GradScaler`` used in the step, whatever name they were imported
-    by. The classes of ``torch.amp`` and ``torch.autocast`` are silent.
+    ``torch.cuda.amp.autocast`` entered and ``torch.cuda.amp.GradScaler`` used in the step, whatever
+    name they were imported by. The classes of ``torch.amp`` and ``torch.autocast`` are silent.
 
     ## Why it costs
-    Nothing yet: each warns once, and may go in a later release. They know no device but CUDA, so the same code does nothing elsewhere.
+    Nothing yet: each warns once, and may go in a later release. They know no device but CUDA, so
+    the same code does nothing elsewhere.
 
     ## Example
     ```python
@@ -57,14 +58,19 @@ class OldMixedPrecisionApi(Rule):
     The code must run on a torch older than 2.3, which has no ``torch.amp.GradScaler``.
 
     ## Sources
-    PyTorch 2.4 release notes, deprecation of ``torch.cuda.amp.autocast`` and ``torch.cuda.amp.GradScaler``.
+    PyTorch 2.4 release notes, deprecation of ``torch.cuda.amp.autocast`` and
+    ``torch.cuda.amp.GradScaler``.
     """
 
     code = "AMP005"
     severity = Severity.NOTE
     since = "0.1"
     rehearsed = True
-    edits = (Permit("modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True),)
+    edits = (
+        Permit(
+            "modernize_amp", tuple(f"torch.cuda.amp.{name}" for name, _ in NEW.values()), safe=True
+        ),
+    )
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for kind, (name, new) in NEW.items():
@@ -77,7 +83,10 @@ class OldMixedPrecisionApi(Rule):
                 yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = f"Write {finding.hints['new']}, with the same arguments behind the device, and import it from torch.amp."
+        text = (
+            f"Write {finding.hints['new']}, with the same arguments behind the device, and import "
+            "it from torch.amp."
+        )
         call = str(finding.hints["call"])
         if finding.site is None or not call:
             return Remedy(text)

@@ -6,20 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor.evidence import Amp, Machine, Source
-from auditor.evidence.amp import AmpPlace
-from auditor.evidence.rhythm import rhythm
-from auditor.evidence.scaler import unscale_call, unscale_calls
+from auditor.evidence.recorded.amp import AmpPlace
+from auditor.evidence.recorded.step_pattern import rhythm
+from auditor.evidence.source.grad_scaler import unscale_call, unscale_calls
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 REMEDIES = {
-    "clip": "Call scaler.unscale_(optimizer) before clipping; step() then does not divide a second time.",
-    "bfloat16": "Drop the GradScaler: bfloat16 has the range of float32, so no gradient underflows that a scale would save.",
-    "backward": "Leave the autocast block before backward: each backward operator takes the dtype of its forward by itself.",
-    "step": "Call scaler.step(optimizer) and then scaler.update(): step() divides the gradients by the scale first.",
-    "unscaled": "Scale the loss: scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(); or use bfloat16.",
-    "skipped": "Find what overflows (audit run names the line where non-finite values reach the weights), or use bfloat16.",
+    "clip": "Call scaler.unscale_(optimizer) before clipping; step() "
+    "then does not divide a second time.",
+    "bfloat16": "Drop the GradScaler: bfloat16 has the range of float32, "
+    "so no gradient underflows that a scale would save.",
+    "backward": "Leave the autocast block before backward: each backward "
+    "operator takes the dtype of its forward by itself.",
+    "step": "Call scaler.step(optimizer) and then scaler.update(): "
+    "step() divides the gradients by the scale first.",
+    "unscaled": "Scale the loss: scaler.scale(loss).backward(), "
+    "scaler.step(optimizer), scaler.update(); or use bfloat16.",
+    "skipped": "Find what overflows (audit run names the line where "
+    "non-finite values reach the weights), or use bfloat16.",
 }
 
 
@@ -30,7 +36,9 @@ DEFAULTS = {
     "growth_interval": ("2000",),
     "enabled": ("True",),
 }
-"""What GradScaler's arguments are anyway, as torch has had it since 1.6, in the ways of writing it."""
+"""What GradScaler's arguments are anyway, as torch has had it since 1.6, in the ways of writing
+it.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,18 +47,20 @@ class GradScalerMisused(Rule):
     Gradients are clipped while they are still scaled, or the scaler does nothing.
 
     ## What it finds
-    ``clip_grad_norm_`` or ``clip_grad_value_`` between ``scale(loss).backward()`` and the moment when ``unscale_`` or ``step`` divides the gradients
-    of the same parameters. ``optimizer.step()`` instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast
-    only ever ran in bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a note:
-    backward inside the autocast block, and float16 autocast whose loss nothing scales. All of it from what ran. An argument
-    of the scaler that only repeats its default (``growth_interval=2000``) is named beside: it is no remedy.
+    ``clip_grad_norm_`` or ``clip_grad_value_`` between ``scale(loss).backward()`` and the moment
+    when ``unscale_`` or ``step`` divides the gradients of the same parameters. ``optimizer.step()``
+    instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast only ever ran in
+    bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a
+    note: backward inside the autocast block, and float16 autocast whose loss nothing scales. All of
+    it from what ran. An argument of the scaler that only repeats its default
+    (``growth_interval=2000``) is named beside: it is no remedy.
 
     ## Why it costs
-    A norm of gradients that are 65536 times too large is always above the limit: every step is clipped to nearly nothing. An
-    optimizer that steps with them moves 65536 times too far. A scale below 1 means that gradients overflow without any
-    scale. In float16 without a scale, gradients below 6e-8 become 0.
-    A scaler with bfloat16 reads a flag on the host and scans every gradient on every step, for nothing. A skipped step is a
-    batch that was paid for and not learned from.
+    A norm of gradients that are 65536 times too large is always above the limit: every step is
+    clipped to nearly nothing. An optimizer that steps with them moves 65536 times too far. A scale
+    below 1 means that gradients overflow without any scale. In float16 without a scale, gradients
+    below 6e-8 become 0. A scaler with bfloat16 reads a flag on the host and scans every gradient on
+    every step, for nothing. A skipped step is a batch that was paid for and not learned from.
 
     ## Example
     ```python
@@ -89,9 +99,10 @@ class GradScalerMisused(Rule):
     The first steps of a run may be skipped while the scale comes down to where it fits.
 
     ## Sources
-    PyTorch automatic mixed precision examples, "Gradient clipping"; documentation of autocast: "Backward passes under
-    autocast are not recommended". GradScaler grows every 2000 steps and so skips about one in as many; the thresholds are
-    ours. A missing ``update()`` after ``scaler.step`` is not looked for: torch raises at the next step.
+    PyTorch automatic mixed precision examples, "Gradient clipping"; documentation of autocast:
+    "Backward passes under autocast are not recommended". GradScaler grows every 2000 steps and so
+    skips about one in as many; the thresholds are ours. A missing ``update()`` after
+    ``scaler.step`` is not looked for: torch raises at the next step.
     """
 
     code = "AMP006"
@@ -100,27 +111,44 @@ class GradScalerMisused(Rule):
     rehearsed = True
     edits = (Permit("insert_before", value=r"[\w.]+\.unscale_\([\w.]+\)", made=unscale_calls),)
 
-    share: float = knob(0.5, "Share of the diagnosed steps on which it happens from which it is reported.")
-    skipped: float = knob(0.2, "Share of the scaler's steps that were skipped from which that is reported.")
-    fewest: int = knob(8, "Updates of the scaler below which nothing is said about a share.")
+    share: float = knob(
+        0.5, "Share of the diagnosed steps on which it happens from which it is reported."
+    )
+    skipped: float = knob(
+        0.2, "Share of the scaler's steps that were skipped from which that is reported."
+    )
+    fewest: int = knob(8, "Updates of the scaler below which no share is reported.")
 
     def detect(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
-        idle = tuple((f"{name}={text}", "is its default: it changes nothing") for name, text in _defaults(source))
+        idle = tuple(
+            (f"{name}={text}", "is its default: it changes nothing")
+            for name, text in _defaults(source)
+        )
         for finding in self._wrong(amp, machine, source):
             yield replace(finding, facts=(*finding.facts, *idle))
         yield from self._notes(amp, machine)
 
     def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
-            finding = _finding(place, machine, "clip", f"gradients are clipped while they are still scaled, on {place.rhythm}")
-            yield replace(finding, hints={**finding.hints, "unscale": unscale_call(source, place.site)})
+            finding = _finding(
+                place,
+                machine,
+                "clip",
+                f"gradients are clipped while they are still scaled, on {place.rhythm}",
+            )
+            yield replace(
+                finding, hints={**finding.hints, "unscale": unscale_call(source, place.site)}
+            )
         for place in self._usual(amp.places("step_scaled")):
             said = f"the optimizer steps with gradients that are still scaled, on {place.rhythm}"
             yield _finding(place, machine, "step", said, Severity.ERROR)
         for place in self._usual(amp.places("scale")):
             if amp.only_bfloat16:
                 yield _finding(
-                    place, machine, "bfloat16", "the loss is scaled, though autocast runs in bfloat16, which needs no scale"
+                    place,
+                    machine,
+                    "bfloat16",
+                    "the loss is scaled, though autocast runs in bfloat16, which needs no scale",
                 )
         yield from self._skips(amp, machine)
 
@@ -129,7 +157,10 @@ class GradScalerMisused(Rule):
             said = f"backward runs inside the autocast block on {place.rhythm}"
             yield _finding(place, machine, "backward", said, Severity.NOTE)
         for place in self._usual(amp.places("backward_unscaled")):
-            said = f"autocast runs in float16 and nothing scales the loss, on {place.rhythm}: gradients below 6e-8 become 0"
+            said = (
+                f"autocast runs in float16 and nothing scales the loss, on {place.rhythm}: "
+                "gradients below 6e-8 become 0"
+            )
             yield _finding(place, machine, "unscaled", said, Severity.NOTE)
 
     def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
@@ -140,26 +171,42 @@ class GradScalerMisused(Rule):
         if of < self.fewest:
             return
         last = amp.updates[-1]
-        late = any(update.skipped for update in amp.updates[of // 2 :])  # early ones: the scale comes down to where it fits
+        late = any(
+            update.skipped for update in amp.updates[of // 2 :]
+        )  # early ones: the scale comes down to where it fits
         again = late and len(skips) >= self.skipped * of
         if not again and last.after >= 1:
             return
-        place = AmpPlace(last.site, rhythm({each.step for each in skips}, amp.steps), len(skips) / of)
-        facts = (("scale at the end", f"{last.after:g}"), ("skipped", f"{len(skips)} of {of} steps"))
+        place = AmpPlace(
+            last.site, rhythm({each.step for each in skips}, amp.steps), len(skips) / of
+        )
+        facts = (
+            ("scale at the end", f"{last.after:g}"),
+            ("skipped", f"{len(skips)} of {of} steps"),
+        )
         below = ": gradients overflow float16 without any scale" if last.after < 1 else ""
-        said = f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to {last.after:g}{below}"
+        said = (
+            f"GradScaler skipped {len(skips)} of {of} steps, and its scale came down to "
+            f"{last.after:g}{below}"
+        )
         yield _finding(place, machine, "skipped", said, facts=facts)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text, call = REMEDIES[str(finding.hints["kind"])], str(finding.hints.get("unscale", ""))
         if finding.site is None or not call:
             return Remedy(text)
-        reason = "gradients are clipped by their true norm then: training changes, as it was meant to"
+        reason = (
+            "gradients are clipped by their true norm then: training changes, as it was meant to"
+        )
         return Remedy(text, (Edit(finding.site, "insert_before", value=call, reason=reason),))
 
 
 def _defaults(source: Source) -> Iterator[tuple[str, str]]:
-    return ((name, text) for name, text in source.keywords_of("GradScaler") if text in DEFAULTS.get(name, ()))
+    return (
+        (name, text)
+        for name, text in source.keywords_of("GradScaler")
+        if text in DEFAULTS.get(name, ())
+    )
 
 
 def _finding(

@@ -1,4 +1,6 @@
-"""AMP009: a logarithm, an exponential or a loss function that runs in half precision on its way to the loss."""
+"""AMP009: a logarithm, an exponential or a loss function that runs in half precision on its way to
+the loss.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, Numerics
-from auditor.evidence.numerics import Delicate
+from auditor.evidence import Machine, OpRanges
+from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
@@ -30,15 +32,16 @@ class LossInHalf(Rule):
     The loss is computed in half precision by an operation that needs float32.
 
     ## What it finds
-    Logarithms, exponentials and loss functions (``log``, ``exp``, ``nll_loss``, ``binary_cross_entropy``, …) that ran in float16
-    between the last product of matrices and the tensor that backward began at. In bfloat16 it is a note: that has the range,
-    and loses digits only. Silent are what autocast moved to float32 by itself, a softmax inside attention, and functions that
-    work in float32 inside and only round their result (``log_softmax``, ``logsigmoid``, ``softplus``, ``logsumexp``), as
-    ``cross_entropy`` does under CUDA's autocast.
+    Logarithms, exponentials and loss functions (``log``, ``exp``, ``nll_loss``,
+    ``binary_cross_entropy``, …) that ran in float16 between the last product of matrices and the
+    tensor that backward began at. In bfloat16 it is a note: that has the range, and loses digits
+    only. Silent are what autocast moved to float32 by itself, a softmax inside attention, and
+    functions that work in float32 inside and only round their result (``log_softmax``,
+    ``logsigmoid``, ``softplus``, ``logsumexp``), as ``cross_entropy`` does under CUDA's autocast.
 
     ## Why it costs
-    Float16 has three decimal digits and ends at 65504 and 6e-8: small probabilities become 0 and their logarithm -inf, and
-    the loss moves in steps of a thousandth.
+    Float16 has three decimal digits and ends at 65504 and 6e-8: small probabilities become 0 and
+    their logarithm -inf, and the loss moves in steps of a thousandth.
 
     ## Example
     ```python
@@ -63,14 +66,16 @@ class LossInHalf(Rule):
         score = model(torch.ones(4, 8, dtype=torch.float16))
         torch.nn.functional.cross_entropy(score.float(), target).backward()
     ```
-    Under autocast leave the block before the loss, or turn it off around it: ``with torch.autocast("cuda", enabled=False)``.
+    Under autocast leave the block before the loss, or turn it off around it: ``with
+    torch.autocast("cuda", enabled=False)``.
 
     ## When to ignore
     The loss is only a regulariser that may be coarse.
 
     ## Sources
-    PyTorch documentation, "CUDA Ops that can autocast to float32": these operators. Which of them autocast moves differs
-    between devices (on the CPU log and exp stay in half), and nothing moves where the model itself was made half.
+    PyTorch documentation, "CUDA Ops that can autocast to float32": these operators. Which of them
+    autocast moves differs between devices (on the CPU log and exp stay in half), and nothing moves
+    where the model itself was made half.
     """
 
     code = "AMP009"
@@ -78,16 +83,23 @@ class LossInHalf(Rule):
     since = "0.1"
     rehearsed = True
 
-    def detect(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
-        calls = [call for call in numerics.of("function") if call.half and call.loss and call.op not in STABLE]
+    def detect(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
+        calls = [
+            call
+            for call in numerics.of("function")
+            if call.half and call.loss and call.op not in STABLE
+        ]
         calls.sort(key=lambda call: (call.site.file, call.site.line))
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
             worst = min(here, key=lambda call: call.dtype != "float16")
-            names = " and ".join(dict.fromkeys(_called(call) for call in here if call.dtype == worst.dtype))
+            names = " and ".join(
+                dict.fromkeys(_called(call) for call in here if call.dtype == worst.dtype)
+            )
             yield Finding(
                 site,
-                f"{names} ran in {worst.dtype} on the way to the loss, which keeps {DIGITS[worst.dtype]} decimal digits{_range(worst)}",
+                f"{names} ran in {worst.dtype} on the way to the loss, which keeps "
+                f"{DIGITS[worst.dtype]} decimal digits{_range(worst)}",
                 steps=max(call.steps for call in here),
                 per_step=sum(numerics.per_step(call) for call in here),
                 seen_on=machine.device,
@@ -96,7 +108,10 @@ class LossInHalf(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Cast to float32 before it (score.float()), outside autocast or with autocast off around the loss.")
+        return Remedy(
+            "Cast to float32 before it (score.float()), outside autocast or with autocast off "
+            "around the loss."
+        )
 
 
 def _called(call: Delicate) -> str:

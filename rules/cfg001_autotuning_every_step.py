@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Source
-from auditor.evidence.trace_structure import Structure
+from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -19,13 +19,14 @@ class AutotuningEveryStep(Rule):
     cuDNN's benchmark mode tries its algorithms again on step after step.
 
     ## What it finds
-    Waits for events inside cuDNN's convolutions, which only ``torch.backends.cudnn.benchmark = True`` makes, on most steps of a
-    trace: the shapes change all the time, and each new shape is measured again. On the first steps that is as it should be,
-    and silent. That benchmark mode is *off* cannot be told from a trace, and is never reported.
+    Waits for events inside cuDNN's convolutions, which only ``torch.backends.cudnn.benchmark =
+    True`` makes, on most steps of a trace: the shapes change all the time, and each new shape is
+    measured again. On the first steps that is normal, and not reported. A trace does not show that
+    benchmark mode is *off*, so that is never reported.
 
     ## Why it costs
-    For each new shape cuDNN runs every algorithm it has, some of them ten times slower than the one it takes in the end, and the
-    host waits for each.
+    For each new shape cuDNN runs every algorithm it has, some of them ten times slower than the one
+    it takes in the end, and the host waits for each.
 
     ## Example
     ```python
@@ -59,7 +60,8 @@ class AutotuningEveryStep(Rule):
     The run is so long that the shapes will repeat soon: record a later part of it.
 
     ## Sources
-    PyTorch's performance tuning guide advises benchmark mode for fixed shapes. The share of steps is ours.
+    PyTorch's performance tuning guide advises benchmark mode for fixed shapes. The share of steps
+    is ours.
     """
 
     code = "CFG001"
@@ -71,11 +73,17 @@ class AutotuningEveryStep(Rule):
 
     def detect(self, structure: Structure, source: Source) -> Iterator[Finding]:
         tuning, often = structure.tuning, structure.tuned
-        if tuning is None or not structure.marked or not often.usual(self.share) or max(often.seen) < structure.steps // 2:
+        if (
+            tuning is None
+            or not structure.marked
+            or not often.usual(self.share)
+            or max(often.seen) < structure.steps // 2
+        ):
             return
         yield Finding(
             None,
-            f"cuDNN tries its algorithms on {often}: {amounts.digits(tuning.times / structure.steps)} waits per step, "
+            f"cuDNN tries its algorithms on {often}: "
+            f"{amounts.digits(tuning.times / structure.steps)} waits per step, "
             f"{amounts.duration(tuning.us / structure.steps)}",
             steps=len(often.seen),
             per_step=tuning.times / structure.steps,
@@ -86,9 +94,16 @@ class AutotuningEveryStep(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+        text = (
+            "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
+        )
         site = finding.hints["set_at"]
         if site is None:
             return Remedy(text)
-        reason = "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that repeat, and round otherwise"
-        return Remedy(text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),))
+        reason = (
+            "cuDNN then takes algorithms by its heuristics: they may be slower for shapes that "
+            "repeat, and round otherwise"
+        )
+        return Remedy(
+            text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),)
+        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Source
-from auditor.evidence.layers import CONVOLUTIONS, biased_before_norm
-from auditor.evidence.trace_structure import Structure
+from auditor.evidence.source.conv_bias import CONVOLUTIONS, biased_before_norm
+from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
@@ -20,12 +20,14 @@ class BiasBeforeBatchNorm(Rule):
     A convolution adds a bias that the batch norm behind it takes away again.
 
     ## What it finds
-    ``conv1d``, ``conv2d`` or ``conv3d`` with a bias whose very next operator is a batch norm over the same channels, in a trace
-    with ``record_shapes=True``. A note where adding the bias takes less than one per cent of the kernel time.
+    ``conv1d``, ``conv2d`` or ``conv3d`` with a bias whose very next operator is a batch norm over
+    the same channels, in a trace with ``record_shapes=True``. A note where adding the bias takes
+    less than one per cent of the kernel time.
 
     ## Why it costs
-    The norm subtracts the mean of each channel, and the bias with it: the addition reads and writes the whole activation for
-    nothing, its gradient is summed over it in the backward pass, and the optimizer steps a parameter that changes nothing.
+    The norm subtracts the mean of each channel, and the bias with it: the addition reads and writes
+    the whole activation for nothing, its gradient is summed over it in the backward pass, and the
+    optimizer steps a parameter that changes nothing.
 
     ## Example
     ```python
@@ -55,28 +57,37 @@ class BiasBeforeBatchNorm(Rule):
     The norm runs on its running statistics in training (frozen), so that the bias does something.
 
     ## Sources
-    PyTorch's performance tuning guide, "Disable bias for convolutions directly followed by a batch norm". The share is ours.
+    PyTorch's performance tuning guide, "Disable bias for convolutions directly followed by a batch
+    norm". The share is ours.
     """
 
     code = "CFG002"
     severity = Severity.WARNING
     since = "0.1"
-    edits = tuple(Permit("set_keyword", (f"torch.nn.{name}",), "bias", "False") for name in CONVOLUTIONS)
+    edits = tuple(
+        Permit("set_keyword", (f"torch.nn.{name}",), "bias", "False") for name in CONVOLUTIONS
+    )
 
-    share: float = knob(0.01, "Share of kernel time for adding such biases from which it is a warning.")
+    share: float = knob(
+        0.01, "Share of kernel time for adding such biases from which it is a warning."
+    )
 
     def detect(self, structure: Structure, source: Source) -> Iterator[Finding]:
         if not structure.convolutions:
             return
         if not structure.shapes:
-            raise NotLooked("the trace holds no shapes of convolutions: record it with record_shapes=True")
+            raise NotLooked(
+                "the trace holds no shapes of convolutions: record it with record_shapes=True"
+            )
         if not structure.biased:
             return
         loud = structure.marked and structure.bias_share >= self.share
         each = structure.biased / structure.steps
         yield Finding(
             structure.biased_at.site,
-            f"{amounts.digits(each)} convolution{'s' * (each > 1)} {'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias that a batch "
+            f"{amounts.digits(each)} convolution{'s' * (each > 1)} "
+            f"{'per step' if structure.marked else 'in the trace'}{structure.biased_at} add a bias "
+            "that a batch "
             f"norm takes away: {amounts.percent(structure.bias_share)} of the kernel time",
             steps=structure.steps if structure.marked else 0,
             per_step=each if structure.marked else 0.0,
@@ -89,9 +100,16 @@ class BiasBeforeBatchNorm(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Make these convolutions with bias=False (a checkpoint then lacks their biases: load it with strict=False)."
+        text = (
+            "Make these convolutions with bias=False (a checkpoint then lacks their biases: load "
+            "it with strict=False)."
+        )
         reason = "a parameter less: other random numbers at the start, and checkpoints without it"
         made = finding.hints["made_at"]
         return Remedy(
-            text, tuple(Edit(site, "set_keyword", call, "bias", "False", reason=reason, span=span) for site, call, span in made)
+            text,
+            tuple(
+                Edit(site, "set_keyword", call, "bias", "False", reason=reason, span=span)
+                for site, call, span in made
+            ),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_structure import Structure
+from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -17,12 +17,13 @@ class LayoutTransposedAroundConvolutions(Rule):
     Tensors are transposed to channels-last and back around each convolution.
 
     ## What it finds
-    ``nchwToNhwc``, ``nhwcToNchw`` (cuDNN) and ``batched_transpose`` (MIOpen) kernels that take a noticeable share of the
-    kernel time.
+    ``nchwToNhwc``, ``nhwcToNchw`` (cuDNN) and ``batched_transpose`` (MIOpen) kernels that take a
+    noticeable share of the kernel time.
 
     ## Why it costs
-    Tensor cores convolve in the channels-last layout. For tensors in the default layout the library transposes input,
-    weight and gradient before, and the result after each convolution: memory traffic that computes nothing.
+    Tensor cores convolve in the channels-last layout. For tensors in the default layout the library
+    transposes input, weight and gradient before, and the result after each convolution: memory
+    traffic that computes nothing.
 
     ## Example
     ```python
@@ -49,7 +50,8 @@ class LayoutTransposedAroundConvolutions(Rule):
     ```
 
     ## When to ignore
-    The model has operators without a channels-last implementation, which would transpose in their turn.
+    The model has operators without a channels-last implementation, which would transpose in their
+    turn.
 
     ## Sources
     PyTorch's tutorial on the channels-last memory format. No peer has this rule; the share is ours.
@@ -67,7 +69,8 @@ class LayoutTransposedAroundConvolutions(Rule):
             return
         yield Finding(
             None,
-            f"changing layouts around convolutions takes {amounts.percent(us / structure.kernel_us)} of the kernel time: "
+            "changing layouts around convolutions takes "
+            f"{amounts.percent(us / structure.kernel_us)} of the kernel time: "
             "model and input are not in the channels-last format",
             steps=structure.steps if structure.marked else 0,
             lost_us_per_step=us / structure.steps if structure.marked else None,
@@ -81,4 +84,7 @@ class LayoutTransposedAroundConvolutions(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Convert once: model.to(memory_format=torch.channels_last), and each input batch likewise.")
+        return Remedy(
+            "Convert once: model.to(memory_format=torch.channels_last), and each input batch "
+            "likewise."
+        )

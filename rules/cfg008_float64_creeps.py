@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Doubles, Machine, Source
-from auditor.evidence.doubles import Double
+from auditor.evidence import Float64Ops, Machine, Source
+from auditor.evidence.recorded.float64_ops import Double
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
@@ -19,7 +19,9 @@ CAME = {
 }
 
 DELIBERATE = 0.25
-"""Share of the forward from which a conversion that the line asks for is a warning: below it may be a loss that wants the digits."""
+"""Share of the forward from which a conversion that the line asks for is a warning: below it may be
+a loss that wants the digits.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,18 @@ class Float64InTheStep(Rule):
     A part of the step runs in float64.
 
     ## What it finds
-    Lines where a float64 tensor comes into what is differentiated while the parameters are float32 or narrower: an array of
-    NumPy's (whose default is float64), a buffer or a batch that was never converted, ``.double()``. What was computed from
-    it is counted. Single numbers, what runs under ``no_grad`` and what is converted back at once are not reported. It is a
-    note where it is a small share of the forward, and where the line asks for float64 itself, unless a product of matrices
-    or a quarter of the forward follows in it. A program whose parameters are float64 as well gets one note.
+    Lines where a float64 tensor comes into what is differentiated while the parameters are float32
+    or narrower: an array of NumPy's (whose default is float64), a buffer or a batch that was never
+    converted, ``.double()``. What was computed from it is counted. Single numbers, what runs under
+    ``no_grad`` and what is converted back at once are not reported. It is a note where it is a
+    small share of the forward, and where the line asks for float64 itself, unless a product of
+    matrices or a quarter of the forward follows in it. A program whose parameters are float64 as
+    well gets one note.
 
     ## Why it costs
-    The dtype spreads: whatever meets a float64 tensor becomes one, with its gradient. It takes twice the memory, and on a GPU
-    1/2 (A100, H100) to 1/64 (GeForce, L4, T4: 1/32) of float32's rate, without TF32.
+    The dtype spreads: whatever meets a float64 tensor becomes one, with its gradient. It takes
+    twice the memory, and on a GPU 1/2 (A100, H100) to 1/64 (GeForce, L4, T4: 1/32) of float32's
+    rate, without TF32.
 
     ## Example
     ```python
@@ -65,11 +70,12 @@ class Float64InTheStep(Rule):
     ```
 
     ## When to ignore
-    The computation needs the digits (an ill-conditioned solve, a check of gradients) and the step can afford it.
+    The computation needs the digits (an ill-conditioned solve, a check of gradients) and the step
+    can afford it.
 
     ## Sources
-    PyTorch, "Tensor attributes", type promotion; CUDA C++ programming guide, throughput of native arithmetic instructions.
-    The shares are ours.
+    PyTorch, "Tensor attributes", type promotion; CUDA C++ programming guide, throughput of native
+    arithmetic instructions. The shares are ours.
     """
 
     code = "CFG008"
@@ -77,9 +83,12 @@ class Float64InTheStep(Rule):
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(0.01, "Share of the forward's floating-point elements in float64 from which it is a warning.")
+    share: float = knob(
+        0.01,
+        "Share of the forward's floating-point elements in float64 from which it is a warning.",
+    )
 
-    def detect(self, doubles: Doubles, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, doubles: Float64Ops, machine: Machine, source: Source) -> Iterator[Finding]:
         if doubles.trained > 0.5:
             if any(each.products for each in doubles.births):
                 yield _whole(doubles, machine, source)
@@ -94,25 +103,32 @@ class Float64InTheStep(Rule):
 
 
 REMEDIES = {
-    "cast": "Leave the conversion out, or go back to float32 right behind what needs it: `.float()`.",
-    "mixed": "Make the float64 tensor float32 where it is made: `dtype=torch.float32`, `torch.from_numpy(array).float()`, "
+    "cast": "Leave the conversion out, or go back to float32 right "
+    "behind what needs it: `.float()`.",
+    "mixed": "Make the float64 tensor float32 where it is made: "
+    "`dtype=torch.float32`, `torch.from_numpy(array).float()`, "
     "`array.astype(numpy.float32)`; in a module `register_buffer`, so that it follows the model.",
-    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers are float64 unless told otherwise.",
+    "made": "Give it `dtype=torch.float32`; NumPy's arrays and numbers "
+    "are float64 unless told otherwise.",
     "given": "Make it float32 where it is made: in the dataset or the collate function for a batch "
     "(`torch.as_tensor(array, dtype=torch.float32)`), or `.float()` before the first use.",
-    "whole": "Train in float32 unless the problem needs the digits: leave out what turns the model to float64.",
+    "whole": "Train in float32 unless the problem needs the digits: "
+    "leave out what turns the model to float64.",
 }
 
 
 def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
     products = (
-        f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them" if birth.products else ""
+        f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them"
+        if birth.products
+        else ""
     )
     calls = amounts.count(round(birth.calls / birth.steps), "operator")
     asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
     return Finding(
         birth.site,
-        f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it{products}",
+        f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of "
+        f"it{products}",
         steps=birth.steps,
         per_step=birth.calls / birth.steps,
         seen_on=machine.device,
@@ -126,11 +142,12 @@ def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
     )
 
 
-def _whole(doubles: Doubles, machine: Machine, source: Source) -> Finding:
+def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
     steps = max(each.steps for each in doubles.births)
     return Finding(
         _turned(source),
-        f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained parameters",
+        f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained "
+        "parameters",
         steps=steps,
         per_step=sum(each.calls for each in doubles.births) / steps,
         seen_on=machine.device,
@@ -140,6 +157,12 @@ def _whole(doubles: Doubles, machine: Machine, source: Source) -> Finding:
 
 
 def _turned(source: Source) -> Site | None:
-    """Where the program was turned to float64, if its source says so at one place with one of the usual calls."""
-    sites = [site for name in ("set_default_dtype", "double") if (site := source.only_call(name)) is not None]
+    """Where the program was turned to float64, if its source says so at one place with one of the
+    usual calls.
+    """
+    sites = [
+        site
+        for name in ("set_default_dtype", "double")
+        if (site := source.only_call(name)) is not None
+    ]
     return sites[0] if len(sites) == 1 else None

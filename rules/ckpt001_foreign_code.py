@@ -24,10 +24,13 @@ WORDS = {
 }
 REMEDIES = {
     "commands": "Do not load it. None of its code was run here; find out where it came from.",
-    "module": "Load it once where its code is trusted, and save model.state_dict() instead. None of its code was run here.",
-    "code": "Do not load it unless you trust that code. None of it was run here. Save plain values and state_dict() instead.",
+    "module": "Load it once where its code is trusted, and save "
+    "model.state_dict() instead. None of its code was run here.",
+    "code": "Do not load it unless you trust that code. None of it was "
+    "run here. Save plain values and state_dict() instead.",
     "known": "Save plain values: vars() of a namespace, float() and tolist() of numpy values.",
-    "protocol": "Leave out pickle_protocol of torch.save: weights_only=True reads protocol 2, its default, and 3.",
+    "protocol": "Leave out pickle_protocol of torch.save: "
+    "weights_only=True reads protocol 2, its default, and 3.",
 }
 
 
@@ -37,21 +40,22 @@ class CheckpointNeedsCode(Rule):
     A checkpoint cannot be loaded without running code.
 
     ## What it finds
-    Every class and function that the file asks its reader to import and call, compared with the list of
-    ``torch.load(weights_only=True)``. Three kinds are told apart:
+    Every class and function that the file asks its reader to import and call, compared with the
+    list of ``torch.load(weights_only=True)``. Three kinds are told apart:
 
     - *runs commands* (``os.system``, ``builtins.eval``): no trainer saves them. An error.
-    - *would run code*: any other name that is on no list, such as the class of a module that was saved whole with
-      ``torch.save(model, ...)``. What it does when it is loaded depends on code that is not in the file. An error.
-    - names of known frameworks that are inert by themselves (numpy arrays and random states, ``argparse.Namespace``,
-      hyper-parameters of Lightning, ``training_args.bin`` of Hugging Face's Trainer): a note. So is a pickle of
-      protocol 4 or 5, which ``weights_only=True`` cannot read.
+    - *would run code*: any other name that is on no list, such as the class of a module that was
+      saved whole with ``torch.save(model, ...)``. What it does when it is loaded depends on code
+      that is not in the file. An error.
+    - names of known frameworks that are inert by themselves (numpy arrays and random states,
+      ``argparse.Namespace``, hyper-parameters of Lightning, ``training_args.bin`` of Hugging Face's
+      Trainer): a note. So is a pickle of protocol 4 or 5, which ``weights_only=True`` cannot read.
 
     All pickles of the file are read: the five of the old format, and those hidden in a storage.
 
     ## Why it costs
-    ``torch.load`` refuses such a file since torch 2.6, and with ``weights_only=False`` it runs whatever the file says. A
-    module saved whole also breaks when its class is renamed or moved.
+    ``torch.load`` refuses such a file since torch 2.6, and with ``weights_only=False`` it runs
+    whatever the file says. A module saved whole also breaks when its class is renamed or moved.
 
     ## Example
     ```python
@@ -103,7 +107,10 @@ class CheckpointNeedsCode(Rule):
                 steps=1,
                 seen_on="source",
                 severity=Severity.NOTE if kind in ("known", "protocol") else None,
-                facts=(("file", checkpoint.scan.path), *(("needs", name) for name in (*meant, *names)[:20])),
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *(("needs", name) for name in (*meant, *names)[:20]),
+                ),
                 hints={"kind": kind},
             )
 
@@ -123,4 +130,6 @@ def _kind(checkpoint: Checkpoint) -> str | None:
 
 def _listed(names: tuple[str, ...]) -> str:
     more = len(names) - NAMED
-    return ", ".join(name[:80] for name in names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(name[:80] for name in names[:NAMED]) + (
+        f" and {more} more" if more > 0 else ""
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Recompute, Source
-from auditor.evidence.recompute import Unchosen
+from auditor.evidence import ActivationCheckpointing, Machine, Source
+from auditor.evidence.recorded.activation_checkpointing import Unchosen
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule
@@ -18,13 +18,15 @@ class CheckpointVariantNotChosen(Rule):
     Activations are recomputed by the old variant of checkpointing, by default.
 
     ## What it finds
-    Calls of ``torch.utils.checkpoint.checkpoint`` and ``checkpoint_sequential`` without ``use_reentrant``, which means the
-    old, re-entrant variant. An error where it lost gradients: nothing that went in had one, so nothing that came out has,
-    and the parameters inside are not trained. A choice that was made, either way, is silent.
+    Calls of ``torch.utils.checkpoint.checkpoint`` and ``checkpoint_sequential`` without
+    ``use_reentrant``, which means the old, re-entrant variant. An error where it lost gradients:
+    nothing that went in had one, so nothing that came out has, and the parameters inside are not
+    trained. A choice that was made, either way, is silent.
 
     ## Why it costs
-    The old variant gives no gradient unless an input has one (a first layer, a frozen embedding), takes no keyword
-    arguments, and runs a backward inside the backward. Torch warns on each call and says that leaving it out will be an error.
+    The old variant gives no gradient unless an input has one (a first layer, a frozen embedding),
+    takes no keyword arguments, and runs a backward inside the backward. Torch warns on each call
+    and says that leaving it out will be an error.
 
     ## Example
     ```python
@@ -54,7 +56,8 @@ class CheckpointVariantNotChosen(Rule):
     Never: say ``use_reentrant=True`` where the old variant is meant.
 
     ## Sources
-    PyTorch documentation of ``torch.utils.checkpoint``. TorchFix has TOR003 for the missing argument, from the source alone.
+    PyTorch documentation of ``torch.utils.checkpoint``. TorchFix has TOR003 for the missing
+    argument, from the source alone.
     """
 
     code = "CKPT002"
@@ -63,13 +66,17 @@ class CheckpointVariantNotChosen(Rule):
     edits = (
         Permit(
             "set_keyword",
-            tuple(f"torch.utils.checkpoint.{name}" for name in ("checkpoint", "checkpoint_sequential")),
+            tuple(
+                f"torch.utils.checkpoint.{name}" for name in ("checkpoint", "checkpoint_sequential")
+            ),
             "use_reentrant",
             "False",
         ),
     )
 
-    def detect(self, recompute: Recompute, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(
+        self, recompute: ActivationCheckpointing, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
         for call in recompute.unchosen:
             if call.library and not call.lost:
                 continue  # a library's choice, that the line cannot change
@@ -85,18 +92,30 @@ class CheckpointVariantNotChosen(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword arguments."
+        text = (
+            "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword "
+            "arguments."
+        )
         name = str(finding.hints["call"])
         if finding.site is None or not name:
             return Remedy(text)
-        reason = "the same numbers by another implementation; parameters that got no gradient get one"
-        return Remedy(text, (Edit(finding.site, "set_keyword", name, "use_reentrant", "False", reason=reason),))
+        reason = (
+            "the same numbers by another implementation; parameters that got no gradient get one"
+        )
+        return Remedy(
+            text,
+            (Edit(finding.site, "set_keyword", name, "use_reentrant", "False", reason=reason),),
+        )
 
 
 def _said(call: Unchosen) -> str:
     if call.lost:
         return (
-            f"{call.name} runs in its re-entrant variant and nothing that went in has a gradient: the parameters inside got none, "
+            f"{call.name} runs in its re-entrant variant and nothing that went in has a gradient: "
+            "the parameters inside got none, "
             f"on {call.rhythm}"
         )
-    return f"{call.name} is called without use_reentrant, on {call.rhythm}: torch takes the old variant, and will refuse"
+    return (
+        f"{call.name} is called without use_reentrant, on {call.rhythm}: torch takes the old "
+        "variant, and will refuse"
+    )

@@ -1,4 +1,6 @@
-"""CKPT003: a checkpoint that is not what was saved, or will not be if the job dies in a bad moment."""
+"""CKPT003: a checkpoint that is not what was saved, or will not be if the job dies in a bad
+moment.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ class CheckpointDamaged(Rule):
     A checkpoint is cut off or damaged.
 
     ## What it finds
-    Files that end early, records whose CRC-32 is not the one that was saved, tensors that reach beyond their data, headers
-    that contradict the data, shards that are missing. ``torch.load`` reads a record with a wrong checksum without a word. An
-    archive that was written without checksums (``torch.serialization.set_crc32_options(False)``) is silent. In a run, as a
-    note: ``torch.save`` writes again and again over the one file that the run saves to.
+    Files that end early, records whose CRC-32 is not the one that was saved, tensors that reach
+    beyond their data, headers that contradict the data, shards that are missing. ``torch.load``
+    reads a record with a wrong checksum without a word. An archive that was written without
+    checksums (``torch.serialization.set_crc32_options(False)``) is silent. In a run, as a note:
+    ``torch.save`` writes again and again over the one file that the run saves to.
 
     ## Why it costs
-    A job that dies while it overwrites its only checkpoint has none. A flipped bit in the weights is trained on.
+    A job that dies while it overwrites its only checkpoint has none. A flipped bit in the weights
+    is trained on.
 
     ## Example
     ```python
@@ -50,10 +54,12 @@ class CheckpointDamaged(Rule):
     ```
 
     ## When to ignore
-    A damaged one never: use the checkpoint before it. The note, if the file is copied elsewhere between two saves.
+    A damaged one never: use the checkpoint before it. The note, if the file is copied elsewhere
+    between two saves.
 
     ## Sources
-    pytorch/pytorch#126952: torch.load does not check CRC-32. Lightning-AI/pytorch-lightning#19970: saves that are not atomic.
+    pytorch/pytorch#126952: torch.load does not check CRC-32. Lightning-AI/pytorch-lightning#19970:
+    saves that are not atomic.
     """
 
     code = "CKPT003"
@@ -62,13 +68,19 @@ class CheckpointDamaged(Rule):
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         lines = [line for line in saves.lines() if sum(save.replaced for save in line.saves) > 1]
-        if not lines or len({save.path for save in saves.each if save.path is not None}) != 1:  # else there is another one
-            raise NotLooked("a run looks at how checkpoints are written, not at what is in them: audit checkpoint FILE does")
+        if (
+            not lines or len({save.path for save in saves.each if save.path is not None}) != 1
+        ):  # else there is another one
+            raise NotLooked(
+                "a run looks at how checkpoints are written, not at what is in them: audit "
+                "checkpoint FILE does"
+            )
         for line in lines:
             over = [save for save in line.saves if save.replaced]
             yield Finding(
                 line.site,
-                f"torch.save writes over the run's only checkpoint in place, on {line.rhythm}: a job that dies in one of these "
+                f"torch.save writes over the run's only checkpoint in place, on {line.rhythm}: a "
+                "job that dies in one of these "
                 f"{amounts.duration(max(save.us for save in over))} has none",
                 steps=len(line.rhythm.seen),
                 per_step=line.per_step,
@@ -88,10 +100,16 @@ class CheckpointDamaged(Rule):
                 f"{checkpoint.name} is damaged: {damage[0]}{more}",
                 steps=1,
                 seen_on="source",
-                facts=(("file", checkpoint.scan.path), *(("damage", sentence) for sentence in damage[:20])),
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *(("damage", sentence) for sentence in damage[:20]),
+                ),
                 hints={"instead": checkpoints.instead},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        write = "Save to a temporary name and os.replace it, so that a job that dies leaves the checkpoint before."
+        write = (
+            "Save to a temporary name and os.replace it, so that a job that dies leaves the "
+            "checkpoint before."
+        )
         return Remedy(f"{finding.hints.get('instead', '')}{write}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Machine, Saves
-from auditor.evidence.saves import SavingLine
+from auditor.evidence.recorded.torch_save import SavingLine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -20,13 +20,14 @@ class SaveBlocksStep(Rule):
     The step waits while a checkpoint is written.
 
     ## What it finds
-    ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a noticeable share of all
-    steps' time. A single save is silent: how often it comes cannot be told from one.
+    ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a
+    noticeable share of all steps' time. A single save is not reported: one save does not show how
+    often it comes.
 
     ## Why it costs
-    Training stands still while the tensors are copied to the host, packed and written. On a GPU the call also waits for the
-    work that is under way, which is not lost: there the price is an estimate from above. Of two saves it is an estimate
-    too: they say nothing of their own spread.
+    Training stands still while the tensors are copied to the host, packed and written. On a GPU the
+    call also waits for the work that is under way, which is not lost: there the price is an
+    estimate from above. Of two saves it is an estimate too: they say nothing of their own spread.
 
     ## Example
     ```python
@@ -56,18 +57,21 @@ class SaveBlocksStep(Rule):
     ```
 
     ## When to ignore
-    The saved steps are what the run is for, or it may be killed at any moment and a step costs more than a save.
+    The saved steps are what the run is for, or it may be killed at any moment and a step costs more
+    than a save.
 
     ## Sources
-    PyTorch documentation of ``torch.distributed.checkpoint.async_save``. TraceML names checkpoints as one possible reason of
-    unexplained time. The share is ours.
+    PyTorch documentation of ``torch.distributed.checkpoint.async_save``. TraceML names checkpoints
+    as one possible reason of unexplained time. The share is ours.
     """
 
     code = "CKPT004"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.05, "Share of the timed steps' time in saves of one line from which it is reported.")
+    share: float = knob(
+        0.05, "Share of the timed steps' time in saves of one line from which it is reported."
+    )
 
     def detect(self, saves: Saves, machine: Machine) -> Iterator[Finding]:
         for line in saves.lines():
@@ -76,7 +80,8 @@ class SaveBlocksStep(Rule):
                 continue
             found = Finding(
                 line.site,
-                f"torch.save takes {amounts.percent(share)} of the step time: {amounts.duration(line.us / len(line.saves))} on {line.rhythm}",
+                f"torch.save takes {amounts.percent(share)} of the step time: "
+                f"{amounts.duration(line.us / len(line.saves))} on {line.rhythm}",
                 steps=len(line.rhythm.seen),
                 per_step=line.per_step,
                 lost_us_per_step=line.us / saves.steps,
@@ -88,8 +93,10 @@ class SaveBlocksStep(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Save less often; or copy the state to host memory in the step and write it from a thread "
-            "(torch.distributed.checkpoint.async_save does both), to a temporary name that os.replace makes the checkpoint."
+            "Save less often; or copy the state to host memory in the step and write it from a "
+            "thread "
+            "(torch.distributed.checkpoint.async_save does both), to a temporary name that "
+            "os.replace makes the checkpoint."
         )
 
 

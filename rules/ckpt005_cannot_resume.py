@@ -20,13 +20,15 @@ class CheckpointCannotResume(Rule):
     A training checkpoint lacks what training goes on from.
 
     ## What it finds
-    Files with weights and *some* state of the training, but not all of it: an optimizer or a GradScaler that is missing, a
-    scheduler that drove the rates (its ``initial_lr`` is in the optimizer's groups) and is not there, nothing that says at
-    which step it was saved, no random states. Weights alone, or with a counter, are an export and silent.
+    Files with weights and *some* state of the training, but not all of it: an optimizer or a
+    GradScaler that is missing, a scheduler that drove the rates (its ``initial_lr`` is in the
+    optimizer's groups) and is not there, nothing that says at which step it was saved, no random
+    states. Weights alone, or with a counter, are an export and silent.
 
     ## Why it costs
-    Without the optimizer the moments start from zero, and the loss jumps; without the scheduler the warm-up runs again;
-    without the scaler the first steps overflow; without random states the same samples come again.
+    Without the optimizer the moments start from zero, and the loss jumps; without the scheduler the
+    warm-up runs again; without the scaler the first steps overflow; without random states the same
+    samples come again.
 
     ## Example
     ```python
@@ -63,7 +65,8 @@ class CheckpointCannotResume(Rule):
     You fine-tune from it, and want a fresh optimizer.
 
     ## Sources
-    PyTorch tutorial "Saving and Loading a General Checkpoint"; PyTorch documentation of GradScaler, "state_dict".
+    PyTorch tutorial "Saving and Loading a General Checkpoint"; PyTorch documentation of GradScaler,
+    "state_dict".
     """
 
     code = "CKPT005"
@@ -72,20 +75,31 @@ class CheckpointCannotResume(Rule):
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
-            lacks = list(_lacks(checkpoint, in_half=checkpoints.in_half)) if not checkpoint.scan.damage else []
+            lacks = (
+                list(_lacks(checkpoint, in_half=checkpoints.in_half))
+                if not checkpoint.scan.damage
+                else []
+            )
             if not lacks:
                 continue
             yield Finding(
                 None,
-                f"{checkpoint.name} holds no {' and no '.join(what for what, _, _ in lacks)}: {lacks[0][1]}",
+                f"{checkpoint.name} holds no {' and no '.join(what for what, _, _ in lacks)}: "
+                f"{lacks[0][1]}",
                 steps=1,
                 seen_on="source",
                 severity=min((severity for _, _, severity in lacks), key=lambda each: each.rank),
-                facts=(("file", checkpoint.scan.path), *((f"without {what}", then) for what, then, _ in lacks)),
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((f"without {what}", then) for what, then, _ in lacks),
+                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Save state_dict() of model, optimizer, scheduler and scaler, the step, and torch.get_rng_state().")
+        return Remedy(
+            "Save state_dict() of model, optimizer, scheduler and scaler, the step, and "
+            "torch.get_rng_state()."
+        )
 
 
 def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
@@ -95,11 +109,21 @@ def _lacks(checkpoint: Checkpoint, *, in_half: bool) -> Iterator[Lack]:
     if not scan.optimizers:
         yield "optimizer state", "its moments start from zero, and the loss jumps", Severity.WARNING
         return
-    driven = any("initial_lr" in group for optimizer in scan.optimizers for group in optimizer.groups)
+    driven = any(
+        "initial_lr" in group for optimizer in scan.optimizers for group in optimizer.groups
+    )
     if driven and not scan.schedulers:
-        yield "scheduler", "the schedule that set the rates starts again from its beginning", Severity.WARNING
+        yield (
+            "scheduler",
+            "the schedule that set the rates starts again from its beginning",
+            Severity.WARNING,
+        )
     if in_half and not scan.scaler:
-        yield "GradScaler state", "its scale starts again from 65536, and the first steps overflow", Severity.WARNING
+        yield (
+            "GradScaler state",
+            "its scale starts again from 65536, and the first steps overflow",
+            Severity.WARNING,
+        )
     if checkpoint.steps is None and not any(each.position is not None for each in scan.schedulers):
         yield "step or epoch", "nothing says where the training was", Severity.WARNING
     if not scan.rng:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Checkpoints, Loads, Machine
 from auditor.evidence.checkpoints import Checkpoint
-from auditor.evidence.loads import Group, Load
+from auditor.evidence.recorded.load_state_dict import Group, Load
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -22,18 +22,19 @@ class CheckpointOverridesRate(Rule):
     The learning rate in a checkpoint overrides the configured one.
 
     ## What it finds
-    With ``--config``: a configured rate (``lr``, ``learning_rate``, ``max_lr`` ...) that no parameter group and no scheduler
-    of the file was made with; and a OneCycleLR whose schedule ends before the configured number of steps. A rate that a
-    scheduler brought down is not compared, but the one it started from. Where no scheduler left its mark, a lower rate may
-    have been set by hand and is silent. Without ``--config`` the rule is skipped.
+    With ``--config``: a configured rate (``lr``, ``learning_rate``, ``max_lr`` ...) that no
+    parameter group and no scheduler of the file was made with; and a OneCycleLR whose schedule ends
+    before the configured number of steps. A rate that a scheduler brought down is not compared, but
+    the one it started from. Where no scheduler left its mark, a lower rate may have been set by
+    hand and is silent. Without ``--config`` the rule is skipped.
 
-    In a run: ``load_state_dict`` of an optimizer, before the first step, that replaces the rate with which optimizer or
-    scheduler were made, where the first step then runs with what was loaded. Silent where the program sets the rate again,
-    or had set none.
+    In a run: ``load_state_dict`` of an optimizer, before the first step, that replaces the rate
+    with which optimizer or scheduler were made, where the first step then runs with what was
+    loaded. Silent where the program sets the rate again, or had set none.
 
     ## Why it costs
-    ``load_state_dict`` of optimizer and scheduler replaces the rates that the program was started with. The new setting is
-    ignored without a word, for the rest of the run.
+    ``load_state_dict`` of optimizer and scheduler replaces the rates that the program was started
+    with. The new setting is ignored without a word, for the rest of the run.
 
     ## Example
     ```python
@@ -70,15 +71,15 @@ class CheckpointOverridesRate(Rule):
         with open("config.json", "w") as file:
             json.dump({"optimizer": {"lr": 0.0005}}, file)
     ```
-    When a run goes on with another rate: load the weights and moments, then set ``lr``, ``initial_lr`` and ``max_lr`` of the
-    groups, and make the scheduler anew.
+    When a run goes on with another rate: load the weights and moments, then set ``lr``,
+    ``initial_lr`` and ``max_lr`` of the groups, and make the scheduler anew.
 
     ## When to ignore
     The run is meant to go on with the rates of the checkpoint.
 
     ## Sources
-    PyTorch documentation of ``Optimizer.load_state_dict`` and ``OneCycleLR`` (it keeps ``initial_lr``, ``max_lr`` and
-    ``min_lr`` in the groups). The tolerance is ours.
+    PyTorch documentation of ``Optimizer.load_state_dict`` and ``OneCycleLR`` (it keeps
+    ``initial_lr``, ``max_lr`` and ``min_lr`` in the groups). The tolerance is ours.
     """
 
     code = "CKPT006"
@@ -91,7 +92,11 @@ class CheckpointOverridesRate(Rule):
         if not loads.looked:
             raise NotLooked("what the program loaded was not recorded")
         for load in loads.each:
-            changes = {pair for group in load.groups if (pair := group.overridden(self.tolerance, load.default)) is not None}
+            changes = {
+                pair
+                for group in load.groups
+                if (pair := group.overridden(self.tolerance, load.default)) is not None
+            }
             if changes:
                 yield _in_run(load, sorted(changes), machine)
 
@@ -103,8 +108,14 @@ class CheckpointOverridesRate(Rule):
             yield from _length(checkpoint, checkpoints.total_steps)
 
     def _rates(self, checkpoint: Checkpoint, configured: dict[str, float]) -> Iterator[Finding]:
-        kept, peaks, now = _kept(checkpoint, *KEPT), _kept(checkpoint, "max_lr"), _kept(checkpoint, "lr")
-        made_with = kept | {rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base}
+        kept, peaks, now = (
+            _kept(checkpoint, *KEPT),
+            _kept(checkpoint, "max_lr"),
+            _kept(checkpoint, "lr"),
+        )
+        made_with = kept | {
+            rate for scheduler in checkpoint.scan.schedulers for rate in scheduler.base
+        }
         peak = {name: rate for name, rate in configured.items() if peaks and _is_peak(name)}
         start = {name: rate for name, rate in configured.items() if name not in peak}
         by_hand = math.inf if made_with else max(now, default=0.0)
@@ -114,20 +125,32 @@ class CheckpointOverridesRate(Rule):
             new = ", ".join(f"{name} is {rate:g}" for name, rate in other.items())
             yield Finding(
                 None,
-                f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it brings the old one back",
+                f"{checkpoint.name} was trained with a rate of {old}, and now {new}: loading it "
+                "brings the old one back",
                 steps=1,
                 seen_on="source",
                 facts=_facts(checkpoint),
             )
 
-    def _stale(self, configured: dict[str, float], saved: set[float], below: float = math.inf) -> dict[str, float]:
-        """Configured rates, if none of them is among the saved ones: where one is, the others belong to something else."""
-        if not saved or any(math.isclose(rate, each, rel_tol=self.tolerance) for rate in configured.values() for each in saved):
+    def _stale(
+        self, configured: dict[str, float], saved: set[float], below: float = math.inf
+    ) -> dict[str, float]:
+        """Configured rates, if none of them is among the saved ones: where one is, the others
+        belong to something else.
+        """
+        if not saved or any(
+            math.isclose(rate, each, rel_tol=self.tolerance)
+            for rate in configured.values()
+            for each in saved
+        ):
             return {}
         return {name: rate for name, rate in configured.items() if rate < below}
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the scheduler anew.")
+        return Remedy(
+            "After load_state_dict set lr, initial_lr and max_lr of each param_group, and make the "
+            "scheduler anew."
+        )
 
 
 def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) -> Finding:
@@ -137,7 +160,11 @@ def _in_run(load: Load, changes: list[tuple[float, float]], machine: Machine) ->
         f"the state that {load.owner} loads here replaces the rate that was set: {said}",
         steps=1,
         seen_on=machine.device,
-        facts=tuple((f"group {n}, {key}", _course(group, key)) for n, group in enumerate(load.groups) for key in group.after),
+        facts=tuple(
+            (f"group {n}, {key}", _course(group, key))
+            for n, group in enumerate(load.groups)
+            for key in group.after
+        ),
     )
 
 
@@ -165,7 +192,8 @@ def _length(checkpoint: Checkpoint, configured: float | None) -> Iterator[Findin
             continue
         yield Finding(
             None,
-            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, and {configured:g} are configured",
+            f"{checkpoint.name}: its {scheduler.name} ends at step {scheduler.total}, and "
+            f"{configured:g} are configured",
             steps=1,
             seen_on="source",
             facts=_facts(checkpoint),
@@ -177,6 +205,14 @@ def _facts(checkpoint: Checkpoint) -> tuple[tuple[str, str], ...]:
     rows = [("file", checkpoint.scan.path)]
     for optimizer in checkpoint.scan.optimizers:
         for number, group in enumerate(optimizer.groups[:10]):
-            rows.append((f"{optimizer.name} group {number}", ", ".join(f"{key} {group[key]:g}" for key in keys if key in group)))
-    rows += [(each.name, f"step {each.position} of {each.total or '?'}") for each in checkpoint.scan.schedulers]
+            rows.append(
+                (
+                    f"{optimizer.name} group {number}",
+                    ", ".join(f"{key} {group[key]:g}" for key in keys if key in group),
+                )
+            )
+    rows += [
+        (each.name, f"step {each.position} of {each.total or '?'}")
+        for each in checkpoint.scan.schedulers
+    ]
     return tuple(rows)

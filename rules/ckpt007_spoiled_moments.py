@@ -25,13 +25,15 @@ class OptimizerMomentsSpoiled(Rule):
     Moments of the optimizer are dead or exploded.
 
     ## What it finds
-    Second moments (``exp_avg_sq`` of Adam, ``square_avg`` of RMSprop, ``sum`` of Adagrad) that are exactly zero after many
-    steps: every gradient that the parameter ever got was zero. And moments that remember a gradient out of all proportion
-    to those of the other parameters. A frozen parameter has no moments and is silent, as is a file of the first steps.
+    Second moments (``exp_avg_sq`` of Adam, ``square_avg`` of RMSprop, ``sum`` of Adagrad) that are
+    exactly zero after many steps: every gradient that the parameter ever got was zero. And moments
+    that remember a gradient out of all proportion to those of the other parameters. A frozen
+    parameter has no moments and is silent, as is a file of the first steps.
 
     ## Why it costs
-    A parameter with zero gradients is not trained, though the optimizer pays for it. After an exploded gradient Adam's steps
-    of that parameter stay near zero for some ``1 / (1 - beta2)`` steps, a thousand by default.
+    A parameter with zero gradients is not trained, though the optimizer pays for it. After an
+    exploded gradient Adam's steps of that parameter stay near zero for some ``1 / (1 - beta2)``
+    steps, a thousand by default.
 
     ## Example
     ```python
@@ -65,7 +67,8 @@ class OptimizerMomentsSpoiled(Rule):
     The parameter belongs to a branch that this stage of the training leaves out on purpose.
 
     ## Sources
-    Kingma and Ba, "Adam": the second moment is a running mean of squared gradients. Both thresholds are ours.
+    Kingma and Ba, "Adam": the second moment is a running mean of squared gradients. Both thresholds
+    are ours.
     """
 
     code = "CKPT007"
@@ -73,14 +76,23 @@ class OptimizerMomentsSpoiled(Rule):
     since = "0.1"
 
     steps: int = knob(10, "Steps of the optimizer before a moment of zero says something.")
-    ratio: float = knob(1e6, "How many times the median of all parameters a remembered gradient must be.")
+    ratio: float = knob(
+        1e6, "How many times the median of all parameters a remembered gradient must be."
+    )
 
     def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             for optimizer, moments in checkpoint.moments:
-                dead = [tensor for tensor, gradient in moments if gradient == 0.0 and _finite(tensor)]
+                dead = [
+                    tensor for tensor, gradient in moments if gradient == 0.0 and _finite(tensor)
+                ]
                 if dead and (optimizer.steps or 0) >= self.steps:
-                    yield _finding(checkpoint, dead, len(moments), f"zero after {optimizer.steps} steps: no gradient reached it")
+                    yield _finding(
+                        checkpoint,
+                        dead,
+                        len(moments),
+                        f"zero after {optimizer.steps} steps: no gradient reached it",
+                    )
                 usual = median([gradient for _, gradient in moments if gradient] or [0.0])
                 high = [tensor for tensor, gradient in moments if gradient > self.ratio * usual > 0]
                 if high and len(moments) >= FEWEST:
@@ -89,7 +101,8 @@ class OptimizerMomentsSpoiled(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip gradients against outliers."
+            "Look whether the parameter takes part in the loss (a detach, a factor of 0); clip "
+            "gradients against outliers."
         )
 
 
@@ -99,5 +112,14 @@ def _finite(tensor: TensorFacts) -> bool:
 
 def _finding(checkpoint: Checkpoint, tensors: list[TensorFacts], of: int, what: str) -> Finding:
     more = f" (and {len(tensors) - 1} more of {of})" if len(tensors) > 1 else ""
-    facts = (("file", checkpoint.scan.path), *((each.name, f"shape {list(each.shape)}") for each in tensors[:50]))
-    return Finding(None, f"{checkpoint.name}: {tensors[0].name}{more} is {what}", steps=1, seen_on="source", facts=facts)
+    facts = (
+        ("file", checkpoint.scan.path),
+        *((each.name, f"shape {list(each.shape)}") for each in tensors[:50]),
+    )
+    return Finding(
+        None,
+        f"{checkpoint.name}: {tensors[0].name}{more} is {what}",
+        steps=1,
+        seen_on="source",
+        facts=facts,
+    )

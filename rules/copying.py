@@ -1,4 +1,6 @@
-"""What the rules about copies to the device have in common: every step, seen on a GPU's path, reported by line."""
+"""What the rules about copies to the device have in common: every step, seen on a GPU's path,
+reported by line.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from auditor.evidence import Configs, Copies, Source
-from auditor.evidence.copies import CopySite
-from auditor.evidence.given import Given, given
+from auditor.evidence.recorded.copies import CopySite
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.model import Edit, Finding, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
-NOT_WAITING = Permit("set_keyword", (".to", ".cuda"), "non_blocking", "True", safe=True, elsewhere=True)
+NOT_WAITING = Permit(
+    "set_keyword", (".to", ".cuda"), "non_blocking", "True", safe=True, elsewhere=True
+)
 """The one edit that several rules about copies ask for."""
 
 
@@ -27,34 +31,58 @@ class CopyRule(Rule):
     share: float = knob(0.5, "Share of the diagnosed steps from which a copy is reported.")
 
     def usual(self, sites: Iterable[CopySite], *, by_libraries: bool = False) -> Iterator[CopySite]:
-        """Lines that copy on most steps; by themselves, since what a library copies for them is not theirs to change."""
-        return (place for place in sites if place.rhythm.usual(self.share) and (by_libraries or not place.library))
+        """Lines that copy on most steps; by themselves, since what a library copies for them is not
+        theirs to change.
+        """
+        return (
+            place
+            for place in sites
+            if place.rhythm.usual(self.share) and (by_libraries or not place.library)
+        )
 
     @staticmethod
-    def waiting_moves(place: CopySite, source: Source, configs: Configs) -> tuple[Given, ...]:
+    def waiting_moves(
+        place: CopySite, source: Source, configs: Configs
+    ) -> tuple[CallArgument, ...]:
         """What each call that moves a tensor and waits is given as ``non_blocking``."""
         moves = ((site, call, span) for site, call, span in place.moves)
-        return tuple(given(source, configs, site, call, "non_blocking", ran=False, span=span) for site, call, span in moves)
+        return tuple(
+            given(source, configs, site, call, "non_blocking", ran=False, span=span)
+            for site, call, span in moves
+        )
 
     @staticmethod
-    def waits_because(moves: Iterable[Given]) -> str:
-        """What they are given instead of True, and where that was set; empty where they are given nothing."""
+    def waits_because(moves: Iterable[CallArgument]) -> str:
+        """What they are given instead of True, and where that was set; empty where they are given
+        nothing.
+        """
         return next((move.said for move in moves if move.written), "")
 
     def without_waiting(self, finding: Finding) -> Iterator[Edit]:
         """``non_blocking=True`` for each call that moves a batch in pinned memory."""
-        reason = "the device runs the copy before the kernels that need it; the batch's pinned memory is not written again"
-        edits = (edit for move in finding.hints.get("moves", ()) for edit in move.edits("True", safe=True, reason=reason))
+        reason = (
+            "the device runs the copy before the kernels that need it; the batch's pinned memory "
+            "is not written again"
+        )
+        edits = (
+            edit
+            for move in finding.hints.get("moves", ())
+            for edit in move.edits("True", safe=True, reason=reason)
+        )
         yield from dict.fromkeys(edits)
 
     @staticmethod
     def decided_elsewhere(finding: Finding) -> tuple[str, str | None]:
-        """What to add to the advice where an expression decides whether a move waits, and why it is not edited then."""
+        """What to add to the advice where an expression decides whether a move waits, and why it is
+        not edited then.
+        """
         moves = [move for move in finding.hints.get("moves", ()) if move.written]
         advice = next((move.advice for move in moves), "")
         return advice, next((move.refused for move in moves if move.refused), None)
 
-    def report(self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any) -> Finding:
+    def report(
+        self, copies: Copies, place: CopySite, site: Site | None, message: str, **more: Any
+    ) -> Finding:
         """A finding about one line."""
         return Finding(
             site,

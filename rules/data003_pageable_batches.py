@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
-from auditor.evidence.copies import Copy, CopySite
-from auditor.evidence.given import given
-from auditor.evidence.source import Source
+from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import LOADER, Permit
 from auditor.rule import knob
@@ -24,13 +24,13 @@ class LoaderWithoutPinnedMemory(CopyRule):
     Batches are copied to the device from memory that is not pinned.
 
     ## What it finds
-    A ``DataLoader`` without ``pin_memory=True`` whose batches the step copies to the device. Seen in a rehearsal of the
-    GPU path.
+    A ``DataLoader`` without ``pin_memory=True`` whose batches the step copies to the device. Seen
+    in a rehearsal of the GPU path.
 
     ## Why it costs
-    From pageable memory the driver copies in two hops, through a staging buffer, and the host takes part; an
-    asynchronous copy is not possible. With ``pin_memory=True`` the loader's own thread does the first hop, and
-    ``.to(device, non_blocking=True)`` returns at once.
+    From pageable memory the driver copies in two hops, through a staging buffer, and the host takes
+    part; an asynchronous copy is not possible. With ``pin_memory=True`` the loader's own thread
+    does the first hop, and ``.to(device, non_blocking=True)`` returns at once.
 
     ## Example
     ```python
@@ -70,13 +70,21 @@ class LoaderWithoutPinnedMemory(CopyRule):
     code = "DATA003"
     severity = Severity.WARNING
     since = "0.1"
-    edits = (Permit("set_keyword", LOADER, "pin_memory", "True", safe=True, elsewhere=True), NOT_WAITING)
+    edits = (
+        Permit("set_keyword", LOADER, "pin_memory", "True", safe=True, elsewhere=True),
+        NOT_WAITING,
+    )
 
-    small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
+    small: int = knob(
+        64_000,
+        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+    )
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for number, places in self._by_loader(copies).items():
-            moved = tuple(copy for place in places for copy in place.copies if _number(copy) == number)
+            moved = tuple(
+                copy for place in places for copy in place.copies if _number(copy) == number
+            )
             place = CopySite(places[0].site, moved, copies.steps)
             loader = copies.loaders.get(number)
             made_at = loader.made_at if loader is not None else None
@@ -90,14 +98,18 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 copies,
                 place,
                 made_at or place.site,
-                f"{place.amount} of batches are copied to the device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
+                f"{place.amount} of batches are copied to the "
+                f"device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
                 f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 hints={
                     "made_at": made_at,
                     "pinned": pinned,
                     "moves": tuple(
-                        move for each in places if not each.library for move in self.waiting_moves(each, source, configs)
+                        move
+                        for each in places
+                        if not each.library
+                        for move in self.waiting_moves(each, source, configs)
                     ),
                     "library": place.library,
                 },
@@ -107,7 +119,9 @@ class LoaderWithoutPinnedMemory(CopyRule):
         return place.bytes_per_step <= self.small * place.per_step
 
     def _by_loader(self, copies: Copies) -> dict[int, list[CopySite]]:
-        """The lines that move each loader's batches on most steps, or have them moved by a library."""
+        """The lines that move each loader's batches on most steps, or have them moved by a
+        library.
+        """
         lines: dict[int, list[CopySite]] = {}
         for place in self.usual(copies.sites("batch", pinned=False), by_libraries=True):
             for number in dict.fromkeys(map(_number, place.copies)):
@@ -116,7 +130,10 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         made_at = finding.hints.get("made_at")
-        text = "Give the loader pin_memory=True, and move its batches with .to(device, non_blocking=True)."
+        text = (
+            "Give the loader pin_memory=True, and move its batches with .to(device, "
+            "non_blocking=True)."
+        )
         if finding.hints.get("library"):
             text = f"Give the loader pin_memory=True; {finding.hints['library']} moves its batches."
         if made_at is None:

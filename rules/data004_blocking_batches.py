@@ -17,12 +17,12 @@ class PinnedBatchCopiedBlocking(CopyRule):
     Pinned batches are copied to the device and the host waits.
 
     ## What it finds
-    ``.to(device)`` or ``.cuda()`` without ``non_blocking=True`` on batches of a loader that does pin its memory. Seen in a
-    rehearsal of the GPU path.
+    ``.to(device)`` or ``.cuda()`` without ``non_blocking=True`` on batches of a loader that does
+    pin its memory. Seen in a rehearsal of the GPU path.
 
     ## Why it costs
-    The loader took the trouble to page-lock the batch so that the device can fetch it by itself, and then the host waits
-    for the copy, and for everything queued before it.
+    The loader took the trouble to page-lock the batch so that the device can fetch it by itself,
+    and then the host waits for the copy, and for everything queued before it.
 
     ## Example
     ```python
@@ -53,10 +53,12 @@ class PinnedBatchCopiedBlocking(CopyRule):
     ```
 
     ## When to ignore
-    The step reads a value on the host just before: then nothing is queued and the wait is only the copy itself.
+    The step reads a value on the host just before: then nothing is queued and the wait is only the
+    copy itself.
 
     ## Sources
-    PyTorch's DataLoader documentation, "Memory Pinning"; aten/src/ATen/native/cuda/Copy.cu. The threshold is ours.
+    PyTorch's DataLoader documentation, "Memory Pinning"; aten/src/ATen/native/cuda/Copy.cu. The
+    threshold is ours.
     """
 
     code = "DATA004"
@@ -70,7 +72,9 @@ class PinnedBatchCopiedBlocking(CopyRule):
             moves = self.waiting_moves(place, source, configs)
             decided = self.waits_because(moves)
             how = f"with {decided}" if decided else "without non_blocking=True"
-            message = f"{place.amount} of pinned batches are copied to the device on {place.rhythm} {how}"
+            message = (
+                f"{place.amount} of pinned batches are copied to the device on {place.rhythm} {how}"
+            )
             yield self.report(copies, place, place.site, message, hints={"moves": moves})
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Batches, Configs, Machine, Source
-from auditor.evidence.batches import Loader
-from auditor.evidence.given import given
-from auditor.evidence.trace_steps import TraceSteps
+from auditor.evidence.recorded.batches import Loader
+from auditor.evidence.source.call_arguments import given
+from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
@@ -25,13 +25,14 @@ class StepWaitsForInput(Rule):
     The step waits for its input.
 
     ## What it finds
-    A ``DataLoader`` for whose batches the timed steps waited for a large share of their whole time, in every step or in bursts
-    (one long stall alone is silent). In a trace: the share in which the loop waited for its loader and no device worked; waits
-    that device work hides cost nothing and are not counted, nor is a first step alone (it starts the workers).
+    A ``DataLoader`` for whose batches the timed steps waited for a large share of their whole time,
+    in every step or in bursts (one long stall alone is silent). In a trace: the share in which the
+    loop waited for its loader and no device worked; waits that device work hides cost nothing and
+    are not counted, nor is a first step alone (it starts the workers).
 
     ## Why it costs
-    While the step waits for a batch the host queues nothing for the model. With ``num_workers=0`` all loading happens in
-    the step; with workers it waits when they are too few or too slow.
+    While the step waits for a batch the host queues nothing for the model. With ``num_workers=0``
+    all loading happens in the step; with workers it waits when they are too few or too slow.
 
     ## Example
     ```python
@@ -75,9 +76,10 @@ class StepWaitsForInput(Rule):
     The audited run reads from a cold or shared disk that the real training does not use.
 
     ## Sources
-    Peers warn at 5 % (torch_tb_profiler), 10 % and 20 % (TraceML), 15 % and 30 % (gpuprof) of the step. Ours are higher
-    because a wrong alarm about workers is the complaint heard most (Lightning #18723, #15572). In a trace, what lies between
-    TraceML's 10 % and ours, waits of less than a millisecond, one burst alone, and shares of steps that the profiler did not mark, are notes.
+    Peers warn at 5 % (torch_tb_profiler), 10 % and 20 % (TraceML), 15 % and 30 % (gpuprof) of the
+    step. Ours are higher because a wrong alarm about workers is the complaint heard most (Lightning
+    #18723, #15572). In a trace, what lies between TraceML's 10 % and ours, waits of less than a
+    millisecond, one burst alone, and shares of steps that the profiler did not mark, are notes.
     """
 
     code = "DATA007"
@@ -89,14 +91,24 @@ class StepWaitsForInput(Rule):
         Permit("set_keyword", LOADER, "prefetch_factor", COUNT),
     )
 
-    share: float = knob(0.2, "Share of the timing pass's time spent waiting from which it is a warning.")
-    severe: float = knob(0.4, "Share of the timing pass's time spent waiting from which it is an error.")
-    least_us: float = knob(1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note).")
+    share: float = knob(
+        0.2, "Share of the timing pass's time spent waiting from which it is a warning."
+    )
+    severe: float = knob(
+        0.4, "Share of the timing pass's time spent waiting from which it is an error."
+    )
+    least_us: float = knob(
+        1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
+    )
     noticed: float = knob(
-        0.1, "Share of the steps' time from which a trace has a note, and share of a step from which it counts as waiting."
+        0.1,
+        "Share of the steps' time from which a trace has a note, and share of a step from which it "
+        "counts as waiting.",
     )
 
-    def detect(self, batches: Batches, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
+    def detect(
+        self, batches: Batches, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
         waiting = batches.waiting()
@@ -107,7 +119,8 @@ class StepWaitsForInput(Rule):
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
         found = Finding(
             loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, {amounts.percent(waiting.share)} of its time"
+            f"the step waits {amounts.duration(waiting.mean_us)} for input, "
+            f"{amounts.percent(waiting.share)} of its time"
             f"{_bursts(slow, len(waiting.steps_us))} (num_workers={loader.workers})",
             steps=slow,
             per_step=1.0,
@@ -118,8 +131,12 @@ class StepWaitsForInput(Rule):
             facts=waiting.facts,
             hints={
                 "workers": _workers(loader, machine.cpus),
-                "given": given(source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers),
-                "persistent": given(source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False),
+                "given": given(
+                    source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
+                ),
+                "persistent": given(
+                    source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False
+                ),
             },
         )
         yield between(found, waiting.price)
@@ -136,7 +153,8 @@ class StepWaitsForInput(Rule):
         marked, idle = steps.marked, " while no device works" if steps.device else ""
         yield Finding(
             steps.loader_site,
-            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader ({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
+            f"for {amounts.percent(share)} of {steps.where} the loop waits for its DataLoader "
+            f"({steps.workers}){idle}{_bursts(often, len(steps.steps))}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean if marked else None,
@@ -146,37 +164,67 @@ class StepWaitsForInput(Rule):
             facts=(
                 (
                     "waiting",
-                    f"{amounts.percent(steps.share('loader_us'))} of the time, {amounts.duration(steps.mean('loader_us'))} per step",
+                    (
+                        f"{amounts.percent(steps.share('loader_us'))} of the time, "
+                        f"{amounts.duration(steps.mean('loader_us'))} per step"
+                    ),
                 ),
-                ("not hidden by device work", f"{amounts.percent(share)}, {amounts.duration(mean)} per step"),
+                (
+                    "not hidden by device work",
+                    f"{amounts.percent(share)}, {amounts.duration(mean)} per step",
+                ),
                 ("steps from", steps.source),
             ),
         )
 
     def _severity_in_trace(self, steps: TraceSteps, share: float, mean: float) -> Severity | None:
-        if not steps.certain or share < self.share or mean < self.least_us or not steps.recurs(ALONE, self.noticed):
+        if (
+            not steps.certain
+            or share < self.share
+            or mean < self.least_us
+            or not steps.recurs(ALONE, self.noticed)
+        ):
             return Severity.NOTE
         return Severity.ERROR if share >= self.severe else None
 
     def remedy(self, finding: Finding) -> Remedy | None:
         workers = finding.hints.get("workers", 0)
         if not workers or finding.site is None:
-            return Remedy("Make loading cheaper (prepare once, store decoded) or give the loader more workers than it has.")
-        reason = "dataset and collate function run in worker processes: they must be picklable, and draw other random numbers"
-        text = f"Load beside the step with {workers} worker processes that stay alive between epochs."
+            return Remedy(
+                "Make loading cheaper (prepare once, store decoded) or give the loader more "
+                "workers than it has."
+            )
+        reason = (
+            "dataset and collate function run in worker processes: they must be picklable, and "
+            "draw other random numbers"
+        )
+        text = (
+            f"Load beside the step with {workers} worker processes that stay alive between epochs."
+        )
         number, persistent = finding.hints["given"], finding.hints["persistent"]
         edits = number.edits(str(workers), reason=reason)
-        if edits and not number.written:  # elsewhere it may become 0 again, with which persistent workers are an error
+        if (
+            edits and not number.written
+        ):  # elsewhere it may become 0 again, with which persistent workers are an error
             edits += () if persistent.written else persistent.edits("True", reason=reason)
         return Remedy(text + number.advice, edits, refused=number.refused)
 
 
 def _workers(loader: Loader, cpus: int) -> int:
-    """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable dataset), or has no line."""
-    wanted = loader.workers == 0 and loader.length is not None and loader.made_at is not None and cpus > 1
+    """Workers worth trying; 0 where more would not help, or would repeat the data (an iterable
+    dataset), or has no line.
+    """
+    wanted = (
+        loader.workers == 0
+        and loader.length is not None
+        and loader.made_at is not None
+        and cpus > 1
+    )
     return min(4, cpus) if wanted else 0
 
 
 def _bursts(often: int, steps: int) -> str:
-    """That the waits come in bursts, as those of too few workers do; empty where they are on half of the steps or more."""
+    """That the waits come in bursts, as those of too few workers do; empty where they are on half
+    of the steps or more.
+    """
     return f", in bursts: on {often} of {steps} steps" if 2 * often < steps else ""

@@ -12,7 +12,8 @@ from auditor.rule import Rule, knob
 REMEDIES = {
     "collate function": "Let the collate function build host tensors",
     "dataset": "Let the dataset return host tensors",
-    "default device": "Do not set the default device to CUDA around data loading, or build the batch with device='cpu'",
+    "default device": "Do not set the default device to CUDA around data "
+    "loading, or build the batch with device='cpu'",
 }
 
 
@@ -22,13 +23,15 @@ class LoaderYieldsDeviceTensors(Rule):
     A data loader yields tensors that are on the device already.
 
     ## What it finds
-    A ``DataLoader`` whose batches hold CUDA tensors, and who put them there: samples that the dataset keeps on the device,
-    a collate function that moves them, or ``torch.set_default_device("cuda")``. Needs a CUDA device.
+    A ``DataLoader`` whose batches hold CUDA tensors, and who put them there: samples that the
+    dataset keeps on the device, a collate function that moves them, or
+    ``torch.set_default_device("cuda")``. Needs a CUDA device.
 
     ## Why it costs
-    The copy to the device then happens while the batch is made, in the step's own thread and from pageable memory, so it
-    overlaps with nothing; worker processes cannot be used (CUDA cannot be initialised in a forked process), nor
-    ``pin_memory``; and batches that are fetched ahead or kept occupy device memory.
+    The copy to the device then happens while the batch is made, in the step's own thread and from
+    pageable memory, so it overlaps with nothing; worker processes cannot be used (CUDA cannot be
+    initialised in a forked process), nor ``pin_memory``; and batches that are fetched ahead or kept
+    occupy device memory.
 
     ## Example
     ```python
@@ -64,7 +67,8 @@ class LoaderYieldsDeviceTensors(Rule):
     The whole dataset is small, lives on the device on purpose, and is only indexed there.
 
     ## Sources
-    pytorch#77159, #53337 and #128497: users who put a dataset on the GPU and lost the workers. The threshold is ours.
+    pytorch#77159, #53337 and #128497: users who put a dataset on the GPU and lost the workers. The
+    threshold is ours.
     """
 
     code = "DATA009"
@@ -72,7 +76,9 @@ class LoaderYieldsDeviceTensors(Rule):
     since = "0.1"
     rehearsed = True
 
-    share: float = knob(0.5, "Share of the diagnosed steps on which a batch must come on the device.")
+    share: float = knob(
+        0.5, "Share of the diagnosed steps on which a batch must come on the device."
+    )
 
     def detect(self, batches: Batches, machine: Machine) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("a batch cannot be on a device")
@@ -82,7 +88,8 @@ class LoaderYieldsDeviceTensors(Rule):
                 continue
             yield Finding(
                 resident.site,
-                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, put there by {resident.blame}",
+                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, "
+                f"put there by {resident.blame}",
                 steps=len(resident.rhythm.seen),
                 per_step=1.0,
                 seen_on=machine.device,
@@ -92,4 +99,7 @@ class LoaderYieldsDeviceTensors(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         first = REMEDIES.get(str(finding.hints.get("cause")), "Let the loader yield host tensors")
-        return Remedy(f"{first}, set pin_memory=True, and move the batch in the step with .to(device, non_blocking=True).")
+        return Remedy(
+            f"{first}, set pin_memory=True, and move the batch in the step with .to(device, "
+            "non_blocking=True)."
+        )

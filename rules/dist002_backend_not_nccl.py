@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.trace_job import Job
+from auditor.evidence.trace.distributed import Job
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -16,11 +16,13 @@ class BackendOfTheHost(Rule):
     Ranks with GPUs communicate over a backend of the host.
 
     ## What it finds
-    A trace of a rank whose device computes, whose process group says ``gloo`` or ``mpi``, and on whose device no collective ran.
-    It is a note where the trace shows no operator of the process group at all. A job without GPU work is silent.
+    A trace of a rank whose device computes, whose process group says ``gloo`` or ``mpi``, and on
+    whose device no collective ran. It is a note where the trace shows no operator of the process
+    group at all. A job without GPU work is silent.
 
     ## Why it costs
-    Gloo copies each bucket of gradients to the host, reduces it there and copies it back, and the copies wait for the device.
+    Gloo copies each bucket of gradients to the host, reduces it there and copies it back, and the
+    copies wait for the device.
 
     ## Example
     ```python
@@ -51,7 +53,8 @@ class BackendOfTheHost(Rule):
     def step():
         model(x).mean().backward()
     ```
-    With several ranks: ``dist.init_process_group("nccl")``, or ``"cpu:gloo,cuda:nccl"`` where tensors of the host are sent too.
+    With several ranks: ``dist.init_process_group("nccl")``, or ``"cpu:gloo,cuda:nccl"`` where
+    tensors of the host are sent too.
 
     ## When to ignore
     Only small control messages go over this group, or the devices cannot reach one another.
@@ -73,13 +76,19 @@ class BackendOfTheHost(Rule):
         loud = job.operators >= self.least
         yield Finding(
             None,
-            f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients go through the host's memory",
+            f"{job.world_size} ranks with GPUs communicate over {job.backend}: gradients go "
+            "through the host's memory",
             steps=job.steps if job.marked else 0,
             per_step=job.operators / job.steps if job.marked else 0.0,
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
-            facts=(("operators of process groups", f"{job.operators:,}"), ("kernels on the device", f"{job.kernels:,}")),
+            facts=(
+                ("operators of process groups", f"{job.operators:,}"),
+                ("kernels on the device", f"{job.kernels:,}"),
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy('Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).')
+        return Remedy(
+            'Call torch.distributed.init_process_group("nccl") (RCCL answers to that name on AMD).'
+        )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_job import Job
-from auditor.evidence.trace_ranks import Ranks
+from auditor.evidence.trace.distributed import Job
+from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -18,12 +18,14 @@ class ExposedCommunication(Rule):
     The device does nothing but communicate for a large part of the step.
 
     ## What it finds
-    Time in the steps in which a collective ran on the device and no other kernel did. In a folder of ranks the rank is judged
-    that the others wait for: what it spends in collectives is communication, not waiting for others (that is DIST004). A note
-    where only the steps, or only the whole trace, has that much of it: a broadcast before the first step is no defect.
+    Time in the steps in which a collective ran on the device and no other kernel did. In a folder
+    of ranks the rank is judged that the others wait for: what it spends in collectives is
+    communication, not waiting for others (that is DIST004). A note where only the steps, or only
+    the whole trace, has that much of it: a broadcast before the first step is no defect.
 
     ## Why it costs
-    Gradients can be reduced while the backward pass still computes; whatever is left over makes each step longer on every rank.
+    Gradients can be reduced while the backward pass still computes; whatever is left over makes
+    each step longer on every rank.
 
     ## Example
     ```python
@@ -51,21 +53,25 @@ class ExposedCommunication(Rule):
     def step():
         model(x).mean().backward()  # buckets are reduced while the pass goes on
     ```
-    Other ways: ``no_sync()`` on all but the last of accumulated steps, a bf16 compression hook, larger buckets on slow links.
+    Other ways: ``no_sync()`` on all but the last of accumulated steps, a bf16 compression hook,
+    larger buckets on slow links.
 
     ## When to ignore
-    One rank's trace alone cannot tell sending from waiting for a slower rank: look at all ranks together.
+    One rank's trace alone cannot tell sending from waiting for a slower rank: look at all ranks
+    together.
 
     ## Sources
-    torch_tb_profiler reports a communication share above 10 %, gpuprof from 20 % and 40 %; HTA gives the overlap. Ours is the
-    exposed share, from 10 %, and an error from 40 %.
+    torch_tb_profiler reports a communication share above 10 %, gpuprof from 20 % and 40 %; HTA
+    gives the overlap. Ours is the exposed share, from 10 %, and an error from 40 %.
     """
 
     code = "DIST003"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.1, "Share of the steps' time in exposed communication from which it is reported.")
+    share: float = knob(
+        0.1, "Share of the steps' time in exposed communication from which it is reported."
+    )
     severe: float = knob(0.4, "Share from which it is an error, where all ranks were looked at.")
 
     def detect(self, job: Job, ranks: Ranks) -> Iterator[Finding]:
@@ -81,14 +87,18 @@ class ExposedCommunication(Rule):
         )
         yield Finding(
             None,
-            f"communication that nothing hides takes {amounts.percent(share)} of the steps' time{who} "
+            f"communication that nothing hides takes {amounts.percent(share)} of the steps' "
+            f"time{who} "
             f"({amounts.percent(hidden)} of all communication is hidden){waited}",
             steps=job.steps if job.marked else 0,
             lost_us_per_step=job.exposed_us / job.steps if job.marked else None,
             basis="estimated" if job.marked else "none",
             seen_on="trace",
             severity=self._severity(job, ranks),
-            facts=(*((name, f"{number} in the trace") for name, number in job.collectives[:4]), *ranks.facts),
+            facts=(
+                *((name, f"{number} in the trace") for name, number in job.collectives[:4]),
+                *ranks.facts,
+            ),
         )
 
     def _severity(self, job: Job, ranks: Ranks) -> Severity | None:
@@ -98,6 +108,7 @@ class ExposedCommunication(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Reduce while the backward pass computes (DistributedDataParallel, FSDP with prefetch), reduce less often "
+            "Reduce while the backward pass computes (DistributedDataParallel, FSDP with "
+            "prefetch), reduce less often "
             "(no_sync() while accumulating), or send fewer bytes (bf16 gradients)."
         )

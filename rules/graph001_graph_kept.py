@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Held, Machine, Source
-from auditor.evidence.held import Root, each_line_once
-from auditor.evidence.stored import stores_at_depth
+from auditor.evidence import Machine, RetainedGraphs, Source
+from auditor.evidence.recorded.retained_graphs import Root, each_line_once
+from auditor.evidence.source.container_depth import stores_at_depth
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -19,14 +19,15 @@ class GraphKeptAcrossSteps(Rule):
     The autograd graph of earlier steps is kept.
 
     ## What it finds
-    A variable, attribute or container that holds tensors with their graph when the step ends, and holds more of them, or
-    a longer graph, after each further step. It names the holder and the line that stores into it. A bounded holder
-    that keeps graphs older than a step is a note. Silent: a variable that is overwritten on each step, and a graph that
-    was built once before the steps.
+    A variable, attribute or container that holds tensors with their graph when the step ends, and
+    holds more of them, or a longer graph, after each further step. It names the holder and the line
+    that stores into it. A bounded holder that keeps graphs older than a step is a note. Silent: a
+    variable that is overwritten on each step, and a graph that was built once before the steps.
 
     ## Why it costs
-    A graph keeps its nodes, and until its backward has run also every tensor saved for it. So memory grows from step to
-    step until it runs out; a backward that reaches into the old graphs also takes longer on each step.
+    A graph keeps its nodes, and until its backward has run also every tensor saved for it. So
+    memory grows from step to step until it runs out; a backward that reaches into the old graphs
+    also takes longer on each step.
 
     ## Example
     ```python
@@ -55,12 +56,12 @@ class GraphKeptAcrossSteps(Rule):
     ```
 
     ## When to ignore
-    The training differentiates through earlier steps on purpose (meta-learning, unrolled optimisation) and cuts the
-    graph later than the audit looked.
+    The training differentiates through earlier steps on purpose (meta-learning, unrolled
+    optimisation) and cuts the graph later than the audit looked.
 
     ## Sources
-    PyTorch FAQ, "Don't accumulate history across your training loop". Growth thresholds are ours: most steps, because
-    one step may skip, and no fall, because a holder that is emptied is bounded.
+    PyTorch FAQ, "Don't accumulate history across your training loop". Growth thresholds are ours:
+    most steps, because one step may skip, and no fall, because a holder that is emptied is bounded.
     """
 
     code = "GRAPH001"
@@ -69,10 +70,14 @@ class GraphKeptAcrossSteps(Rule):
     edits = (Permit("detach", safe=True),)
 
     share: float = knob(0.6, "Share of the diagnosed steps after which there must be more tensors.")
-    steady: float = knob(0.9, "Share of them after which the graph must be longer or heavier, where the tensors do not multiply.")
+    steady: float = knob(
+        0.9,
+        "Share of them after which the graph must be longer or heavier, where the tensors do not "
+        "multiply.",
+    )
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 
-    def detect(self, held: Held, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, held: RetainedGraphs, machine: Machine, source: Source) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
         bounded = (root for root in held.roots if root.keeps_old(self.age))
         for root in each_line_once([*growing, *bounded]):
@@ -90,7 +95,8 @@ class GraphKeptAcrossSteps(Rule):
                 facts=root.facts,
                 hints={
                     "walked": root.walked,
-                    "itself": root.site is not None and stores_at_depth(source, root.site, root.depth),
+                    "itself": root.site is not None
+                    and stores_at_depth(source, root.site, root.depth),
                 },
             )
 
@@ -98,7 +104,10 @@ class GraphKeptAcrossSteps(Rule):
         if bounded:
             return f"{root.name} keeps graphs of up to {root.oldest} steps ago"
         if root.tensors_grow(self.share):
-            return f"{root.name} keeps the graph of every step: {root.tensors[0]} tensors, then {root.tensors[-1]}"
+            return (
+                f"{root.name} keeps the graph of every step: {root.tensors[0]} tensors, then "
+                f"{root.tensors[-1]}"
+            )
         return f"{root.name} links each step's graph to the one before: {root.length}"
 
     def _weight(self, root: Root, *, bounded: bool) -> Severity | None:
@@ -107,11 +116,20 @@ class GraphKeptAcrossSteps(Rule):
         return None if root.tensors_grow(self.share) or root.bytes_per_step() else Severity.WARNING
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Store the value without its graph: append .detach() where it is stored or accumulated."
+        text = (
+            "Store the value without its graph: append .detach() where it is stored or accumulated."
+        )
         if finding.site is None:
             return Remedy(text)
         if not finding.hints.get("itself"):
-            return Remedy("What is stored holds tensors: store only those that are needed, each without its graph (.detach()).")
+            return Remedy(
+                "What is stored holds tensors: store only those that are needed, each without its "
+                "graph (.detach())."
+            )
         walked = bool(finding.hints.get("walked"))
-        reason = "a later backward walks the kept graph: gradients change" if walked else "no backward walks the kept graph"
+        reason = (
+            "a later backward walks the kept graph: gradients change"
+            if walked
+            else "no backward walks the kept graph"
+        )
         return Remedy(text, (Edit(finding.site, "detach", safe=not walked, reason=reason),))

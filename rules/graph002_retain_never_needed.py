@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Backward, Configs, Machine, Source
-from auditor.evidence.given import given
+from auditor.evidence.source.call_arguments import given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
@@ -18,12 +18,14 @@ class RetainedGraphNeverNeeded(Rule):
     A backward keeps its graph although nothing walks it again.
 
     ## What it finds
-    A line that asks for ``retain_graph=True`` where, in all audited steps, no later backward went through a graph that it
-    kept. Two losses on one graph, or a recurrent state carried into the next step, do walk it again: silent.
+    A line that asks for ``retain_graph=True`` where, in all audited steps, no later backward went
+    through a graph that it kept. Two losses on one graph, or a recurrent state carried into the
+    next step, do walk it again: silent.
 
     ## Why it costs
-    Backward frees the tensors saved for it as it goes. With ``retain_graph=True`` they stay until the last reference to
-    the graph is gone: under gradient accumulation, the activations of several micro-batches at once.
+    Backward frees the tensors saved for it as it goes. With ``retain_graph=True`` they stay until
+    the last reference to the graph is gone: under gradient accumulation, the activations of several
+    micro-batches at once.
 
     ## Example
     ```python
@@ -53,7 +55,8 @@ class RetainedGraphNeverNeeded(Rule):
     A second backward happens only in steps that the audit did not see.
 
     ## Sources
-    ``torch.Tensor.backward``: "in nearly all cases setting this option to True is not needed". The threshold is ours.
+    ``torch.Tensor.backward``: "in nearly all cases setting this option to True is not needed". The
+    threshold is ours.
     """
 
     code = "GRAPH002"
@@ -64,9 +67,13 @@ class RetainedGraphNeverNeeded(Rule):
         Permit("set_keyword", (ANY, ".backward"), "retain_graph", "False", elsewhere=True),
     )
 
-    times: int = knob(3, "Kept graphs of one line, none of them walked again, before it is reported.")
+    times: int = knob(
+        3, "Kept graphs of one line, none of them walked again, before it is reported."
+    )
 
-    def detect(self, backward: Backward, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
+    def detect(
+        self, backward: Backward, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         for kept in backward.never_reused():
             if kept.times < self.times:
                 continue
@@ -87,13 +94,20 @@ class RetainedGraphNeverNeeded(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
+        text = (
+            "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
+        )
         call = str(finding.hints.get("call", ""))
         asked = finding.hints["asked"]
         if asked.written:
             reason = "an expression decides: a step not audited may need it"
-            return Remedy(text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused)
+            return Remedy(
+                text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused
+            )
         if finding.site is None or not call:
             return Remedy(text)
         reason = "no backward walked a kept graph in any audited step"
-        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),))
+        return Remedy(
+            text,
+            (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),),
+        )

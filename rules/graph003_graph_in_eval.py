@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Evaluations, Machine
-from auditor.evidence.unwalked import Evaluation
+from auditor.evidence import Machine, UnusedGraphs
+from auditor.evidence.recorded.unused_graphs import UnusedGraph
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -18,14 +18,16 @@ class GraphRecordedInEvaluation(Rule):
     A model that is not trained there records a graph that nothing walks.
 
     ## What it finds
-    A line that calls a module in eval mode (validation, a teacher, a feature extractor), or one in train mode whose
-    parameters no optimizer holds (a target network, an average of weights), with gradients on, and whose output has a graph
-    that no backward walks and nothing keeps. Silent: under ``no_grad`` or ``inference_mode``, with frozen
-    parameters, and where gradients flow through the module in eval mode (attacks, perceptual losses, frozen batch norm).
+    A line that calls a module in eval mode (validation, a teacher, a feature extractor), or one in
+    train mode whose parameters no optimizer holds (a target network, an average of weights), with
+    gradients on, and whose output has a graph that no backward walks and nothing keeps. Silent:
+    under ``no_grad`` or ``inference_mode``, with frozen parameters, and where gradients flow
+    through the module in eval mode (attacks, perceptual losses, frozen batch norm).
 
     ## Why it costs
-    ``eval()`` changes dropout and batch norm and leaves autograd on: each forward saves its activations for a backward that
-    never comes. Validation then needs as much memory as training, and a batch that could be larger.
+    ``eval()`` changes dropout and batch norm and leaves autograd on: each forward saves its
+    activations for a backward that never comes. Validation then needs as much memory as training,
+    and a batch that could be larger.
 
     ## Example
     ```python
@@ -58,23 +60,32 @@ class GraphRecordedInEvaluation(Rule):
     The graph is walked in a step that the audit did not see.
 
     ## Sources
-    PyTorch's notes on autograd mechanics, "Locally disabling gradient computation": evaluation mode does not. The number of
-    calls is ours.
+    PyTorch's notes on autograd mechanics, "Locally disabling gradient computation": evaluation mode
+    does not. The number of calls is ours.
     """
 
     code = "GRAPH003"
     severity = Severity.WARNING
     since = "0.1"
 
-    calls: int = knob(3, "Calls of one line in the diagnostic pass, no graph of which was walked, before it is reported.")
+    calls: int = knob(
+        3,
+        "Calls of one line in the diagnostic pass, no graph of which was walked, before it is "
+        "reported.",
+    )
 
-    def detect(self, evaluations: Evaluations, machine: Machine) -> Iterator[Finding]:
+    def detect(self, evaluations: UnusedGraphs, machine: Machine) -> Iterator[Finding]:
         for place in evaluations.for_nothing(self.calls):
             saved = place.saved_bytes
-            cost = f"; {amounts.size(saved)} were saved for it in one call" if saved is not None else ""
+            cost = (
+                f"; {amounts.size(saved)} were saved for it in one call"
+                if saved is not None
+                else ""
+            )
             yield Finding(
                 place.site,
-                f"{_said(place)} with gradients on {place.calls} times, and no backward walked the graph{cost}",
+                f"{_said(place)} with gradients on {place.calls} times, and no backward walked the "
+                f"graph{cost}",
                 steps=place.steps,
                 per_step=place.calls / place.steps,
                 lost_bytes=saved,
@@ -84,8 +95,15 @@ class GraphRecordedInEvaluation(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it enters a loss.")
+        return Remedy(
+            "Put the call under torch.no_grad(), or torch.inference_mode() where nothing of it "
+            "enters a loss."
+        )
 
 
-def _said(place: Evaluation) -> str:
-    return f"{place.module} ran in eval mode" if place.mode == "eval" else f"{place.module}, which no optimizer trains, ran"
+def _said(place: UnusedGraph) -> str:
+    return (
+        f"{place.module} ran in eval mode"
+        if place.mode == "eval"
+        else f"{place.module}, which no optimizer trains, ran"
+    )

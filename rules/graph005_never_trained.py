@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Fed, Machine
-from auditor.evidence.fed import Stepped
+from auditor.evidence import Machine, ParamsWithoutGrad
+from auditor.evidence.recorded.params_without_grad import Stepped
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -14,9 +14,12 @@ NAMED = 3
 """Parameters that the message names; the rest are counted."""
 
 REMEDIES = {
-    "unfed": "Find where the graph is cut: a detach(), .data, no_grad() or argmax on the way to the loss, or a module that the forward "
-    "never calls. If it is meant, set requires_grad_(False) and leave the parameter out of the optimizer.",
-    "still": "Look at the schedule: it ended, or the group was made with lr=0. If it is meant, freeze the parameters: their gradients "
+    "unfed": "Find where the graph is cut: a detach(), .data, no_grad() "
+    "or argmax on the way to the loss, or a module that the forward "
+    "never calls. If it is meant, set requires_grad_(False) and leave the parameter out of the "
+    "optimizer.",
+    "still": "Look at the schedule: it ended, or the group was made "
+    "with lr=0. If it is meant, freeze the parameters: their gradients "
     "are computed for nothing.",
 }
 
@@ -27,13 +30,13 @@ class ParametersNeverTrained(Rule):
     Parameters of the optimizer never change.
 
     ## What it finds
-    Trainable parameters that an optimizer holds and that had no gradient in any of its steps; and parameter groups whose
-    rate was zero on all of them. A parameter that is used now and then is silent, as are frozen ones
-    (``requires_grad=False``) and gradients that are zero.
+    Trainable parameters that an optimizer holds and that had no gradient in any of its steps; and
+    parameter groups whose rate was zero on all of them. A parameter that is used now and then is
+    silent, as are frozen ones (``requires_grad=False``) and gradients that are zero.
 
     ## Why it costs
-    A layer that should learn stays at its random start, and the loss only says so by being worse than it could be. Most
-    often the graph is cut on the way, or the layer is never called.
+    A layer that should learn stays at its random start, and the loss only says so by being worse
+    than it could be. Most often the graph is cut on the way, or the layer is never called.
 
     ## Example
     ```python
@@ -62,24 +65,33 @@ class ParametersNeverTrained(Rule):
     ```
 
     ## When to ignore
-    The part is trained in another phase, or is chosen so seldom (an expert, a rare task) that the audited steps missed it.
+    The part is trained in another phase, or is chosen so seldom (an expert, a rare task) that the
+    audited steps missed it.
 
     ## Sources
-    PyTorch documentation of ``Optimizer.step``: parameters whose ``grad`` is None are skipped. The number of steps is ours.
+    PyTorch documentation of ``Optimizer.step``: parameters whose ``grad`` is None are skipped. The
+    number of steps is ours.
     """
 
     code = "GRAPH005"
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(8, "Steps that the optimizer must have taken in the diagnostic pass before anything is said.")
+    fewest: int = knob(
+        8,
+        "Steps that the optimizer must have taken in the diagnostic pass before anything is "
+        "reported.",
+    )
 
-    def detect(self, fed: Fed, machine: Machine) -> Iterator[Finding]:
+    def detect(self, fed: ParamsWithoutGrad, machine: Machine) -> Iterator[Finding]:
         for stepped in fed.long_enough(self.fewest):
             if stepped.n:
                 yield _finding(stepped, machine, "unfed", _unfed(stepped))
             for group, parameters in stepped.still:
-                said = f"{stepped.optimizer} stepped its group {group} ({parameters} parameters) with a rate of 0"
+                said = (
+                    f"{stepped.optimizer} stepped its group {group} ({parameters} parameters) with "
+                    "a rate of 0"
+                )
                 yield _finding(stepped, machine, "still", f"{said} on all of {stepped.steps} steps")
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -89,11 +101,24 @@ class ParametersNeverTrained(Rule):
 def _unfed(stepped: Stepped) -> str:
     names = ", ".join(each.name for each in stepped.unfed[:NAMED])
     more = f" and {stepped.n - NAMED} more" if stepped.n > NAMED else ""
-    return f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in any of {stepped.steps} steps: {names}{more}"
+    return (
+        f"{stepped.n} of {stepped.parameters} parameters of {stepped.optimizer} had no gradient in "
+        f"any of {stepped.steps} steps: {names}{more}"
+    )
 
 
 def _finding(stepped: Stepped, machine: Machine, kind: str, said: str) -> Finding:
-    facts = tuple((each.name, f"shape {list(each.shape)}") for each in stepped.unfed) if kind == "unfed" else ()
+    facts = (
+        tuple((each.name, f"shape {list(each.shape)}") for each in stepped.unfed)
+        if kind == "unfed"
+        else ()
+    )
     return Finding(
-        stepped.site, said, steps=stepped.steps, per_step=1.0, seen_on=machine.device, facts=facts, hints={"kind": kind}
+        stepped.site,
+        said,
+        steps=stepped.steps,
+        per_step=1.0,
+        seen_on=machine.device,
+        facts=facts,
+        hints={"kind": kind},
     )

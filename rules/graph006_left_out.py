@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Fed, Machine, Strays
-from auditor.evidence.strays import Stray
+from auditor.evidence import LeavesOutsideOptimizer, Machine, ParamsWithoutGrad
+from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
@@ -15,11 +15,15 @@ NAMED = 3
 """Tensors that the message names; the rest are counted."""
 
 REMEDIES = {
-    "parameters": "Give them to the optimizer: build it after the whole model is built, from model.parameters(), and keep layers in "
-    "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): their gradients are computed "
+    "parameters": "Give them to the optimizer: build it after the whole "
+    "model is built, from model.parameters(), and keep layers in "
+    "nn.ModuleList, not in a list. If they are meant to stay as they are, requires_grad_(False): "
+    "their gradients are computed "
     "and kept for nothing.",
-    "tensor": "Make it an nn.Parameter of a module and give it to the optimizer; or drop requires_grad if it is a constant.",
-    "unregistered": "Make it an nn.Parameter of a module, or save it and move it by hand beside the model.",
+    "tensor": "Make it an nn.Parameter of a module and give it to the "
+    "optimizer; or drop requires_grad if it is a constant.",
+    "unregistered": "Make it an nn.Parameter of a module, or save it and move "
+    "it by hand beside the model.",
 }
 
 
@@ -29,14 +33,16 @@ class TrainableTensorLeftOut(Rule):
     A tensor gets gradients and no optimizer holds it.
 
     ## What it finds
-    Parameters of a module that get a gradient on the steps, are in no optimizer and did not change; and tensors made with
-    ``requires_grad=True`` in no module, of which the same is true and whose gradient nobody clears or asks for. A tensor in
-    no module that an optimizer does train, beside a model's parameters, is a note. Silent: batches that want a gradient,
-    inputs of ``torch.autograd.grad``, tensors that the program updates itself, frozen parameters.
+    Parameters of a module that get a gradient on the steps, are in no optimizer and did not change;
+    and tensors made with ``requires_grad=True`` in no module, of which the same is true and whose
+    gradient nobody clears or asks for. A tensor in no module that an optimizer does train, beside a
+    model's parameters, is a note. Silent: batches that want a gradient, inputs of
+    ``torch.autograd.grad``, tensors that the program updates itself, frozen parameters.
 
     ## Why it costs
-    What should be learned stays at its start, and no error says so; or gradients are computed and kept that nobody uses. A
-    tensor outside all modules is not in ``state_dict()``, so that a checkpoint lacks it, and ``.to(device)`` leaves it behind.
+    What should be learned stays at its start, and no error says so; or gradients are computed and
+    kept that nobody uses. A tensor outside all modules is not in ``state_dict()``, so that a
+    checkpoint lacks it, and ``.to(device)`` leaves it behind.
 
     ## Example
     ```python
@@ -74,21 +80,25 @@ class TrainableTensorLeftOut(Rule):
     ```
 
     ## When to ignore
-    The tensor is given to an optimizer in a later phase of the training, or your own code updates it less often than the
-    audit looked.
+    The tensor is given to an optimizer in a later phase of the training, or your own code updates
+    it less often than the audit looked.
 
     ## Sources
-    PyTorch documentation of ``torch.nn.parameter.Parameter``: only Parameters that are attributes of a Module are listed by
-    ``parameters()``. The number of steps is ours.
+    PyTorch documentation of ``torch.nn.parameter.Parameter``: only Parameters that are attributes
+    of a Module are listed by ``parameters()``. The number of steps is ours.
     """
 
     code = "GRAPH006"
     severity = Severity.WARNING
     since = "0.1"
 
-    fewest: int = knob(8, "Steps of the diagnostic pass that must have given the tensor a gradient.")
+    fewest: int = knob(
+        8, "Steps of the diagnostic pass that must have given the tensor a gradient."
+    )
 
-    def detect(self, strays: Strays, fed: Fed, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, strays: LeavesOutsideOptimizer, fed: ParamsWithoutGrad, machine: Machine
+    ) -> Iterator[Finding]:
         if not fed.optimizers:  # gradients are looked at for their own sake
             return
         for together in strays.forgotten_parameters(self.fewest):
@@ -102,7 +112,9 @@ class TrainableTensorLeftOut(Rule):
         return Remedy(REMEDIES[str(finding.hints["kind"])])
 
 
-def _finding(strays: tuple[Stray, ...], site: Site | None, kind: str, machine: Machine) -> Finding:
+def _finding(
+    strays: tuple[OutsideLeaf, ...], site: Site | None, kind: str, machine: Machine
+) -> Finding:
     first, held = strays[0], sum(each.grad_bytes for each in strays)
     return Finding(
         site,
@@ -119,12 +131,21 @@ def _finding(strays: tuple[Stray, ...], site: Site | None, kind: str, machine: M
     )
 
 
-def _said(strays: tuple[Stray, ...], kind: str) -> str:
+def _said(strays: tuple[OutsideLeaf, ...], kind: str) -> str:
     name = strays[0].name or f"a tensor of shape {list(strays[0].shape)}"
     if kind == "parameters":
         names = ", ".join(each.name for each in strays[:NAMED])
         more = f" and {len(strays) - NAMED} more" if len(strays) > NAMED else ""
-        return f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no optimizer and never change: {names}{more}"
+        return (
+            f"{len(strays)} parameters get a gradient on {strays[0].fed} steps, are in no "
+            f"optimizer and never change: {names}{more}"
+        )
     if kind == "tensor":
-        return f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, and never changes"
-    return f"{name} is trained but in no module: state_dict() does not save it and .to(device) does not move it"
+        return (
+            f"{name} gets a gradient on {strays[0].fed} steps, is in no optimizer and no module, "
+            "and never changes"
+        )
+    return (
+        f"{name} is trained but in no module: state_dict() does not save it and .to(device) does "
+        "not move it"
+    )

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence.table import Others
-from auditor.evidence.trace_idle import DEVICE, DRIVER, HOST, INPUT, LAUNCHING, WAIT, DeviceIdle
+from auditor.evidence.trace.idle import DEVICE, DRIVER, HOST, INPUT, LAUNCHING, WAIT, DeviceIdle
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob, see
 
 OWNERS = {
     INPUT: ("the loop has no batch", ("DATA007",)),
-    WAIT: ("the host had waited for the device", ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007")),
-    DRIVER: ("the host was in calls of the driver that take or return memory", ("SYNC012", "SYNC008")),
+    WAIT: (
+        "the host had waited for the device",
+        ("SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC007"),
+    ),
+    DRIVER: (
+        "the host was in calls of the driver that take or return memory",
+        ("SYNC012", "SYNC008"),
+    ),
     LAUNCHING: ("the host launches slower than the device works", ("KERN003",)),
     HOST: ("the host is busy with something else", ("KERN002",)),
 }
@@ -23,7 +29,9 @@ OWNERS = {
 LONG_KERNELS = "the host is slow between launches, though most kernels are not short"
 QUEUED = "work was queued and did not start"
 TOLD_US = 100.0
-"""Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's kernel seldom longer than this."""
+"""Gaps of queued work that are told one by one: a launch takes about 5 us, and another stream's
+kernel seldom longer than this.
+"""
 
 UNEXPLAINED = "no single cause explains half of it"
 
@@ -34,15 +42,17 @@ class DeviceIdleInStep(Rule):
     The device has nothing to do for a large part of the step.
 
     ## What it finds
-    A trace in whose steps no kernel, copy or memset ran for a large part of the time. Each gap is given to who could have
-    filled it: the loader, a host wait, calls for memory, launches that came too slowly, other work of the host. Those are
-    findings of their own with their own price, so this one is then a note that says which of them to look at first. It is a
-    warning where a large part has no such finding: kernels that are not short and yet launched too slowly (heavy Python, or
-    a profiler with stacks), work that was queued and did not start, or a reason that the trace does not show.
+    A trace in whose steps no kernel, copy or memset ran for a large part of the time. Each gap is
+    given to who could have filled it: the loader, a host wait, calls for memory, launches that came
+    too slowly, other work of the host. Those are findings of their own with their own price, so
+    this one is then a note that says which of them to look at first. It is a warning where a large
+    part has no such finding: kernels that are not short and yet launched too slowly (heavy Python,
+    or a profiler with stacks), work that was queued and did not start, or a reason that the trace
+    does not show.
 
-    A gap is split at the end of the call that launched the work after it: before it the host had not come so far, after it the
-    work was in the queue and waited for something else (another stream, a collective). The longest such gaps are listed with
-    the call that launched.
+    A gap is split at the end of the call that launched the work after it: before it the host had
+    not come so far, after it the work was in the queue and waited for something else (another
+    stream, a collective). The longest such gaps are listed with the call that launched.
 
     ## Why it costs
     Whatever makes the gaps, the device is paid for and computes nothing in them.
@@ -78,31 +88,43 @@ class DeviceIdleInStep(Rule):
     The trace is of a toy size, or of a phase that is no training step.
 
     ## Sources
-    Peers report a busy share below 50 % (torch_tb_profiler, Nsight Systems) or below 30 % and from 30 to 70 % as moderate
-    (TraceML). Ours is TraceML's upper bound: 30 % of idle time. Giving each gap to one owner is ours.
+    Peers report a busy share below 50 % (torch_tb_profiler, Nsight Systems) or below 30 % and from
+    30 to 70 % as moderate (TraceML). Ours is TraceML's upper bound: 30 % of idle time. Giving each
+    gap to one owner is ours.
     """
 
     code = "KERN001"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.3, "Share of the steps' time without any work of the device from which it is reported.")
-    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
+    share: float = knob(
+        0.3, "Share of the steps' time without any work of the device from which it is reported."
+    )
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
 
     def detect(self, idle: DeviceIdle, others: Others) -> Iterator[Finding]:
         if idle.share < self.share or not idle.kernels:
             return
         carried = [
-            cause for cause, (_, owners) in OWNERS.items() if not others.silent(*owners) and (cause != LAUNCHING or idle.small)
+            cause
+            for cause, (_, owners) in OWNERS.items()
+            if not others.silent(*owners) and (cause != LAUNCHING or idle.small)
         ]
         unowned = idle.share - idle.share_of(*carried)
         loud = idle.marked and idle.kernels >= self.least_kernels and unowned >= self.share
         cause = max((*OWNERS, DEVICE), key=idle.share_of)
         mostly = 2 * idle.share_of(cause) >= idle.share
-        why = f"mostly ({amounts.percent(idle.share_of(cause))}) because {_because(idle, cause)}" if mostly else UNEXPLAINED
+        why = (
+            f"mostly ({amounts.percent(idle.share_of(cause))}) because {_because(idle, cause)}"
+            if mostly
+            else UNEXPLAINED
+        )
         yield Finding(
             None,
-            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: {why}",
+            f"the device has nothing to do for {amounts.percent(idle.share)} of {idle.of_what}: "
+            f"{why}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=unowned * idle.window_us / idle.steps if loud else None,
             basis="estimated" if loud else "none",
@@ -115,11 +137,13 @@ class DeviceIdleInStep(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints.get("queued"):
             return Remedy(
-                "Look at what the queued work waits for: an event of another stream, a copy, a collective whose peers are late, or "
+                "Look at what the queued work waits for: an event of another stream, a copy, a "
+                "collective whose peers are late, or "
                 "other programs on the same device."
             )
         return Remedy(
-            "Take the largest cause first: feed the loop faster, remove host waits, launch less (torch.compile, CUDA graphs)."
+            "Take the largest cause first: feed the loop faster, remove host waits, launch less "
+            "(torch.compile, CUDA graphs)."
         )
 
 
@@ -137,12 +161,18 @@ def _longest(idle: DeviceIdle) -> str:
     gap = max(idle.queued, key=lambda gap: gap.us, default=None)
     if gap is None:
         return ""
-    return f" (the longest gap is {amounts.duration(gap.us)}: {gap.api} had returned {amounts.duration(gap.launched_us)} before the work began)"
+    return (
+        f" (the longest gap is {amounts.duration(gap.us)}: {gap.api} had returned "
+        f"{amounts.duration(gap.launched_us)} before the work began)"
+    )
 
 
 def _waiting_in_queue(idle: DeviceIdle) -> Iterator[tuple[str, str]]:
     """Gaps of queued work that are long, one by one."""
     for gap in idle.queued:
         if gap.us >= TOLD_US:
-            when = f"queued by {gap.api}, which returned {amounts.duration(gap.launched_us)} before the work began"
+            when = (
+                f"queued by {gap.api}, which returned {amounts.duration(gap.launched_us)} before "
+                "the work began"
+            )
             yield f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}, {when}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_idle import HOST, DeviceIdle, Gap
+from auditor.evidence.trace.idle import HOST, DeviceIdle, Gap
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -17,13 +17,15 @@ class HostLeavesDeviceIdle(Rule):
     The device idles in long gaps while the host does something else.
 
     ## What it finds
-    Gaps of half a millisecond or more in the device's work, with an empty queue, that neither the data loader nor a host
-    wait explains: Python between the operators, work on the CPU, compilation, a copy of large host memory. The longest
-    are listed with what the host was in at the time, and the call that ended them by launching. A gap counts up to the end of
-    that call: from there on the work was queued, and KERN001 has it.
+    Gaps of half a millisecond or more in the device's work, with an empty queue, that neither the
+    data loader nor a host wait explains: Python between the operators, work on the CPU,
+    compilation, a copy of large host memory. The longest are listed with what the host was in at
+    the time, and the call that ended them by launching. A gap counts up to the end of that call:
+    from there on the work was queued, and KERN001 has it.
 
     ## Why it costs
-    No launch takes that long (5 to 100 us): for the whole gap the host had other work, and the device none.
+    No launch takes that long (5 to 100 us): for the whole gap the host had other work, and the
+    device none.
 
     ## Example
     ```python
@@ -56,11 +58,13 @@ class HostLeavesDeviceIdle(Rule):
     Work that must stay on the CPU belongs into the loader's workers or into another thread.
 
     ## When to ignore
-    The gap is a checkpoint, an evaluation, or a first step that compiles, and the trace happens to hold it.
+    The gap is a checkpoint, an evaluation, or a first step that compiles, and the trace happens to
+    hold it.
 
     ## Sources
-    Nsight Systems' ``gpu_gaps`` lists gaps from 500 ms, HTA splits idle time into host, kernel and other. A gap counts
-    here from 0.5 ms, five times what the slowest launch takes; the shares are ours.
+    Nsight Systems' ``gpu_gaps`` lists gaps from 500 ms, HTA splits idle time into host, kernel and
+    other. A gap counts here from 0.5 ms, five times what the slowest launch takes; the shares are
+    ours.
     """
 
     code = "KERN002"
@@ -68,8 +72,13 @@ class HostLeavesDeviceIdle(Rule):
     since = "0.1"
 
     share: float = knob(0.1, "Share of the steps' time in such gaps from which it is reported.")
-    of_steps: float = knob(0.5, "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.")
-    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
+    of_steps: float = knob(
+        0.5,
+        "Share of the steps that must have such a gap, else it is a note: one may be a checkpoint.",
+    )
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
 
     def detect(self, idle: DeviceIdle) -> Iterator[Finding]:
         share = idle.share_of(HOST)
@@ -80,7 +89,8 @@ class HostLeavesDeviceIdle(Rule):
         longest = idle.gaps[0]
         yield Finding(
             None,
-            f"the device idles {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or more while the host does something else; "
+            f"the device idles {amounts.percent(share)} of {idle.of_what} in gaps of 500 us or "
+            "more while the host does something else; "
             f"the longest is {amounts.duration(longest.us)}{_in(longest)}",
             steps=idle.steps if idle.marked else 0,
             lost_us_per_step=idle.us_per_step(HOST) if loud else None,
@@ -88,14 +98,18 @@ class HostLeavesDeviceIdle(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=tuple(
-                (f"gap at {amounts.duration(gap.at_us)}", f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}")
+                (
+                    f"gap at {amounts.duration(gap.at_us)}",
+                    f"{amounts.duration(gap.us)}{_in(gap)}{_until(gap)}",
+                )
                 for gap in idle.gaps
             ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Move what the host does there out of the step: into loader workers, onto the device, or to every so many steps."
+            "Move what the host does there out of the step: into loader workers, onto the device, "
+            "or to every so many steps."
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_idle import LAUNCHING, DeviceIdle
-from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.evidence.trace.idle import LAUNCHING, DeviceIdle
+from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob, see
 
@@ -18,13 +18,15 @@ class LaunchBound(Rule):
     The device waits for launches: its kernels are shorter than the host takes to launch them.
 
     ## What it finds
-    Time in which the device idles between two kernels because the queue is empty and the host is just launching the next
-    one. Short kernels alone are no defect: while the queue is full they cost nothing, and nothing is reported. A note where
-    most kernels are 10 us or longer (KERN001 has it then), or where most of that time lies in an optimizer that steps
-    parameter by parameter (OPT001, whose part of it is not in the price).
+    Time in which the device idles between two kernels because the queue is empty and the host is
+    just launching the next one. Short kernels alone are no defect: while the queue is full they
+    cost nothing, and nothing is reported. A note where most kernels are 10 us or longer (KERN001
+    has it then), or where most of that time lies in an optimizer that steps parameter by parameter
+    (OPT001, whose part of it is not in the price).
 
     ## Why it costs
-    An operator costs 5 to 100 us of host time whatever its size. When its kernel runs for 3 us, the device idles for the rest.
+    An operator costs 5 to 100 us of host time whatever its size. When its kernel runs for 3 us, the
+    device idles for the rest.
 
     ## Example
     ```python
@@ -49,38 +51,55 @@ class LaunchBound(Rule):
     def step():
         model(x).mean().backward()
     ```
-    A larger batch makes each kernel longer. Where the batch must stay, ``torch.compile(model, mode="reduce-overhead")``
-    fuses operators and replays them as one CUDA graph.
+    A larger batch makes each kernel longer. Where the batch must stay, ``torch.compile(model,
+    mode="reduce-overhead")`` fuses operators and replays them as one CUDA graph.
 
     ## When to ignore
-    The trace was recorded with stacks: the profiler's own cost makes the host slower than it is. Record it without, and compare.
+    The trace was recorded with stacks: the profiler's own cost makes the host slower than it is.
+    Record it without, and compare.
 
     ## Sources
-    HTA marks kernels that run shorter than their launch, and runtime calls over 50 us; NVIDIA's and PyTorch's tuning
-    guides advise CUDA graphs. Shares are ours: below 15 % of the steps' time a graph seldom pays for its constraints.
+    HTA marks kernels that run shorter than their launch, and runtime calls over 50 us; NVIDIA's and
+    PyTorch's tuning guides advise CUDA graphs. Shares are ours: below 15 % of the steps' time a
+    graph seldom pays for its constraints.
     """
 
     code = "KERN003"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.15, "Share of the steps' time between launches, with an empty queue, from which it is a warning.")
+    share: float = knob(
+        0.15,
+        "Share of the steps' time between launches, with an empty queue, from which it is a "
+        "warning.",
+    )
     noticed: float = knob(0.05, "Share from which it is a note.")
-    least_kernels: int = knob(20, "Kernels in the trace below which the finding is a note: that is no training step.")
+    least_kernels: int = knob(
+        20, "Kernels in the trace below which the finding is a note: that is no training step."
+    )
 
     def detect(self, idle: DeviceIdle, optimizer: OptimizerCalls) -> Iterator[Finding]:
         share = idle.share_of(LAUNCHING)
         if share < self.noticed:
             return
         lost = idle.us_per_step(LAUNCHING)
-        optimizers = min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0  # OPT001 has it, with its price
+        optimizers = (
+            min(lost, optimizer.idle_us_per_step) if optimizer.one_by_one else 0.0
+        )  # OPT001 has it, with its price
         single = optimizer.one_by_one and 2 * optimizers >= lost
-        loud = share >= self.share and idle.marked and idle.kernels >= self.least_kernels and idle.small and not single
+        loud = (
+            share >= self.share
+            and idle.marked
+            and idle.kernels >= self.least_kernels
+            and idle.small
+            and not single
+        )
         most = f", most of it in the optimizer{see('OPT001')}" if single else ""
         yield Finding(
             None,
             f"the device waits for launches {amounts.percent(share)} of {idle.of_what}{most}: "
-            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and {amounts.percent(idle.empty)} of the kernels found the queue empty",
+            f"the median kernel runs {amounts.duration(idle.median_kernel_us)}, and "
+            f"{amounts.percent(idle.empty)} of the kernels found the queue empty",
             steps=idle.steps if idle.marked else 0,
             per_step=idle.kernels / idle.steps if idle.marked else 0.0,
             lost_us_per_step=lost - optimizers if loud else None,
@@ -92,6 +111,7 @@ class LaunchBound(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays CUDA graphs; '
+            'Launch less: torch.compile(model, mode="reduce-overhead") fuses operators and replays '
+            "CUDA graphs; "
             "a larger batch makes each kernel longer."
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_structure import Structure
+from auditor.evidence.trace.patterns import Structure
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -17,13 +17,14 @@ class UnfusedAttention(Rule):
     Attention runs as two batched products with a softmax between them.
 
     ## What it finds
-    ``bmm``, ``softmax``, ``bmm`` in a row (forward and backward) that together take a noticeable share of the kernel time.
-    Attention that runs as one kernel (flash, memory-efficient, cuDNN) is no such row, and a softmax that no product
-    follows is a classifier's.
+    ``bmm``, ``softmax``, ``bmm`` in a row (forward and backward) that together take a noticeable
+    share of the kernel time. Attention that runs as one kernel (flash, memory-efficient, cuDNN) is
+    no such row, and a softmax that no product follows is a classifier's.
 
     ## Why it costs
-    The scores of all pairs of tokens are written to memory, read and written by the softmax, and read again: for a sequence
-    of n tokens n x n values a head, kept for the backward pass too. A fused kernel keeps them on the chip.
+    The scores of all pairs of tokens are written to memory, read and written by the softmax, and
+    read again: for a sequence of n tokens n x n values a head, kept for the backward pass too. A
+    fused kernel keeps them on the chip.
 
     ## Example
     ```python
@@ -52,8 +53,8 @@ class UnfusedAttention(Rule):
     The scores themselves are needed (to look at, or for a bias that the fused kernels do not take).
 
     ## Sources
-    gpuprof looks for softmax and bmm among the largest kernels with no fused attention in the trace; we look at their
-    order, so that one fused layer hides nothing. The share is ours.
+    gpuprof looks for softmax and bmm among the largest kernels with no fused attention in the
+    trace; we look at their order, so that one fused layer hides nothing. The share is ours.
     """
 
     code = "KERN005"
@@ -68,16 +69,24 @@ class UnfusedAttention(Rule):
             return
         yield Finding(
             structure.attention_at.site,
-            f"attention{structure.attention_at} runs as bmm, softmax, bmm: {amounts.percent(share)} of the kernel time, "
-            f"{amounts.digits(structure.attentions / structure.steps)} times {'per step' if structure.marked else 'in the trace'}",
+            f"attention{structure.attention_at} runs as bmm, softmax, bmm: "
+            f"{amounts.percent(share)} of the kernel time, "
+            f"{amounts.digits(structure.attentions / structure.steps)} times "
+            f"{'per step' if structure.marked else 'in the trace'}",
             steps=structure.steps if structure.marked else 0,
             per_step=structure.attentions / structure.steps if structure.marked else 0.0,
             seen_on="trace",
             severity=None if structure.marked else Severity.NOTE,
-            facts=(("device time", f"{amounts.duration(structure.attention_us / structure.steps)} per step"),),
+            facts=(
+                (
+                    "device time",
+                    f"{amounts.duration(structure.attention_us / structure.steps)} per step",
+                ),
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Use torch.nn.functional.scaled_dot_product_attention (in transformers: attn_implementation='sdpa') with 16-bit inputs."
+            "Use torch.nn.functional.scaled_dot_product_attention (in transformers: "
+            "attn_implementation='sdpa') with 16-bit inputs."
         )

@@ -1,4 +1,6 @@
-"""Logarithms of probabilities in the source: the call on a line, and the stable function that says the same."""
+"""Logarithms of probabilities in the source: the call on a line, and the stable function that says
+the same.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from auditor.evidence import Source
-from auditor.evidence.source import name_of, span_of
+from auditor.evidence.source.files import name_of, span_of
 from auditor.model import Edit, Site
 from auditor.permit import Permit
 
@@ -26,14 +28,25 @@ class StableLog:
     def edit(self, site: Site) -> Edit:
         """The edit that replaces the whole call."""
         node = self.call
-        return Edit(site, "rename_call", name_of(node.func), value=self.value, reason=REASON, span=span_of(node))
+        return Edit(
+            site,
+            "rename_call",
+            name_of(node.func),
+            value=self.value,
+            reason=REASON,
+            span=span_of(node),
+        )
 
 
 def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog | None:
-    """The one on the site's line; None where it is not written as one expression of ``torch.log``. ``cast``: to float32."""
+    """The one on the site's line; None where it is not written as one expression of ``torch.log``.
+    ``cast``: to float32.
+    """
     for call in source.calls_at(site):
         of_torch = (
-            isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "torch"
+            isinstance(call.func, ast.Attribute)
+            and isinstance(call.func.value, ast.Name)
+            and call.func.value.id == "torch"
         )
         if of_torch and name_of(call.func) == "log" and len(call.args) == 1 and not call.keywords:
             value = _stable(call.args[0], cast=cast)
@@ -57,17 +70,31 @@ def _stable(inner: ast.expr, *, cast: bool) -> str | None:
     texts = [ast.unparse(each) for each in given]
     if cast:
         texts[0] = f"{texts[0] if _binds_tightly(given[0]) else f'({texts[0]})'}.float()"
-    texts += [f"{each.arg}={ast.unparse(each.value)}" if each.arg else f"**{ast.unparse(each.value)}" for each in inner.keywords]
+    texts += [
+        f"{each.arg}={ast.unparse(each.value)}" if each.arg else f"**{ast.unparse(each.value)}"
+        for each in inner.keywords
+    ]
     return f"{STABLE[name_of(function)]}({', '.join(texts)})"
 
 
 def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
     """All that may be written in the place of a call of ``torch.log``."""
     inner = call.args[0] if call is not None and len(call.args) == 1 and not call.keywords else None
-    return () if inner is None else tuple(form for cast in (False, True) if (form := _stable(inner, cast=cast)) is not None)
+    return (
+        ()
+        if inner is None
+        else tuple(
+            form for cast in (False, True) if (form := _stable(inner, cast=cast)) is not None
+        )
+    )
 
 
-STABLE_FORM = Permit("rename_call", ("torch.log",), value=r"(nn\.functional\.logsigmoid|log_softmax)\(.*\)", made=_forms)
+STABLE_FORM = Permit(
+    "rename_call",
+    ("torch.log",),
+    value=r"(nn\.functional\.logsigmoid|log_softmax)\(.*\)",
+    made=_forms,
+)
 
 
 def _is_module(node: ast.expr) -> bool:

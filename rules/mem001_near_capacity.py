@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_memory import DevicePeak, TraceMemory
+from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -17,13 +17,15 @@ class DeviceMemoryNearlyFull(Rule):
     Tensors need nearly all of the device's memory.
 
     ## What it finds
-    In a trace with memory events: a device on which tensors took at once more than 90 % of its memory; and, as a note, one of
-    which the allocator held more than 97 % while tensors needed less. A trace without training steps gives a note at most: a
-    server that fills the device with its cache does so on purpose.
+    In a trace with memory events: a device on which tensors took at once more than 90 % of its
+    memory; and, as a note, one of which the allocator held more than 97 % while tensors needed
+    less. A trace without training steps gives a note at most: a server that fills the device with
+    its cache does so on purpose.
 
     ## Why it costs
-    A slightly larger batch, a longer sequence or another process ends the run. Before that the allocator frees its cached
-    blocks and asks the driver again, which stops the device each time (SYNC012).
+    A slightly larger batch, a longer sequence or another process ends the run. Before that the
+    allocator frees its cached blocks and asks the driver again, which stops the device each time
+    (SYNC012).
 
     ## Example
     ```python
@@ -63,16 +65,26 @@ class DeviceMemoryNearlyFull(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.90, "Share of the device's memory that tensors need at once from which it is a warning.")
-    severe: float = knob(0.97, "The same from which it is an error, and from which held memory alone is a note.")
+    share: float = knob(
+        0.90, "Share of the device's memory that tensors need at once from which it is a warning."
+    )
+    severe: float = knob(
+        0.97, "The same from which it is an error, and from which held memory alone is a note."
+    )
 
     def detect(self, memory: TraceMemory) -> Iterator[Finding]:
         for device in memory.devices:
             if device.share < self.share and device.reserved_share < self.severe:
                 continue
             full = device.share >= self.share
-            needed = f"tensors need {amounts.percent(device.share)} of the memory of {device.name or f'device {device.device}'} at once"
-            held = f"the allocator holds {amounts.percent(device.reserved_share)} of the device, tensors need {amounts.percent(device.share)}"
+            needed = (
+                f"tensors need {amounts.percent(device.share)} of the memory of "
+                f"{device.name or f'device {device.device}'} at once"
+            )
+            held = (
+                f"the allocator holds {amounts.percent(device.reserved_share)} of the device, "
+                f"tensors need {amounts.percent(device.share)}"
+            )
             yield Finding(
                 None,
                 needed if full else held,
@@ -90,5 +102,6 @@ class DeviceMemoryNearlyFull(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Accumulate gradients over smaller batches, or checkpoint activations; a memory snapshot shows what holds it."
+            "Accumulate gradients over smaller batches, or checkpoint activations; a memory "
+            "snapshot shows what holds it."
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import DeviceMemory, Held, HostMemory, KeptLines, Machine
-from auditor.evidence.trend import Trend
+from auditor.evidence import DeviceMemory, HostMemory, Machine, NeverFreed, RetainedGraphs
+from auditor.evidence.recorded.trend import Trend
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import NotLooked, Rule, knob, see
 
@@ -20,14 +20,16 @@ class MemoryGrowsEveryStep(Rule):
     Memory grows step over step.
 
     ## What it finds
-    Allocated device memory at the end of each timed step, or the host's resident set, that rises: the Theil-Sen slope is
-    above zero with 95 % confidence, most steps end higher than the one before, the growth is not noise by size, and the
-    last third of the pass still takes part in it (a cache that fills up levels off). On the device the line is named whose
-    blocks stay, where an allocation history was recorded: in the memory pass of a GPU, or in a rehearsal. A rehearsal is a
-    note: its twelve steps cannot tell a leak from a buffer that fills up.
+    Allocated device memory at the end of each timed step, or the host's resident set, that rises:
+    the Theil-Sen slope is above zero with 95 % confidence, most steps end higher than the one
+    before, the growth is not noise by size, and the last third of the pass still takes part in it
+    (a cache that fills up levels off). On the device the line is named whose blocks stay, where an
+    allocation history was recorded: in the memory pass of a GPU, or in a rehearsal. A rehearsal is
+    a note: its twelve steps cannot tell a leak from a buffer that fills up.
 
     ## Why it costs
-    It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can be foretold.
+    It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
+    be foretold.
 
     ## Example
     ```python
@@ -55,10 +57,12 @@ class MemoryGrowsEveryStep(Rule):
     ```
 
     ## When to ignore
-    A buffer fills up to a known bound that the audit did not reach (replay memory, a dataset cached in host memory).
+    A buffer fills up to a known bound that the audit did not reach (replay memory, a dataset cached
+    in host memory).
 
     ## Sources
-    Sen 1968 (slope and interval). TraceML asks for 50 steps and rising thirds, Scalene for 1 % of growth; sizes are ours.
+    Sen 1968 (slope and interval). TraceML asks for 50 steps and rising thirds, Scalene for 1 % of
+    growth; sizes are ours.
     """
 
     code = "MEM003"
@@ -66,27 +70,48 @@ class MemoryGrowsEveryStep(Rule):
     since = "0.1"
     rehearsed = True
 
-    rises: float = knob(0.7, "Share of the steps that must end with more memory than the one before.")
-    tail: float = knob(0.2, "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).")
+    rises: float = knob(
+        0.7, "Share of the steps that must end with more memory than the one before."
+    )
+    tail: float = knob(
+        0.2,
+        "Share of the growth that must fall in the last third of the pass (a steady one has 0.33).",
+    )
     device_share: float = knob(0.01, "Growth over the pass as a share of the peak, on the device.")
     device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
 
-    def detect(self, device: DeviceMemory, host: HostMemory, held: Held, kept: KeptLines, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self,
+        device: DeviceMemory,
+        host: HostMemory,
+        held: RetainedGraphs,
+        kept: NeverFreed,
+        machine: Machine,
+    ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
             raise NotLooked("the memory of no step was measured")
-        on_device = self._rate(device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0)
+        on_device = self._rate(
+            device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0
+        )
         on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
-        if machine.device == "rehearsal":
+        if machine.simulated:
             on_host = None  # the shadow's tensors lie in host memory
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
-        for where, trend, rate in (("device", device.trend, on_device), ("host", host.trend, on_host)):
+        for where, trend, rate in (
+            ("device", device.trend, on_device),
+            ("host", host.trend, on_host),
+        ):
             if rate is None:
                 continue
             line = kept.lines[0] if where == "device" and kept.lines else None
-            stays = f": {line.blocks} blocks allocated here were never freed" if line is not None else ""
+            stays = (
+                f": {line.blocks} blocks allocated here were never freed"
+                if line is not None
+                else ""
+            )
             yield Finding(
                 line.site if line is not None else None,
                 f"{where} memory grows by {amounts.size(rate)} per step{stays}{cause}",
@@ -97,7 +122,7 @@ class MemoryGrowsEveryStep(Rule):
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE
-                if names or machine.device == "rehearsal"
+                if names or machine.simulated
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
                 hints={"where": where},
@@ -109,11 +134,17 @@ class MemoryGrowsEveryStep(Rule):
         slope = trend.slope
         if slope is None or slope.low <= 0 or slope.per_step < per_step or trend.total < floor:
             return None
-        return slope.per_step if trend.rises >= self.rises and trend.last_third >= self.tail else None
+        return (
+            slope.per_step if trend.rises >= self.rises and trend.last_third >= self.tail else None
+        )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints.get("where") == "host":
             return Remedy(
-                "Look for containers that grow: logged arrays, cached batches, histories. Bound them or write them out."
+                "Look for containers that grow: logged arrays, cached batches, histories. Bound "
+                "them or write them out."
             )
-        return Remedy("Look for tensors kept from step to step: logged outputs, lists of losses, caches without a bound.")
+        return Remedy(
+            "Look for tensors kept from step to step: logged outputs, lists of losses, caches "
+            "without a bound."
+        )

@@ -19,12 +19,13 @@ class ReservedMemoryNeverNeeded(Rule):
     Reserved device memory was not needed even at the peak.
 
     ## What it finds
-    The share of the CUDA allocator's reserved memory that lay unused even when the step's tensors needed most. Where the
-    allocator had to give blocks back (``num_alloc_retries``) or ran out of memory, less is enough.
+    The share of the CUDA allocator's reserved memory that lay unused even when the step's tensors
+    needed most. Where the allocator had to give blocks back (``num_alloc_retries``) or ran out of
+    memory, less is enough.
 
     ## Why it costs
-    The unused part cannot be used by other processes, and where it lies in holes between live blocks not by this one
-    either: an out-of-memory error then comes although enough bytes are free.
+    The unused part cannot be used by other processes, and where it lies in holes between live
+    blocks not by this one either: an out-of-memory error then comes although enough bytes are free.
 
     ## Example
     ```python
@@ -59,8 +60,9 @@ class ReservedMemoryNeverNeeded(Rule):
     Nothing else needs the memory and the training never comes close to the device's limit.
 
     ## Sources
-    On a simulated allocator healthy training left 1 to 5 % unneeded and fragmented training 14 to 30 %. Ratios of free to
-    reserved memory do not separate the two: they count the cache, which is meant to be there.
+    On a simulated allocator healthy training left 1 to 5 % unneeded and fragmented training 14 to
+    30 %. Ratios of free to reserved memory do not separate the two: they count the cache, which is
+    meant to be there.
     """
 
     code = "MEM004"
@@ -69,16 +71,25 @@ class ReservedMemoryNeverNeeded(Rule):
     rehearsed = True
 
     share: float = knob(0.25, "Share of the reserved memory unneeded at the peak.")
-    least_mib: float = knob(256.0, "Unneeded MiB below which nothing is reported, unless the allocator ran short.")
-    share_if_pressed: float = knob(0.1, "The share that is enough where the allocator retried or ran out of memory.")
+    least_mib: float = knob(
+        256.0, "Unneeded MiB below which nothing is reported, unless the allocator ran short."
+    )
+    share_if_pressed: float = knob(
+        0.1, "The share that is enough where the allocator retried or ran out of memory."
+    )
 
     def detect(self, memory: DeviceMemory, machine: Machine) -> Iterator[Finding]:
         machine.nothing_seen_without_cuda("the CUDA allocator was not used")
-        if not memory.fragmented(share=self.share, least_bytes=int(self.least_mib * MIB), share_if_pressed=self.share_if_pressed):
+        if not memory.fragmented(
+            share=self.share,
+            least_bytes=int(self.least_mib * MIB),
+            share_if_pressed=self.share_if_pressed,
+        ):
             return
         yield Finding(
             None,
-            f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} reserved "
+            f"{amounts.size(memory.unneeded_bytes)} of {amounts.size(memory.reserved_at_peak)} "
+            "reserved "
             f"({amounts.percent(memory.unneeded_share)}) were not needed even at the peak",
             steps=len(memory.steps),
             lost_bytes=memory.unneeded_bytes,
@@ -90,12 +101,16 @@ class ReservedMemoryNeverNeeded(Rule):
     def in_snapshot(self, allocations: Allocations) -> Iterator[Finding]:
         for course in allocations.devices:
             least = int(self.least_mib * MIB)
-            if not course.fragmented(share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed):
+            if not course.fragmented(
+                share=self.share, least_bytes=least, share_if_pressed=self.share_if_pressed
+            ):
                 continue
             yield Finding(
                 None,
-                f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} reserved on GPU "
-                f"{course.device} ({amounts.percent(course.unneeded_share)}) were not needed even at the peak",
+                f"{amounts.size(course.unneeded_bytes)} of {amounts.size(course.reserved_at_peak)} "
+                "reserved on GPU "
+                f"{course.device} ({amounts.percent(course.unneeded_share)}) were not needed even "
+                "at the peak",
                 lost_bytes=course.unneeded_bytes,
                 basis="measured",
                 seen_on="snapshot",
@@ -104,8 +119,10 @@ class ReservedMemoryNeverNeeded(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets segments grow instead of leaving holes; it helps "
-            "where sizes vary from step to step, does nothing about memory that is really in use, and is not available on all "
+            "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which lets segments grow "
+            "instead of leaving holes; it helps "
+            "where sizes vary from step to step, does nothing about memory that is really in use, "
+            "and is not available on all "
             "platforms: measure the peak again.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )

@@ -19,14 +19,17 @@ class PeakHeldByFewLines(Rule):
     A few lines hold most of the memory at its peak.
 
     ## What it finds
-    The lines whose tensors were live when most memory was allocated, from the allocation history of a memory snapshot: bytes,
-    number of blocks, whether they are freed again, and the stack of the largest. Without a history, those that were live when
-    the snapshot was taken. Where an audit recorded the history it also says what the memory was for: parameters, gradients,
-    optimizer state, made in the step, kept from earlier ones; and, where the batches come from one DataLoader, an estimate of the
-    peak with half the batch. It is information, not a defect: where to look first if the step shall use less.
+    The lines whose tensors were live when most memory was allocated, from the allocation history of
+    a memory snapshot: bytes, number of blocks, whether they are freed again, and the stack of the
+    largest. Without a history, those that were live when the snapshot was taken. Where an audit
+    recorded the history it also says what the memory was for: parameters, gradients, optimizer
+    state, made in the step, kept from earlier ones; and, where the batches come from one
+    DataLoader, an estimate of the peak with half the batch. It is information, not a defect: where
+    to look first if the step shall use less.
 
     ## Why it costs
-    The peak decides which batch fits on which card. What is not live at the peak can be optimised without any effect on it.
+    The peak decides which batch fits on which card. What is not live at the peak can be optimised
+    without any effect on it.
 
     ## Example
     ```python
@@ -53,8 +56,9 @@ class PeakHeldByFewLines(Rule):
     The step fits on the card with room to spare.
 
     ## Sources
-    Stacks and sizes are torch's own (``torch.cuda.memory._snapshot``). A block that was freed again counts with the size that
-    its request is rounded to. Blocks without a Python frame come from threads of autograd's, most of them gradients.
+    Stacks and sizes are torch's own (``torch.cuda.memory._snapshot``). A block that was freed again
+    counts with the size that its request is rounded to. Blocks without a Python frame come from
+    threads of autograd's, most of them gradients.
     """
 
     code = "MEM006"
@@ -62,20 +66,28 @@ class PeakHeldByFewLines(Rule):
     since = "0.1"
     rehearsed = True
 
-    least_mib: float = knob(512.0, "MiB allocated at the peak below which nothing is said.")
-    share: float = knob(0.1, "Share of the peak that a line must hold for the finding to point at it.")
+    least_mib: float = knob(512.0, "MiB allocated at the peak below which nothing is reported.")
+    share: float = knob(
+        0.1, "Share of the peak that a line must hold for the finding to point at it."
+    )
     lines: int = knob(10, "Lines shown.")
 
     def detect(self, peak: PeakHolders, machine: Machine) -> Iterator[Finding]:
         for each in peak.devices:
             first = next((holder for holder in each.holders if holder.site is not None), None)
-            if each.allocated < self.least_mib * MIB or first is None or first.size < self.share * each.allocated:
+            if (
+                each.allocated < self.least_mib * MIB
+                or first is None
+                or first.size < self.share * each.allocated
+            ):
                 continue
             when = "at the peak" if each.timed else "when the snapshot was taken"
             yield Finding(
                 first.site,
-                f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; tensors made here hold "
-                f"{amounts.size(first.size)} of it ({amounts.percent(first.size / each.allocated)})",
+                f"{when} {amounts.size(each.allocated)} are allocated on GPU {each.device}; "
+                "tensors made here hold "
+                f"{amounts.size(first.size)} of it "
+                f"({amounts.percent(first.size / each.allocated)})",
                 basis=machine.bytes_basis,
                 seen_on="snapshot",
                 facts=(
@@ -89,6 +101,8 @@ class PeakHeldByFewLines(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "If less is needed: activation checkpointing around the largest activations, a smaller batch with gradient "
-            "accumulation, or a fused form that never makes the tensor (scaled_dot_product_attention, cross_entropy)."
+            "If less is needed: activation checkpointing around the largest activations, a smaller "
+            "batch with gradient "
+            "accumulation, or a fused form that never makes the tensor "
+            "(scaled_dot_product_attention, cross_entropy)."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, WhatIf
-from auditor.evidence.homes import PLACES, allocator_home
+from auditor.evidence.source.argument_origin import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
@@ -21,13 +21,14 @@ class AllocatorSettingWouldHelp(Rule):
     Another allocator setting would need less memory for the same program.
 
     ## What it finds
-    The recorded allocation history is run again through a simulation of torch's caching allocator, under
-    ``expandable_segments``, ``max_split_size_mb`` and ``roundup_power2_divisions``. A setting is named only if it avoids a
-    retry or an out-of-memory error, or reserves clearly less; it is a warning only in the first case.
+    The recorded allocation history is run again through a simulation of torch's caching allocator,
+    under ``expandable_segments``, ``max_split_size_mb`` and ``roundup_power2_divisions``. A setting
+    is named only if it avoids a retry or an out-of-memory error, or reserves clearly less; it is a
+    warning only in the first case.
 
     ## Why it costs
-    Memory that lies in holes between live blocks is paid for and cannot be used. A retry waits for the device and gives the
-    whole cache back.
+    Memory that lies in holes between live blocks is paid for and cannot be used. A retry waits for
+    the device and gives the whole cache back.
 
     ## Example
     ```python
@@ -62,11 +63,12 @@ class AllocatorSettingWouldHelp(Rule):
     The memory is not needed by anything else, and no retry happened.
 
     ## Sources
-    The simulation asks the device for the same segments as the real allocator on 13 recorded histories of torch 2.0 to 2.11.
-    Where the history begins with memory in use, the segments are taken over as they were then, and a setting counts from that
-    moment on. Nothing is advised where the history does not say why memory went back to the device, or where the replay of the
-    recorded settings misses the recorded peak by more than 5 %. ``garbage_collection_threshold`` is not tried: without a memory
-    fraction torch does not heed it.
+    The simulation asks the device for the same segments as the real allocator on 13 recorded
+    histories of torch 2.0 to 2.11. Where the history begins with memory in use, the segments are
+    taken over as they were then, and a setting counts from that moment on. Nothing is advised where
+    the history does not say why memory went back to the device, or where the replay of the recorded
+    settings misses the recorded peak by more than 5 %. ``garbage_collection_threshold`` is not
+    tried: without a memory fraction torch ignores it.
     """
 
     code = "MEM009"
@@ -75,21 +77,35 @@ class AllocatorSettingWouldHelp(Rule):
     rehearsed = True
     edits = ALLOCATOR
 
-    share: float = knob(0.1, "Share of the reserved memory that a setting must save to be named where nothing failed.")
-    least_mib: float = knob(256.0, "MiB that it must save besides.")
+    share: float = knob(
+        0.1,
+        "Share of the reserved memory that a setting must save to be named where nothing failed.",
+    )
+    least_mib: float = knob(256.0, "MiB that it must save as well.")
 
     def detect(self, what_if: WhatIf, machine: Machine, configs: Configs) -> Iterator[Finding]:
-        before, least = what_if.recorded, max(self.share * what_if.recorded.peak_reserved, self.least_mib * MIB)
+        before, least = (
+            what_if.recorded,
+            max(self.share * what_if.recorded.peak_reserved, self.least_mib * MIB),
+        )
         if not before.ooms and not before.retries and what_if.may_save < least:
             return
-        best = min(what_if.others, key=lambda each: (each.ooms, each.retries, each.peak_reserved), default=None)
+        best = min(
+            what_if.others,
+            key=lambda each: (each.ooms, each.retries, each.peak_reserved),
+            default=None,
+        )
         if best is None:
             return
         saved = before.peak_reserved - best.peak_reserved
         avoided = _avoided(before.ooms - best.ooms, before.retries - best.retries)
         if not avoided and saved < least:
             return
-        told = avoided or f"reserves {amounts.size(best.peak_reserved)} instead of {amounts.size(before.peak_reserved)}"
+        told = (
+            avoided
+            or f"reserves {amounts.size(best.peak_reserved)} instead of "
+            f"{amounts.size(before.peak_reserved)}"
+        )
         yield Finding(
             None,
             f"the same allocations with {best.setting}: {told}",
@@ -104,7 +120,8 @@ class AllocatorSettingWouldHelp(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         setting, home = str(finding.hints["setting"]), finding.hints["set_at"]
         return Remedy(
-            f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the replay knows the order of the "
+            f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
+            "replay knows the order of the "
             "allocations that was recorded, not what else changes.",
             (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
             config={"PYTORCH_CUDA_ALLOC_CONF": setting},
@@ -114,4 +131,8 @@ class AllocatorSettingWouldHelp(Rule):
 def _avoided(ooms: int, retries: int) -> str:
     if ooms > 0:
         return "does not run out of memory"
-    return f"avoids {retries} allocator retr{'ies' if retries > 1 else 'y'}" if retries > 0 and not ooms else ""
+    return (
+        f"avoids {retries} allocator retr{'ies' if retries > 1 else 'y'}"
+        if retries > 0 and not ooms
+        else ""
+    )

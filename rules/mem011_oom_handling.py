@@ -1,4 +1,6 @@
-"""MEM011: an out-of-memory error is caught, and what follows cannot work or trains on wrong gradients."""
+"""MEM011: an out-of-memory error is caught, and what follows cannot work or trains on wrong
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ from auditor.rule import Rule, knob
 from .pricing import between
 
 WHY = {
-    "same_graph": "backward runs again on the graph of the try that failed, whose buffers may be freed already (a second error), "
+    "same_graph": "backward runs again on the graph of the try that failed, "
+    "whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
     "not_cleared": "the gradients that the failed backward left are not cleared before the retry",
-    "inside": "the retry runs inside except, where the exception still holds the frames of the failed try with their tensors",
+    "inside": "the retry runs inside except, where the exception still "
+    "holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
-    "forgotten": "the error skips zero_grad, so the gradients of half a backward go into the next step",
+    "forgotten": "the error skips zero_grad, so the gradients of half a "
+    "backward go into the next step",
     "stepped": "the optimizer steps after the error, on the gradients of half a backward",
 }
 
@@ -29,16 +34,19 @@ class OutOfMemoryHandledWrongly(Rule):
     A handler of out-of-memory errors cannot work.
 
     ## What it finds
-    A handler (``except torch.OutOfMemoryError``, or a RuntimeError asked for "out of memory") around a backward that the
-    audited step ran, which: runs backward again on the old graph; tries again inside ``except``; tries again (also by a loop
-    around it), steps or goes on with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at
-    regular intervals is a note with its measured price (on most steps it is SYNC009). Silent: a handler that only notes the
-    error, or clears the gradients and goes on, with the retry after the ``except`` block and from a fresh forward.
+    A handler (``except torch.OutOfMemoryError``, or a RuntimeError asked for "out of memory")
+    around a backward that the audited step ran, which: runs backward again on the old graph; tries
+    again inside ``except``; tries again (also by a loop around it), steps or goes on with the
+    gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular
+    intervals is a note with its measured price (on most steps it is SYNC009). Silent: a handler
+    that only notes the error, or clears the gradients and goes on, with the retry after the
+    ``except`` block and from a fresh forward.
 
     ## Why it costs
-    It works in no test and fails when it is needed. A backward that ran out of memory has filled some gradients and freed
-    some buffers: running it again raises, or adds to what is there, without a word. As long as the exception lives, so do
-    the frames in its traceback and every tensor in them, so that a retry has less memory than the first try.
+    It works in no test and fails when it is needed. A backward that ran out of memory has filled
+    some gradients and freed some buffers: running it again raises, or adds to what is there,
+    without a word. As long as the exception lives, so do the frames in its traceback and every
+    tensor in them, so that a retry has less memory than the first try.
 
     ## Example
     ```python
@@ -86,8 +94,9 @@ class OutOfMemoryHandledWrongly(Rule):
     The gradients are cleared by something that this function does not show.
 
     ## Sources
-    PyTorch FAQ, "My out of memory exception handler can't allocate memory": the exception object holds the stack frame where
-    the error was raised. fairseq and Lightning clear the gradients and go on after the block.
+    PyTorch FAQ, "My out of memory exception handler can't allocate memory": the exception object
+    holds the stack frame where the error was raised. fairseq and Lightning clear the gradients and
+    go on after the block.
     """
 
     code = "MEM011"
@@ -95,10 +104,14 @@ class OutOfMemoryHandledWrongly(Rule):
     since = "0.1"
     rehearsed = True
 
-    often: int = knob(3, "Calls of empty_cache() at one constant distance before they are called periodic.")
+    often: int = knob(
+        3, "Calls of empty_cache() at one constant distance before they are called periodic."
+    )
     share: float = knob(0.5, "Share of the steps from which they are SYNC009's.")
 
-    def detect(self, handlers: OomHandlers, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, handlers: OomHandlers, calls: DeviceCalls, machine: Machine
+    ) -> Iterator[Finding]:
         yield from self._flawed(handlers, machine)
         if machine.gpu_path:  # without a device it does nothing
             yield from self._periodic(calls, machine)
@@ -108,9 +121,14 @@ class OutOfMemoryHandledWrongly(Rule):
         for flaw in handlers.flaws:
             yield Finding(
                 flaw.site,
-                "after an out-of-memory error " + "; and ".join(WHY[reason] for reason in flaw.reasons) + ran,
+                "after an out-of-memory error "
+                + "; and ".join(WHY[reason] for reason in flaw.reasons)
+                + ran,
                 seen_on=machine.device if handlers.errors else "source",
-                facts=(("handler", str(flaw.handler)), ("out of memory in this audit", str(handlers.errors))),
+                facts=(
+                    ("handler", str(flaw.handler)),
+                    ("out of memory in this audit", str(handlers.errors)),
+                ),
                 hints={"reasons": flaw.reasons},
             )
 
@@ -120,11 +138,14 @@ class OutOfMemoryHandledWrongly(Rule):
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
             price = (
-                f"{amounts.duration(site.us_per_step)} per step inside the call" if machine.cuda else "rehearsed, so not priced"
+                f"{amounts.duration(site.us_per_step)} per step inside the call"
+                if machine.cuda
+                else "rehearsed, so not priced"
             )
             found = Finding(
                 site.site,
-                f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: before torch raises one it gives its "
+                f"empty_cache() every {seen.interval} steps prevents no out-of-memory error: "
+                "before torch raises one it gives its "
                 f"cache back by itself ({price})",
                 steps=len(seen.seen),
                 per_step=site.per_step,
@@ -139,10 +160,14 @@ class OutOfMemoryHandledWrongly(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints["reasons"] == ("periodic",):
-            return Remedy("Drop it, or keep it where other programs share the device and need the memory in between.")
+            return Remedy(
+                "Drop it, or keep it where other programs share the device and need the memory in "
+                "between."
+            )
         if finding.hints["reasons"] == ("kept",):
             return Remedy("Store str(error), not the error.")
         return Remedy(
-            "In except only set a flag. After the block: zero_grad(), then a fresh forward and backward, with a smaller batch in "
+            "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
+            "backward, with a smaller batch in "
             "several parts; on the second failure save a checkpoint and stop."
         )

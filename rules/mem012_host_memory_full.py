@@ -17,13 +17,13 @@ class HostMemoryNearlyFull(Rule):
     Host memory is nearly full.
 
     ## What it finds
-    A process whose resident set was at least 85 % of the RAM that it may use (the machine's, or the limit of its container) at
-    the end of most timed steps. Whether memory grows is asked by MEM003. Loader workers are processes of their own: their
-    memory is not counted here.
+    A process whose resident set was at least 85 % of the RAM that it may use (the machine's, or the
+    limit of its container) at the end of most timed steps. Whether memory grows is asked by MEM003.
+    Loader workers are processes of their own: their memory is not counted here.
 
     ## Why it costs
-    Beyond the end of RAM the machine swaps, and a step takes a hundred times as long; or the kernel kills the process (in a
-    container always), without a traceback and without a checkpoint.
+    Beyond the end of RAM the machine swaps, and a step takes a hundred times as long; or the kernel
+    kills the process (in a container always), without a traceback and without a checkpoint.
 
     ## Example
     ```python
@@ -47,13 +47,16 @@ class HostMemoryNearlyFull(Rule):
     def step():
         model(torch.ones(4, 8)).mean().backward()
     ```
-    Read samples as they are needed (``numpy.memmap``, a Dataset that opens files), instead of all at the start.
+    Read samples as they are needed (``numpy.memmap``, a Dataset that opens files), instead of all
+    at the start.
 
     ## When to ignore
-    The machine is meant for this one process, which does not grow, and nothing else of it (loader workers) needs memory.
+    The machine is meant for this one process, which does not grow, and nothing else of it (loader
+    workers) needs memory.
 
     ## Sources
-    TraceML warns from 80 % of the machine's RAM; 85 % is where the owner of one of the trainers behind this project put it.
+    TraceML warns from 80 % of the machine's RAM; 85 % is where the owner of one of the trainers
+    behind this project put it.
     """
 
     code = "MEM012"
@@ -64,17 +67,20 @@ class HostMemoryNearlyFull(Rule):
     share: float = knob(0.5, "Share of the timed steps that must end above it.")
 
     def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
-        if machine.device == "rehearsal":
+        if machine.simulated:
             raise NotLooked("in a rehearsal the device's tensors lie in host memory")
         if not host.usable or not host.trend.values:
-            raise NotLooked("the recording does not say how much memory the machine or the process had")
+            raise NotLooked(
+                "the recording does not say how much memory the machine or the process had"
+            )
         above = sum(held >= self.full * host.usable for held in host.trend.values)
         if above < self.share * len(host.trend.values):
             return
         peak = host.trend.peak
         yield Finding(
             None,
-            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory ({amounts.percent(peak / host.usable)}), on {above} of "
+            f"the process holds {amounts.size(peak)} of {amounts.size(host.usable)} of host memory "
+            f"({amounts.percent(peak / host.usable)}), on {above} of "
             f"{len(host.trend.values)} steps more than {amounts.percent(self.full)}",
             steps=above,
             seen_on=machine.device,
@@ -83,6 +89,7 @@ class HostMemoryNearlyFull(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Look for what is held once and for all: datasets read into memory, several copies of a checkpoint (load it with mmap=True "
+            "Look for what is held once and for all: datasets read into memory, several copies of "
+            "a checkpoint (load it with mmap=True "
             "and map_location), caches without a bound."
         )

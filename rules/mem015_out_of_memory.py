@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, OutOfMemory
-from auditor.evidence.homes import PLACES, allocator_home
+from auditor.evidence.source.argument_origin import PLACES, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
@@ -15,7 +15,8 @@ from auditor.rule import Rule, knob
 WHY = {
     "demand": "tensors in use fill the memory: real demand, no fragmentation",
     "fragmentation": "enough was free, but in pieces that are too small: fragmentation",
-    "elsewhere": "enough was free in one piece, but in a pool or for a stream that this request could not use",
+    "elsewhere": "enough was free in one piece, but in a pool or for a "
+    "stream that this request could not use",
     "unknown": "the request is not known",
 }
 
@@ -26,13 +27,15 @@ class RanOutOfMemory(Rule):
     Memory ran out.
 
     ## What it finds
-    The error that ended the run, or the last one in the history of a memory snapshot: what was asked for, how much was free
-    inside the allocator's segments and in the largest piece, who held the rest, and under which allocator settings a replay
-    of the same allocations fits, and whether half the batch would (an estimate, where the batches come from one DataLoader).
-    Fragmentation is named only where the free bytes would have been enough.
+    The error that ended the run, or the last one in the history of a memory snapshot: what was
+    asked for, how much was free inside the allocator's segments and in the largest piece, who held
+    the rest, and under which allocator settings a replay of the same allocations fits, and whether
+    half the batch would (an estimate, where the batches come from one DataLoader). Fragmentation is
+    named only where the free bytes would have been enough.
 
     ## Why it costs
-    The training stops. Whether a smaller batch or another allocator setting helps depends on which of the two it was.
+    The training stops. Whether a smaller batch or another allocator setting helps depends on which
+    of the two it was.
 
     ## Example
     ```python
@@ -61,7 +64,8 @@ class RanOutOfMemory(Rule):
     Never: but an error that the program caught and got over is not reported here.
 
     ## Sources
-    torch's snapshot at the moment of the error (``_cuda_attach_out_of_memory_observer``), and its history where it was on.
+    torch's snapshot at the moment of the error (``_cuda_attach_out_of_memory_observer``), and its
+    history where it was on.
     """
 
     code = "MEM015"
@@ -75,33 +79,61 @@ class RanOutOfMemory(Rule):
     def detect(self, oom: OutOfMemory, machine: Machine, configs: Configs) -> Iterator[Finding]:
         if not oom.happened:
             return
-        asked = f"{amounts.size(oom.requested)} were requested" if oom.requested is not None else "a request failed"
+        asked = (
+            f"{amounts.size(oom.requested)} were requested"
+            if oom.requested is not None
+            else "a request failed"
+        )
         if self._by_segment(oom):
-            asked += f" (to hold it the allocator asks the device for a segment of {amounts.size(oom.tried or 0)})"
+            asked += (
+                " (to hold it the allocator asks the device for a segment of "
+                f"{amounts.size(oom.tried or 0)})"
+            )
         first = next((holder for holder in oom.holders if holder.site is not None), None)
-        held = f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})" if first is not None else ""
-        where = "in the rehearsal memory" if machine.device == "rehearsal" else "memory"
+        held = (
+            f"; most is held by tensors made at {first.site} ({amounts.size(first.size)})"
+            if first is not None
+            else ""
+        )
+        where = "in the rehearsal memory" if machine.simulated else "memory"
         fitting = [each.setting for each in oom.what_ifs if not each.ooms]
         yield Finding(
             oom.site,
-            f"{where} ran out: {asked}, {amounts.size(oom.live)} of {amounts.size(oom.reserved)} reserved on GPU {oom.device} were in "
-            f"use and the largest free piece was {amounts.size(oom.largest_free)}: {WHY[oom.kind]}{held}",
+            f"{where} ran out: {asked}, {amounts.size(oom.live)} of {amounts.size(oom.reserved)} "
+            f"reserved on GPU {oom.device} were in "
+            f"use and the largest free piece was {amounts.size(oom.largest_free)}: "
+            f"{WHY[oom.kind]}{held}",
             basis=machine.bytes_basis,
             seen_on="snapshot",
-            facts=(*self._figures(oom), *(holder.row for holder in oom.holders[: self.lines]), *self._replays(oom)),
-            hints={"kind": oom.kind, "setting": fitting[0] if fitting else "", "set_at": allocator_home(configs)},
+            facts=(
+                *self._figures(oom),
+                *(holder.row for holder in oom.holders[: self.lines]),
+                *self._replays(oom),
+            ),
+            hints={
+                "kind": oom.kind,
+                "setting": fitting[0] if fitting else "",
+                "set_at": allocator_home(configs),
+            },
         )
 
     @staticmethod
     def _by_segment(oom: OutOfMemory) -> bool:
         """Whether torch's message names another size: that of the segment, not of the request."""
-        return oom.requested is not None and oom.tried is not None and amounts.size(oom.tried) != amounts.size(oom.requested)
+        return (
+            oom.requested is not None
+            and oom.tried is not None
+            and amounts.size(oom.tried) != amounts.size(oom.requested)
+        )
 
     def _figures(self, oom: OutOfMemory) -> Iterator[tuple[str, str]]:
         if oom.requested is not None:
             yield "requested", amounts.size(oom.requested)
         if self._by_segment(oom):
-            yield "segment to hold it", f"{amounts.size(oom.tried or 0)}, which is the size in torch's message"
+            yield (
+                "segment to hold it",
+                f"{amounts.size(oom.tried or 0)}, which is the size in torch's message",
+            )
         yield "free inside reserved", amounts.size(oom.free_inside)
         yield "largest free piece", amounts.size(oom.largest_free)
         if oom.device_free is not None:
@@ -117,14 +149,17 @@ class RanOutOfMemory(Rule):
         setting, home = str(finding.hints.get("setting", "")), finding.hints.get("set_at")
         if setting:
             return Remedy(
-                f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; what comes after the error is "
+                f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; "
+                "what comes after the error is "
                 "not known to it.",
                 (home.edit(setting, safe=True, reason=PLACES),) if home is not None else (),
                 config={"PYTORCH_CUDA_ALLOC_CONF": setting},
             )
         return Remedy(
-            "Hold less at this point: free what the largest holders keep, checkpoint activations, or use a smaller batch with "
+            "Hold less at this point: free what the largest holders keep, checkpoint activations, "
+            "or use a smaller batch with "
             "gradient accumulation. Another allocator setting does not make room."
             if finding.hints.get("kind") == "demand"
-            else "Look at the largest holders first; allocate what stays before what comes and goes."
+            else "Look at the largest holders first; allocate what stays "
+            "before what comes and goes."
         )

@@ -1,4 +1,6 @@
-"""NUM002: a NaN or an infinity that reached a gradient or a parameter, at the line where it was born."""
+"""NUM002: a NaN or an infinity that reached a gradient or a parameter, at the line where it was
+born.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,19 @@ from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
 REMEDIES = {
-    "exp": "Bound what exp is given: subtract the maximum first, stay in logarithms (logsumexp, log_softmax), or clamp it.",
-    "log": "Keep the logarithm's input above 0: log_softmax or logsigmoid instead of log of a probability, or clamp(min=...) "
+    "exp": "Bound what exp is given: subtract the maximum first, stay "
+    "in logarithms (logsumexp, log_softmax), or clamp it.",
+    "log": "Keep the logarithm's input above 0: log_softmax or "
+    "logsigmoid instead of log of a probability, or clamp(min=...) "
     "with a number that its dtype can hold.",
     "sqrt": "Add an epsilon inside the root: at 0 its derivative is infinite, below 0 it is NaN.",
     "div": "Keep the divisor away from 0: an epsilon that its dtype can hold, or clamp(min=...).",
-    "mul": "0 times infinity is NaN: use masked_fill or torch.where instead of multiplying by an infinity.",
-    "softmax": "If every entry of a row is masked, its softmax is NaN: leave such rows out, or mask with a large finite number.",
-    "optimizer": "Lower the learning rate, or clip the gradients: the update itself left the range of the parameters.",
+    "mul": "0 times infinity is NaN: use masked_fill or torch.where "
+    "instead of multiplying by an infinity.",
+    "softmax": "If every entry of a row is masked, its softmax is NaN: "
+    "leave such rows out, or mask with a large finite number.",
+    "optimizer": "Lower the learning rate, or clip the gradients: the "
+    "update itself left the range of the parameters.",
     "input": "Look for the sample: check isfinite in the dataset or the collate function.",
     "": "Look at the ranges of the inputs: bound the one that leaves the range of its dtype.",
 }
@@ -30,11 +37,12 @@ class NonfiniteValueBorn(Rule):
     A NaN or an infinity is born and reaches the weights.
 
     ## What it finds
-    The first step after which a parameter, or a gradient that an optimizer stepped with, is not finite. That step is
-    replayed from the start of the run with every operator watched: the line reported is the one that made a non-finite
-    value of finite ones, in forward, or the forward line behind a node of the backward. What merely inherits it
-    (``inf / inf``) is not blamed, nor is a mask's ``-inf``, nor what came with the data (NUM015) or was in the weights
-    (NUM013), nor a value that never reaches a gradient, nor a step that GradScaler skipped.
+    The first step after which a parameter, or a gradient that an optimizer stepped with, is not
+    finite. That step is replayed from the start of the run with every operator watched: the line
+    reported is the one that made a non-finite value of finite ones, in forward, or the forward line
+    behind a node of the backward. What merely inherits it (``inf / inf``) is not blamed, nor is a
+    mask's ``-inf``, nor what came with the data (NUM015) or was in the weights (NUM013), nor a
+    value that never reaches a gradient, nor a step that GradScaler skipped.
 
     ## Why it costs
     One such value in the weights makes every later step NaN, and every later checkpoint worthless.
@@ -73,8 +81,9 @@ class NonfiniteValueBorn(Rule):
     Never while the weights matter.
 
     ## Sources
-    IEEE 754: exp overflows above log of the largest number, 88.7 in float32 and bfloat16, 11.1 in float16.
-    ``torch.autograd.detect_anomaly`` names the node that returned NaN, not the line that made the infinity before it.
+    IEEE 754: exp overflows above log of the largest number, 88.7 in float32 and bfloat16, 11.1 in
+    float16. ``torch.autograd.detect_anomaly`` names the node that returned NaN, not the line that
+    made the infinity before it.
     """
 
     code = "NUM002"
@@ -101,7 +110,7 @@ class NonfiniteValueBorn(Rule):
         return Remedy(REMEDIES[str(finding.hints.get("kind", ""))])
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------
+# -- what is said ----------------------------------------------------------------------------------
 
 
 def _born(nonfinite: Nonfinite) -> str:
@@ -111,7 +120,10 @@ def _born(nonfinite: Nonfinite) -> str:
         return f"a non-finite value was born by step {nonfinite.step}{again}"
     value = _called(birth.value)
     if not birth.made:
-        return f"{value} that somebody wrote on purpose (a lone number or a mask) was first used here at step {birth.step}"
+        return (
+            f"{value} that somebody wrote on purpose (a lone number or a mask) was first used here "
+            f"at step {birth.step}"
+        )
     if birth.fill:
         how = "left in memory" if "empty" in birth.op else "written"
         return f"{value} was {how} by {birth.op} at step {birth.step}"
@@ -125,6 +137,10 @@ def _called(value: str) -> str:
 
 def _reached(nonfinite: Nonfinite) -> str:
     birth, more = nonfinite.birth, nonfinite.count - 1
-    when = "then" if birth is not None and birth.step == nonfinite.step else f"after step {nonfinite.step}"
+    when = (
+        "then"
+        if birth is not None and birth.step == nonfinite.step
+        else f"after step {nonfinite.step}"
+    )
     tensors = [f"{tensor} was {_called(tensor.value)}" for tensor in nonfinite.tensors[:1]]
     return f"{when} {tensors[0] if tensors else 'a tensor was not finite'}{f', and {more} more' if more else ''}"

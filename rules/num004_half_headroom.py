@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Amp, Machine, Numerics
-from auditor.evidence.numerics import LARGEST, Delicate
+from auditor.evidence import Amp, Machine, OpRanges
+from auditor.evidence.recorded.op_ranges import LARGEST, Delicate
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -19,14 +19,16 @@ class HalfNearOverflow(Rule):
     Activations in float16 come near its largest number.
 
     ## What it finds
-    Results of products, sums and powers of the forward pass that ran in float16 and came within a factor of four of 65504:
-    fewer than two powers of two of headroom. Values without a gradient (masks filled with the largest negative number) and
-    the backward, whose gradients GradScaler scales up on purpose, are left out. Also one that overflowed, of finite values,
-    where GradScaler skipped steps and so kept the weights finite (where they are not, NUM002 names the line).
+    Results of products, sums and powers of the forward pass that ran in float16 and came within a
+    factor of four of 65504: fewer than two powers of two of headroom. Values without a gradient
+    (masks filled with the largest negative number) and the backward, whose gradients GradScaler
+    scales up on purpose, are left out. Also one that overflowed, of finite values, where GradScaler
+    skipped steps and so kept the weights finite (where they are not, NUM002 names the line).
 
     ## Why it costs
-    Activations grow during training. What overflows is infinite, the next softmax or norm makes NaN of it, and GradScaler
-    cannot help: it lowers the scale of gradients, while it was the forward that overflowed.
+    Activations grow during training. What overflows is infinite, the next softmax or norm makes NaN
+    of it, and GradScaler cannot help: it lowers the scale of gradients, while it was the forward
+    that overflowed.
 
     ## Example
     ```python
@@ -56,8 +58,8 @@ class HalfNearOverflow(Rule):
     The value is bounded by construction.
 
     ## Sources
-    IEEE 754: float16 ends at 65504. transformers' DebugUnderflowOverflow prints the same maxima for reading by eye; the
-    margin is ours.
+    IEEE 754: float16 ends at 65504. transformers' DebugUnderflowOverflow prints the same maxima for
+    reading by eye; the margin is ours.
     """
 
     code = "NUM004"
@@ -65,21 +67,24 @@ class HalfNearOverflow(Rule):
     since = "0.1"
     rehearsed = True
 
-    bits: float = knob(2.0, "Powers of two between the largest value and 65504 below which it is reported.")
+    bits: float = knob(
+        2.0, "Powers of two between the largest value and 65504 below which it is reported."
+    )
 
-    def detect(self, numerics: Numerics, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def detect(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
         yield from self._near(numerics, machine)
         if amp.skipped:
             yield from self._over(numerics, amp, machine)
 
-    def _over(self, numerics: Numerics, amp: Amp, machine: Machine) -> Iterator[Finding]:
+    def _over(self, numerics: OpRanges, amp: Amp, machine: Machine) -> Iterator[Finding]:
         calls = (call for call in numerics.of("output") if call.overflowed)
         for site, group in groupby(sorted(calls, key=_place), key=lambda call: call.site):
             here = list(group)
             worst = max(here, key=lambda call: call.overflowed)
             yield Finding(
                 site,
-                f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of {worst.n} calls; GradScaler "
+                f"{worst.op} overflowed in float16, which ends at 65504, in {worst.overflowed} of "
+                f"{worst.n} calls; GradScaler "
                 f"skipped {len(amp.skipped)} of {len(amp.updates)} steps",
                 steps=worst.steps,
                 per_step=sum(call.overflowed for call in here) / max(1, numerics.steps),
@@ -87,7 +92,7 @@ class HalfNearOverflow(Rule):
                 facts=worst.facts,
             )
 
-    def _near(self, numerics: Numerics, machine: Machine) -> Iterator[Finding]:
+    def _near(self, numerics: OpRanges, machine: Machine) -> Iterator[Finding]:
         calls = sorted(numerics.of("output"), key=_place)
         for site, group in groupby(calls, key=lambda call: call.site):
             near = [call for call in group if 0.0 <= _headroom(call) < self.bits]
@@ -106,7 +111,8 @@ class HalfNearOverflow(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Use bfloat16, which has the range of float32; else scale the values down (normalise before the product), or run "
+            "Use bfloat16, which has the range of float32; else scale the values down (normalise "
+            "before the product), or run "
             "this part in float32 with autocast off around it."
         )
 
@@ -120,7 +126,9 @@ def _peak(call: Delicate) -> float:
 
 
 def _headroom(call: Delicate) -> float:
-    """Powers of two up to the largest float16; negative for what is not finite, infinite for zeros."""
+    """Powers of two up to the largest float16; negative for what is not finite, infinite for
+    zeros.
+    """
     peak = _peak(call)
     if not math.isfinite(peak):
         return -1.0

@@ -24,14 +24,16 @@ class UpdatesRoundedAway(Rule):
     Updates are too small for the dtype of the weights, and are rounded away.
 
     ## What it finds
-    Weights stored in bfloat16 or float16 that one of torch's optimizers steps, most of which are bit for bit what they were
-    although their gradient asks for a change that float32 would keep. Measured on the first weights of each parameter, in
-    steps of the diagnostic pass. Weights in float32 under autocast are silent, and so are optimizers that are not torch's: they
-    may round at random or keep what was lost.
+    Weights stored in bfloat16 or float16 that one of torch's optimizers steps, most of which are
+    bit for bit what they were although their gradient asks for a change that float32 would keep.
+    Measured on the first weights of each parameter, in steps of the diagnostic pass. Weights in
+    float32 under autocast are silent, and so are optimizers that are not torch's: they may round at
+    random or keep what was lost.
 
     ## Why it costs
-    Bfloat16 has 8 bits: beside a weight of 1 an update below 0.002 does not exist. Those weights are not trained, however
-    many steps are taken; the loss still moves, because the small weights do.
+    Bfloat16 has 8 bits: beside a weight of 1 an update below 0.002 does not exist. Those weights
+    are not trained, however many steps are taken; the loss still moves, because the small weights
+    do.
 
     ## Example
     ```python
@@ -65,9 +67,10 @@ class UpdatesRoundedAway(Rule):
     The rate is warming up and will be a hundred times higher.
 
     ## Sources
-    IEEE 754: round to nearest loses what is below half a unit in the last place. SageMaker Debugger looks at the ratio of
-    update and weight (below 1e-8), which does not know the dtype. Zamirai et al., "Revisiting BFloat16 Training" (2020),
-    measure the harm, and compensated or stochastic rounding against it. The shares are ours.
+    IEEE 754: round to nearest loses what is below half a unit in the last place. SageMaker Debugger
+    looks at the ratio of update and weight (below 1e-8), which does not know the dtype. Zamirai et
+    al., "Revisiting BFloat16 Training" (2020), measure the harm, and compensated or stochastic
+    rounding against it. The shares are ours.
     """
 
     code = "NUM005"
@@ -76,7 +79,7 @@ class UpdatesRoundedAway(Rule):
     rehearsed = True
 
     share: float = knob(0.5, "Share of the updates that were lost from which it is reported.")
-    fewest: int = knob(3, "Steps of the optimizer below which nothing is said.")
+    fewest: int = knob(3, "Steps of the optimizer below which nothing is reported.")
 
     def detect(self, updates: Updates, machine: Machine) -> Iterator[Finding]:
         for each in updates.halves:
@@ -85,16 +88,21 @@ class UpdatesRoundedAway(Rule):
             least = 2.0 ** -(BITS.get(each.dtype, 8) + 1)
             yield Finding(
                 each.site,
-                f"{each.optimizer} leaves {amounts.percent(each.share)} of the {each.dtype} weights that have a gradient as they are: an update "
+                f"{each.optimizer} leaves {amounts.percent(each.share)} of the {each.dtype} "
+                "weights that have a gradient as they are: an update "
                 f"at a rate of {each.rate:g} is below {least:.1g} of the weight and rounded away",
                 steps=each.steps,
                 per_step=1.0,
                 seen_on=machine.device,
-                facts=(("updates looked at", f"{each.asked} in {each.steps} steps"), ("lost", f"{each.kept}")),
+                facts=(
+                    ("updates looked at", f"{each.asked} in {each.steps} steps"),
+                    ("lost", f"{each.kept}"),
+                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Keep the weights in float32 and compute under torch.autocast; or take an optimizer that rounds at random or keeps "
+            "Keep the weights in float32 and compute under torch.autocast; or take an optimizer "
+            "that rounds at random or keeps "
             "a copy in float32."
         )

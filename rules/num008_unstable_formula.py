@@ -1,4 +1,6 @@
-"""NUM008: a formula that has a stable form, or that stood where its derivative is infinite, judged by the values it was given."""
+"""NUM008: a formula that has a stable form, or that stood where its derivative is infinite, judged
+by the values it was given.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, Numerics, Source
-from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
+from auditor.evidence import Machine, OpRanges, Source
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
@@ -18,10 +20,12 @@ from .poles import EPSILON_IN_ROOT, epsilon_in_root, pole_said, remedy_of
 LOGARITHMS = frozenset({"log", "log2", "log10"})
 
 REMEDIES = {
-    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms the probability that rounds to 0.",
+    "sigmoid": "Write torch.nn.functional.logsigmoid(x): it never forms "
+    "the probability that rounds to 0.",
     "softmax": "Write torch.log_softmax(x, dim): it never forms the probability that rounds to 0.",
     "sum of exp": "Write torch.logsumexp(x, dim): it subtracts the maximum first.",
-    "exp": "Subtract the maximum first, stay in logarithms (logsumexp, log_softmax), or clamp what exp is given.",
+    "exp": "Subtract the maximum first, stay in logarithms "
+    "(logsumexp, log_softmax), or clamp what exp is given.",
 }
 
 
@@ -31,21 +35,25 @@ class UnstableFormula(Rule):
     A formula loses its range where a stable form of it does not.
 
     ## What it finds
-    ``log(sigmoid(x))``, ``log(softmax(x))`` and ``log(sum(exp(x)))`` in the forward pass, and ``exp`` of values near its
-    overflow, where the result has a gradient. Decided from the values that ran: how much of the dtype's exponent range was
-    used. Below a quarter of it the first two are a note (they break when the scores grow), the others are silent. An epsilon
-    between the two silences it (see NUM012 for one that vanishes), and so does a maximum subtracted before ``exp``.
+    ``log(sigmoid(x))``, ``log(softmax(x))`` and ``log(sum(exp(x)))`` in the forward pass, and
+    ``exp`` of values near its overflow, where the result has a gradient. Decided from the values
+    that ran: how much of the dtype's exponent range was used. Below a quarter of it the first two
+    are a note (they break when the scores grow), the others are silent. An epsilon between the two
+    silences it (see NUM012 for one that vanishes), and so does a maximum subtracted before ``exp``.
 
-    And a value at which a derivative is infinite: ``sqrt``, ``log`` or a fractional power of 0, a divisor that is 0, ``acos``
-    of 1, ``exp`` that overflows, also where ``torch.where`` then picks the other branch. Reported where the backward was
-    seen to make a finite gradient non-finite there and a parameter's gradient was not finite afterwards, on any watched
-    step. Silent where nothing asks for that gradient, or something sets it to 0 on its way. Norms of torch are 0 there.
+    And a value at which a derivative is infinite: ``sqrt``, ``log`` or a fractional power of 0, a
+    divisor that is 0, ``acos`` of 1, ``exp`` that overflows, also where ``torch.where`` then picks
+    the other branch. Reported where the backward was seen to make a finite gradient non-finite
+    there and a parameter's gradient was not finite afterwards, on any watched step. Silent where
+    nothing asks for that gradient, or something sets it to 0 on its way. Norms of torch are 0
+    there.
 
     ## Why it costs
-    The probability rounds to 0 and its logarithm is -inf: from then on every weight is NaN. In float32 that takes scores of
-    -88, in float16 of -17, which a run may reach after days. At an infinite derivative the whole step's gradients are lost: a
-    guard or GradScaler skips it, and without one the weights are NaN (NUM002). ``torch.where`` does not help: the branch that
-    it leaves out gets a gradient of 0, and 0 times infinity is NaN.
+    The probability rounds to 0 and its logarithm is -inf: from then on every weight is NaN. In
+    float32 that takes scores of -88, in float16 of -17, which a run may reach after days. At an
+    infinite derivative the whole step's gradients are lost: a guard or GradScaler skips it, and
+    without one the weights are NaN (NUM002). ``torch.where`` does not help: the branch that it
+    leaves out gets a gradient of 0, and 0 times infinity is NaN.
 
     ## Example
     ```python
@@ -73,9 +81,9 @@ class UnstableFormula(Rule):
     The scores are bounded by construction (a tanh before them).
 
     ## Sources
-    IEEE 754: exp overflows above the logarithm of the largest number, 88.7 in float32 and bfloat16, 11.1 in float16; the
-    smallest positive number is 1.4e-45, 9.2e-41, 6e-8. TorchFix has TOR108 for logsumexp, from the source alone. The shares
-    are ours.
+    IEEE 754: exp overflows above the logarithm of the largest number, 88.7 in float32 and bfloat16,
+    11.1 in float16; the smallest positive number is 1.4e-45, 9.2e-41, 6e-8. TorchFix has TOR108 for
+    logsumexp, from the source alone. The shares are ours.
     """
 
     code = "NUM008"
@@ -84,18 +92,30 @@ class UnstableFormula(Rule):
     rehearsed = True
     edits = (STABLE_FORM, EPSILON_IN_ROOT)
 
-    share: float = knob(0.25, "Share of the exponent range that a logarithm's input used from which it is a warning.")
-    exp_share: float = knob(0.5, "Share of the way to overflow that the input of exp went from which it is reported.")
+    share: float = knob(
+        0.25,
+        "Share of the exponent range that a logarithm's input used from which it is a warning.",
+    )
+    exp_share: float = knob(
+        0.5, "Share of the way to overflow that the input of exp went from which it is reported."
+    )
 
-    def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
         found = list(self._formulas(numerics, machine, source))
         yield from found
-        yield from _poles(numerics, machine, source, {finding.site for finding in found if finding.severity is Severity.WARNING})
+        yield from _poles(
+            numerics,
+            machine,
+            source,
+            {finding.site for finding in found if finding.severity is Severity.WARNING},
+        )
 
-    def _formulas(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+    def _formulas(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
         calls = sorted(numerics.of("function"), key=_place)
         for site, group in groupby(calls, key=lambda call: call.site):
-            judged = [(severity, call) for call in group if (severity := self._judged(call)) is not None]
+            judged = [
+                (severity, call) for call in group if (severity := self._judged(call)) is not None
+            ]
             if not judged:
                 continue
             severity, call = min(judged, key=lambda pair: pair[0].rank)
@@ -108,7 +128,10 @@ class UnstableFormula(Rule):
                 seen_on=machine.device,
                 severity=severity,
                 facts=call.facts,
-                hints={"text": REMEDIES[_kind(call)], "edit": None if stable is None else stable.edit(site)},
+                hints={
+                    "text": REMEDIES[_kind(call)],
+                    "edit": None if stable is None else stable.edit(site),
+                },
             )
 
     def _judged(self, call: Delicate) -> Severity | None:
@@ -117,16 +140,22 @@ class UnstableFormula(Rule):
             return None
         if kind in ("sigmoid", "softmax"):
             return Severity.WARNING if used >= self.share else Severity.NOTE
-        return Severity.WARNING if used >= (self.exp_share if kind == "exp" else self.share) else None
+        return (
+            Severity.WARNING if used >= (self.exp_share if kind == "exp" else self.share) else None
+        )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         edit = finding.hints["edit"]
         return Remedy(str(finding.hints["text"]), () if edit is None else (edit,))
 
 
-def _poles(numerics: Numerics, machine: Machine, source: Source, said: set[Site | None]) -> Iterator[Finding]:
+def _poles(
+    numerics: OpRanges, machine: Machine, source: Source, said: set[Site | None]
+) -> Iterator[Finding]:
     """One for each line that is not reported already; of several operators the first."""
-    for site, group in groupby(sorted(numerics.of("gradient"), key=_place), key=lambda call: call.site):
+    for site, group in groupby(
+        sorted(numerics.of("gradient"), key=_place), key=lambda call: call.site
+    ):
         call = next(iter(group))
         if site in said:
             continue
@@ -145,7 +174,7 @@ def _place(call: Delicate) -> tuple[str, int]:
     return call.site.file, call.site.line
 
 
-# -- what was seen -----------------------------------------------------------------------------------------------------
+# -- what was seen ---------------------------------------------------------------------------------
 
 
 def _kind(call: Delicate) -> str:
@@ -155,7 +184,9 @@ def _kind(call: Delicate) -> str:
 
 
 def _used(call: Delicate) -> float | None:
-    """Share of the dtype's exponent range that the input used; None where it says nothing (NaN, infinite, empty)."""
+    """Share of the dtype's exponent range that the input used; None where it says nothing (NaN,
+    infinite, empty).
+    """
     low, high = call.low, call.high
     if low is None or high is None or not (math.isfinite(high) and call.dtype in LARGEST):
         return None
@@ -169,10 +200,15 @@ def _used(call: Delicate) -> float | None:
 def _said(call: Delicate) -> str:
     limit = math.log(LARGEST[call.dtype])
     if _kind(call) == "exp":
-        return f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
+        return (
+            f"exp was given values up to {call.high:.3g}, and {call.dtype} overflows at {limit:.1f}"
+        )
     least = SMALLEST[call.dtype]
     if call.feed == "sum of exp":
-        return f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows where x reaches {limit:.1f}"
+        return (
+            f"log(sum(exp(x))): the sum went from {call.low:.3g} to {call.high:.3g}, and overflows "
+            f"where x reaches {limit:.1f}"
+        )
     what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
     if call.low is not None and call.low <= 0:
         return f"{what} in {call.dtype}, where its logarithm is -inf"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence import Configs, Machine, Modes, Source, Steps
-from auditor.evidence.given import Given, given
+from auditor.evidence import Configs, DebugModes, Machine, Source, Steps
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
@@ -26,12 +26,14 @@ class AnomalyModeLeftOn(Rule):
     Anomaly mode is left on.
 
     ## What it finds
-    Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on most steps. A single
-    diagnostic step is silent. The price is the difference between timing passes with it and without it.
+    Backward passes under ``torch.autograd.set_detect_anomaly(True)`` or ``detect_anomaly()`` on
+    most steps. A single diagnostic step is silent. The price is the difference between timing
+    passes with it and without it.
 
     ## Why it costs
-    Every forward operation stores a Python traceback, and every backward function's outputs are checked for NaN: a
-    reduction each, whose result is read on the host. On a GPU each of these reads is a host sync.
+    Every forward operation stores a Python traceback, and every backward function's outputs are
+    checked for NaN: a reduction each, whose result is read on the host. On a GPU each of these
+    reads is a host sync.
 
     ## Example
     ```python
@@ -59,10 +61,11 @@ class AnomalyModeLeftOn(Rule):
     You are hunting a NaN right now.
 
     ## Sources
-    PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different tests will slow down your
-    program execution". The threshold is ours. The price is the difference of the two passes' median steps, waiting for a
-    processor taken off; its interval is Welch's over batch medians, since neighbouring steps are alike (docs/prices.md). Where
-    it reaches zero nothing is claimed.
+    PyTorch documentation of anomaly mode: "should be enabled only for debugging as the different
+    tests will slow down your program execution". The threshold is ours. The price is the difference
+    of the two passes' median steps, waiting for a processor taken off; its interval is Welch's over
+    batch medians, since neighbouring steps are alike (docs/prices.md). Where it reaches zero
+    nothing is claimed.
     """
 
     code = "NUM009"
@@ -74,9 +77,13 @@ class AnomalyModeLeftOn(Rule):
         Permit("set_keyword", (ANY,), "detect_anomaly", "False", safe=True, elsewhere=True),
     )
 
-    share: float = knob(0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported.")
+    share: float = knob(
+        0.5, "Share of the steps whose backward runs under anomaly mode from which it is reported."
+    )
 
-    def detect(self, modes: Modes, steps: Steps, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
+    def detect(
+        self, modes: DebugModes, steps: Steps, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         seen, site = modes.anomaly_rhythm, modes.anomaly_site
         if not seen.usual(self.share):
             return
@@ -94,7 +101,9 @@ class AnomalyModeLeftOn(Rule):
             seen_on=machine.device,
             facts=_facts(modes),
             hints={
-                "call": source.called(site, "set_detect_anomaly", "detect_anomaly") if site is not None else "",
+                "call": source.called(site, "set_detect_anomaly", "detect_anomaly")
+                if site is not None
+                else "",
                 "asked": asked,
             },
         )
@@ -106,26 +115,40 @@ class AnomalyModeLeftOn(Rule):
         reason = "it only checks and reports: gradients are the same without it"
         asked = finding.hints.get("asked")
         if asked is not None:
-            return Remedy(text + asked.advice, asked.edits("False", safe=True, reason=reason), refused=asked.refused)
+            return Remedy(
+                text + asked.advice,
+                asked.edits("False", safe=True, reason=reason),
+                refused=asked.refused,
+            )
         if finding.site is None or not call:
             return Remedy(text)
-        return Remedy(text, (Edit(finding.site, "rename_call", call, value=OFF, safe=True, reason=reason),))
+        return Remedy(
+            text, (Edit(finding.site, "rename_call", call, value=OFF, safe=True, reason=reason),)
+        )
 
 
 def _gain(price: Estimate | None, steps: Steps) -> str:
-    """What holding it off gave, in words; that nothing is proven where the interval reaches zero."""
+    """What holding it off gave, in words; that nothing is proven where the interval reaches
+    zero.
+    """
     if price is None:
         return ""
     if price.proven:
         return (
-            f"; without it a step is {amounts.duration(price.value)} faster ({amounts.percent(steps.share_of_step(price.value))})"
+            f"; without it a step is {amounts.duration(price.value)} faster "
+            f"({amounts.percent(steps.share_of_step(price.value))})"
         )
     between_them = f"{amounts.duration(price.low)} and {amounts.duration(price.high)}"
-    return f"; that a step is faster without it is not proven (the difference is between {between_them})"
+    return (
+        "; that a step is faster without it is not proven (the difference is between "
+        f"{between_them})"
+    )
 
 
-def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
-    """The argument that switched it on: of a framework, or an expression that the call takes; None for a plain call."""
+def _asked(modes: DebugModes, source: Source, configs: Configs) -> CallArgument | None:
+    """The argument that switched it on: of a framework, or an expression that the call takes; None
+    for a plain call.
+    """
     if modes.anomaly_library:
         asked = source.only_asked("detect_anomaly")
         return None if asked is None else given(source, configs, *asked, "detect_anomaly", ran=True)
@@ -133,10 +156,15 @@ def _asked(modes: Modes, source: Source, configs: Configs) -> Given | None:
     return called if called.written else None
 
 
-def _facts(modes: Modes) -> tuple[tuple[str, str], ...]:
+def _facts(modes: DebugModes) -> tuple[tuple[str, str], ...]:
     facts = [("backward calls under it", f"{amounts.digits(modes.anomaly_backwards)} per step")]
     if modes.anomaly_library:
         facts.append(("switched on inside", modes.anomaly_library))
     if modes.checks:
-        facts.append(("host syncs that its checks make on a GPU", f"{amounts.digits(modes.checks)} per step (rehearsed)"))
+        facts.append(
+            (
+                "host syncs that its checks make on a GPU",
+                f"{amounts.digits(modes.checks)} per step (rehearsed)",
+            )
+        )
     return tuple(facts)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from auditor.evidence import Machine, Numerics, Source
-from auditor.evidence.numerics import LARGEST, SMALLEST, Delicate
-from auditor.evidence.source import name_of
+from auditor.evidence import Machine, OpRanges, Source
+from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
+from auditor.evidence.source.files import name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule
@@ -21,16 +21,38 @@ ROOTS = frozenset({"rsqrt"})
 """Operators whose derivative grows as ``epsilon ** -1.5``."""
 
 POLES = frozenset(
-    {"log", "log2", "log10", "div", "reciprocal", "rsqrt", "sqrt", "pow", "addcdiv", "foreach_addcdiv", "foreach_div"}
+    {
+        "log",
+        "log2",
+        "log10",
+        "div",
+        "reciprocal",
+        "rsqrt",
+        "sqrt",
+        "pow",
+        "addcdiv",
+        "foreach_addcdiv",
+        "foreach_div",
+    }
 )
-"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is only a note."""
+"""Operators that zero is bad for, in the forward or in the derivative: elsewhere a lost epsilon is
+only a note.
+"""
 
 INSTEAD = {
-    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where log(sigmoid(x) + eps) is not.",
-    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact where log(softmax(x) + eps) is not.",
+    "sigmoid": "logsigmoid(x.float()) needs no epsilon: it is exact where "
+    "log(sigmoid(x) + eps) is not.",
+    "softmax": "log_softmax(x.float(), dim) needs no epsilon: it is exact "
+    "where log(softmax(x) + eps) is not.",
 }
 
-KEYWORDS = {"clamp": "min", "clamp_min": "min", "clamp_": "min", "clamp_min_": "min", "normalize": "eps"}
+KEYWORDS = {
+    "clamp": "min",
+    "clamp_min": "min",
+    "clamp_": "min",
+    "clamp_min_": "min",
+    "normalize": "eps",
+}
 """Functions of torch whose epsilon is a keyword, so that a patch can set it."""
 
 
@@ -40,15 +62,16 @@ class EpsilonVanishes(Rule):
     An epsilon rounds to zero in the dtype in which it is added.
 
     ## What it finds
-    A tiny constant that is added to a tensor, or is the lower bound of one, and is zero in the dtype that really ran there:
-    ``1e-8`` in float16 (also under autocast, and inside ``F.normalize``, ``cosine_similarity`` or Adam), ``eps ** 2`` far
-    below 1e-45 in float32. A note where the result goes into nothing that zero is bad for, and for an epsilon under
-    ``rsqrt`` so small that its derivative, ``eps ** -1.5``, can leave the range as soon as two of them are multiplied
-    (``1e-20`` in float32).
+    A tiny constant that is added to a tensor, or is the lower bound of one, and is zero in the
+    dtype that really ran there: ``1e-8`` in float16 (also under autocast, and inside
+    ``F.normalize``, ``cosine_similarity`` or Adam), ``eps ** 2`` far below 1e-45 in float32. A note
+    where the result goes into nothing that zero is bad for, and for an epsilon under ``rsqrt`` so
+    small that its derivative, ``eps ** -1.5``, can leave the range as soon as two of them are
+    multiplied (``1e-20`` in float32).
 
     ## Why it costs
-    The line looks protected and is not: the first exact zero gives ``log(0)`` or a division by zero, and the NaN is looked
-    for everywhere else.
+    The line looks protected and is not: the first exact zero gives ``log(0)`` or a division by
+    zero, and the NaN is looked for everywhere else.
 
     ## Example
     ```python
@@ -80,9 +103,9 @@ class EpsilonVanishes(Rule):
     The value can never be zero; then the epsilon can go.
 
     ## Sources
-    IEEE 754: the smallest positive float16 is 2**-24 = 6e-8, and half of that rounds to zero; of float32 and bfloat16 it is
-    1.4e-45 and 9.2e-41. The derivative of ``rsqrt`` at 0 + eps is -0.5 eps ** -1.5; the note's threshold is the square root
-    of the largest number.
+    IEEE 754: the smallest positive float16 is 2**-24 = 6e-8, and half of that rounds to zero; of
+    float32 and bfloat16 it is 1.4e-45 and 9.2e-41. The derivative of ``rsqrt`` at 0 + eps is -0.5
+    eps ** -1.5; the note's threshold is the square root of the largest number.
     """
 
     code = "NUM012"
@@ -90,12 +113,15 @@ class EpsilonVanishes(Rule):
     since = "0.1"
     rehearsed = True
     edits = (
-        *(Permit("set_keyword", (f"torch.{name}", f".{name}"), keyword, "1e-(4|6|12)") for name, keyword in KEYWORDS.items()),
+        *(
+            Permit("set_keyword", (f"torch.{name}", f".{name}"), keyword, "1e-(4|6|12)")
+            for name, keyword in KEYWORDS.items()
+        ),
         Permit("set_keyword", ("torch.nn.functional.normalize",), "eps", "1e-(4|6|12)"),
         STABLE_FORM,
     )
 
-    def detect(self, numerics: Numerics, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, numerics: OpRanges, machine: Machine, source: Source) -> Iterator[Finding]:
         calls = sorted(numerics.of("epsilon"), key=lambda call: (call.site.file, call.site.line))
         for site, group in groupby(calls, key=lambda call: call.site):
             here = list(group)
@@ -110,7 +136,9 @@ class EpsilonVanishes(Rule):
                 steps=call.steps,
                 per_step=sum(numerics.per_step(each) for each in chosen),
                 seen_on=machine.device,
-                severity=None if any(POLES.intersection(each.into) for each in gone) else Severity.NOTE,
+                severity=None
+                if any(POLES.intersection(each.into) for each in gone)
+                else Severity.NOTE,
                 facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
                 hints={
                     "steep": not gone,
@@ -124,30 +152,54 @@ class EpsilonVanishes(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints["steep"]:
-            return Remedy("An epsilon of 1e-6 bounds what it should, and is small beside the mean square of any real input.")
+            return Remedy(
+                "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of "
+                "any real input."
+            )
         instead = INSTEAD.get(str(finding.hints["feed"]))
         if instead is not None:
             stable = finding.hints["stable"]
             return Remedy(instead, () if stable is None else (stable,))
         least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(str(finding.hints["dtype"]), "1e-12")
         if finding.hints["optimizer"]:
-            return Remedy(f"Keep the optimizer's parameters in float32 (autocast casts them), or give it eps={least}.")
+            return Remedy(
+                "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
+                f"eps={least}."
+            )
         edit = finding.hints["edit"]
-        text = f"Compute this in float32 (.float() before it), or take an epsilon that the dtype can hold, such as {least}."
+        text = (
+            "Compute this in float32 (.float() before it), or take an epsilon that the dtype can "
+            f"hold, such as {least}."
+        )
         if finding.site is None or not isinstance(edit, tuple):
             return Remedy(text)
         call, keyword = edit
         reason = "the result changes where the value is near zero"
-        return Remedy(text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),))
+        return Remedy(
+            text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),)
+        )
 
 
-# -- what is said ------------------------------------------------------------------------------------------------------
+# -- what is said ----------------------------------------------------------------------------------
 
 
 def _vanishes(call: Delicate) -> str:
-    what = "the optimizer's epsilon" if call.in_optimizer else "a lower bound" if "clamp" in call.op else "an added epsilon"
-    then = f"; what it should protect goes into {' and '.join(call.into)}" if call.into and not call.in_optimizer else ""
-    return f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is {SMALLEST[call.dtype]:.1g}{then}"
+    what = (
+        "the optimizer's epsilon"
+        if call.in_optimizer
+        else "a lower bound"
+        if "clamp" in call.op
+        else "an added epsilon"
+    )
+    then = (
+        f"; what it should protect goes into {' and '.join(call.into)}"
+        if call.into and not call.in_optimizer
+        else ""
+    )
+    return (
+        f"{what} of {call.scalar:g} is 0 in {call.dtype}, whose smallest number is "
+        f"{SMALLEST[call.dtype]:.1g}{then}"
+    )
 
 
 def _steep(call: Delicate) -> bool:
@@ -161,7 +213,8 @@ def _slope(call: Delicate) -> float:
 
 def _too_steep(call: Delicate) -> str:
     return (
-        f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} where the input is 0: "
+        f"an epsilon of {call.scalar:g} under rsqrt lets its derivative grow to {_slope(call):.0e} "
+        "where the input is 0: "
         f"a product of two of these is beyond {call.dtype}"
     )
 

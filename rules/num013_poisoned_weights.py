@@ -12,7 +12,7 @@ from auditor.rule import Rule
 
 if TYPE_CHECKING:
     from auditor.checkpoints.contents import TensorFacts
-    from auditor.evidence.loads import Load
+    from auditor.evidence.recorded.load_state_dict import Load
 
 LISTED = 50
 """Tensors that the facts name."""
@@ -24,14 +24,15 @@ class WeightsPoisoned(Rule):
     Weights or optimizer state hold NaN or infinities.
 
     ## What it finds
-    In checkpoints: tensors of a model or of optimizer state with NaN or infinite elements, each with its name and share. A
-    mask is silent: minus infinity in some places and zero in all others. So are numbers beside the weights (a best loss of
-    ``inf``). In a run: a parameter or a moment that was not finite before the step that used it began, so that no operator
-    of the step made it; the line is the ``load_state_dict`` that brought it, else that of its first use.
+    In checkpoints: tensors of a model or of optimizer state with NaN or infinite elements, each
+    with its name and share. A mask is silent: minus infinity in some places and zero in all others.
+    So are numbers beside the weights (a best loss of ``inf``). In a run: a parameter or a moment
+    that was not finite before the step that used it began, so that no operator of the step made it;
+    the line is the ``load_state_dict`` that brought it, else that of its first use.
 
     ## Why it costs
-    One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at the next step. Training
-    that goes on from such a file never recovers.
+    One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at
+    the next step. Training that goes on from such a file never recovers.
 
     ## Example
     ```python
@@ -74,9 +75,14 @@ class WeightsPoisoned(Rule):
             return
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
         used = f", first used at {birth.site}" if birth.site is not None else ""
-        tensors = f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        tensors = (
+            f"; {nonfinite.tensors[0].name} is among what it spoiled" if nonfinite.tensors else ""
+        )
         load = loads.spoiled("module" if birth.phase == "parameter" else "optimizer")
-        held = f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step {birth.step} began"
+        held = (
+            f"{what} held {'NaN' if birth.value == 'nan' else birth.value} before step "
+            f"{birth.step} began"
+        )
         came = f"; {_brought(load)}" if load is not None else ""
         yield Finding(
             birth.site if load is None else load.site,
@@ -93,19 +99,32 @@ class WeightsPoisoned(Rule):
             bad = checkpoint.poisoned
             if not bad:
                 continue
-            worst = max(bad, key=lambda tensor: tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0)
+            worst = max(
+                bad,
+                key=lambda tensor: (
+                    tensor.tally.nonfinite / tensor.tally.count if tensor.tally else 0.0
+                ),
+            )
             more = f", and {len(bad) - 1} more tensors" if len(bad) > 1 else ""
             yield Finding(
                 None,
-                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds {len(checkpoint.scan.tensors)} tensors)",
+                f"{checkpoint.name}: {worst.name} is {_share(worst)}{more} (it holds "
+                f"{len(checkpoint.scan.tensors)} tensors)",
                 steps=1,
                 seen_on="source",
-                facts=(("file", checkpoint.scan.path), *((each.name, _share(each)) for each in bad[:LISTED])),
+                facts=(
+                    ("file", checkpoint.scan.path),
+                    *((each.name, _share(each)) for each in bad[:LISTED]),
+                ),
                 hints={"instead": checkpoints.instead},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        then = "" if finding.site is not None else "Do not go on from this file; audit run names the line that made the value."
+        then = (
+            ""
+            if finding.site is not None
+            else "Do not go on from this file; audit run names the line that made the value."
+        )
         return Remedy(f"{finding.hints.get('instead', '')}{then}".strip())
 
 

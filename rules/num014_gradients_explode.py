@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import GradientNorms, Machine
-from auditor.evidence.norms import Growth, NormSeries
+from auditor.evidence.recorded.grad_norms import Growth, NormSeries
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -18,10 +18,11 @@ class GradientsExplode(Rule):
     Gradients explode: their norm leaves its range before the loss does.
 
     ## What it finds
-    The norm of an optimizer's gradients (before clipping, and after GradScaler's scale was divided out) that grew a
-    hundredfold during the audit, tenfold of it in the second half, steadily: nine in ten of the later norms are above the
-    earlier ones. Medians of fifths of the run are compared, so a spike is not a trend; growth that levels off, as in a
-    warm-up, and the noise of a GAN are silent, and so are steps that GradScaler skipped.
+    The norm of an optimizer's gradients (before clipping, and after GradScaler's scale was divided
+    out) that grew a hundredfold during the audit, tenfold of it in the second half, steadily: nine
+    in ten of the later norms are above the earlier ones. Medians of fifths of the run are compared,
+    so a spike is not a trend; growth that levels off, as in a warm-up, and the noise of a GAN are
+    silent, and so are steps that GradScaler skipped.
 
     ## Why it costs
     The weights follow: after a few more steps the loss is NaN, and every checkpoint after that.
@@ -59,8 +60,8 @@ class GradientsExplode(Rule):
     The loss itself is meant to grow (a curriculum, a penalty that is turned up).
 
     ## Sources
-    On a quadratic, gradient descent diverges geometrically above 2 / curvature. SageMaker Debugger's ExplodingTensor waits
-    for a value that is not finite. The factors are ours.
+    On a quadratic, gradient descent diverges geometrically above 2 / curvature. SageMaker
+    Debugger's ExplodingTensor waits for a value that is not finite. The factors are ours.
     """
 
     code = "NUM014"
@@ -68,18 +69,30 @@ class GradientsExplode(Rule):
     since = "0.1"
 
     decades: float = knob(2.0, "Powers of ten that the norm must have grown by.")
-    late: float = knob(1.0, "Powers of ten of them that must lie in the second half: growth that levels off is silent.")
-    rising: float = knob(0.9, "Share of pairs of norms in the second half of which the later must be the larger.")
+    late: float = knob(
+        1.0,
+        "Powers of ten of them that must lie in the second half: growth that levels off is silent.",
+    )
+    rising: float = knob(
+        0.9, "Share of pairs of norms in the second half of which the later must be the larger."
+    )
 
     def detect(self, norms: GradientNorms, machine: Machine) -> Iterator[Finding]:
         for series in norms.series:
             growth = series.growth
-            if growth is None or growth.decades < self.decades or growth.late_decades < self.late or growth.rising < self.rising:
+            if (
+                growth is None
+                or growth.decades < self.decades
+                or growth.late_decades < self.late
+                or growth.rising < self.rising
+            ):
                 continue
             yield Finding(
                 series.site,
-                f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from {growth.before:.3g} to "
-                f"{growth.after:.3g}, and still tenfold every {_tenfold(growth):.0f} steps{_after(series)}",
+                f"the gradient norm grew {_fold(growth)}-fold in {growth.steps} steps, from "
+                f"{growth.before:.3g} to "
+                f"{growth.after:.3g}, and still tenfold every {_tenfold(growth):.0f} "
+                f"steps{_after(series)}",
                 steps=len(series.finite),
                 per_step=1.0,
                 seen_on=machine.device,
@@ -90,9 +103,13 @@ class GradientsExplode(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints["clipped"]:
             return Remedy(
-                "Clipping only shortens a direction that is wrong by now: lower the learning rate, or warm it up longer."
+                "Clipping only shortens a direction that is wrong by now: lower the learning rate, "
+                "or warm it up longer."
             )
-        return Remedy("Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a bad batch can do.")
+        return Remedy(
+            "Lower the learning rate or warm it up; clip_grad_norm_ before the step bounds what a "
+            "bad batch can do."
+        )
 
 
 def _tenfold(growth: Growth) -> float:
@@ -111,7 +128,10 @@ def _after(series: NormSeries) -> str:
 
 def _facts(series: NormSeries, growth: Growth) -> tuple[tuple[str, str], ...]:
     return (
-        ("steps looked at", f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)"),
+        (
+            "steps looked at",
+            f"{growth.first_step} to {growth.last_step} (from 0, warm-up included)",
+        ),
         ("norms taken", "before clipping" if series.clipped else "as the optimizer stepped"),
         ("largest norm", f"{max(norm for _, norm in series.finite):.4g}"),
         ("later above earlier", f"{amounts.percent(growth.rising)} of pairs in the second half"),

@@ -16,9 +16,10 @@ class BatchNotFinite(Rule):
     A batch holds NaN or infinities, and they reach the weights.
 
     ## What it finds
-    The first step after which a parameter or a gradient was not finite, where a replay of that step shows that the value was
-    in the data already when the step used it: no operator of the step made it. The line is that of its first use. A
-    missing value that is replaced, masked, or only used in a metric is silent, and so is a mask of ``-inf``.
+    The first step after which a parameter or a gradient was not finite, where a replay of that step
+    shows that the value was in the data already when the step used it: no operator of the step made
+    it. The line is that of its first use. A missing value that is replaced, masked, or only used in
+    a metric is silent, and so is a mask of ``-inf``.
 
     ## Why it costs
     One bad sample makes every weight NaN, whatever guards the model itself has.
@@ -79,10 +80,15 @@ class BatchNotFinite(Rule):
         given = birth.inputs[0].share_nonfinite if birth.inputs else None
         share = f" ({given:.3g} of it)" if given else ""
         value = "NaN" if birth.value == "nan" else birth.value
-        reached = f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite" if nonfinite.tensors else ""
+        reached = (
+            f"after step {nonfinite.step} {nonfinite.tensors[0]} was not finite"
+            if nonfinite.tensors
+            else ""
+        )
         yield Finding(
             birth.site,
-            f"the data of step {birth.step} held {value}{share} when it was first used here; {reached}",
+            f"the data of step {birth.step} held {value}{share} when it was first used here; "
+            f"{reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
@@ -90,4 +96,7 @@ class BatchNotFinite(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Look for the sample: check isfinite in the dataset or the collate function, and drop or repair it there.")
+        return Remedy(
+            "Look for the sample: check isfinite in the dataset or the collate function, and drop "
+            "or repair it there."
+        )

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, Source
-from auditor.evidence.given import Given, given
-from auditor.evidence.stepping import Alone, RunsOptimizerCalls, Stepping
-from auditor.evidence.trace_optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.evidence.recorded.single_tensor_steps import (
+    Alone,
+    RunsOptimizerCalls,
+    SingleTensorSteps,
+)
+from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
@@ -21,13 +25,15 @@ class OptimizerStepsOneByOne(Rule):
     The optimizer launches its kernels for each parameter alone.
 
     ## What it finds
-    In a trace: ``Optimizer.step`` with many kernel launches in each call and neither foreach nor fused operators inside. In
-    a rehearsal: as many operators in each call of an optimizer of torch's that was made with ``foreach=False`` (or with
-    ``fused=False`` alone, which means the same).
+    In a trace: ``Optimizer.step`` with many kernel launches in each call and neither foreach nor
+    fused operators inside. In a rehearsal: as many operators in each call of an optimizer of
+    torch's that was made with ``foreach=False`` (or with ``fused=False`` alone, which means the
+    same).
 
     ## Why it costs
-    A model of 160 parameter tensors needs about 500 launches a step that way, at 5 to 10 us of host time each, for kernels
-    of 2 us. The foreach implementations need about ten launches, the fused ones one or two.
+    A model of 160 parameter tensors needs about 500 launches a step that way, at 5 to 10 us of host
+    time each, for kernels of 2 us. The foreach implementations need about ten launches, the fused
+    ones one or two.
 
     ## Example
     ```python
@@ -58,15 +64,17 @@ class OptimizerStepsOneByOne(Rule):
         model(x).mean().backward()
         optimizer.step()
     ```
-    ``foreach=True`` is the default on CUDA since torch 2.0; ``fused=True`` is faster still where the optimizer has it.
+    ``foreach=True`` is the default on CUDA since torch 2.0; ``fused=True`` is faster still where
+    the optimizer has it.
 
     ## When to ignore
-    Memory is so short that the temporary lists of the foreach implementation (one copy of the parameters) do not fit: then
-    ``fused=True``, which needs none.
+    Memory is so short that the temporary lists of the foreach implementation (one copy of the
+    parameters) do not fit: then ``fused=True``, which needs none.
 
     ## Sources
-    PyTorch's performance tuning guide; ``torch.profiler._pattern_matcher`` names single-tensor Adam, SGD and AdamW. The
-    number of launches is ours: no foreach step in the traces that we have needs more than 27.
+    PyTorch's performance tuning guide; ``torch.profiler._pattern_matcher`` names single-tensor
+    Adam, SGD and AdamW. The number of launches is ours: no foreach step in the traces that we have
+    needs more than 27.
     """
 
     code = "OPT001"
@@ -80,22 +88,31 @@ class OptimizerStepsOneByOne(Rule):
     share: float = knob(0.5, "Share of the rehearsed steps on which it must step.")
 
     def detect(
-        self, optimizer: RunsOptimizerCalls, stepping: Stepping, machine: Machine, source: Source, configs: Configs
+        self,
+        optimizer: RunsOptimizerCalls,
+        stepping: SingleTensorSteps,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
     ) -> Iterator[Finding]:
         yield from self.in_trace(optimizer, source, configs)
         for alone in stepping.alone():
             if alone.operators_per_call >= self.launches and alone.rhythm.usual(self.share):
                 yield _rehearsed(alone, machine, source, configs)
 
-    def in_trace(self, optimizer: OptimizerCalls, source: Source, configs: Configs) -> Iterator[Finding]:
+    def in_trace(
+        self, optimizer: OptimizerCalls, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         if not optimizer.one_by_one or optimizer.launches_per_call < self.launches:
             return
         loud = optimizer.marked
         priced = loud and optimizer.idle_us_per_step > 0
         yield Finding(
             optimizer.where.site,
-            f"{' and '.join(optimizer.names)}{optimizer.where} launches {amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
-            f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after the other",
+            f"{' and '.join(optimizer.names)}{optimizer.where} launches "
+            f"{amounts.digits(optimizer.launches_per_call)} kernels in each step(), "
+            f"{amounts.duration(optimizer.us_per_step)} of host time per step, one parameter after "
+            "the other",
             steps=optimizer.steps if loud else 0,
             per_step=optimizer.calls / optimizer.steps,
             lost_us_per_step=optimizer.idle_us_per_step if priced else None,
@@ -104,25 +121,36 @@ class OptimizerStepsOneByOne(Rule):
             severity=None if loud else Severity.NOTE,
             facts=(
                 ("share of the steps on the host", f"{amounts.percent(optimizer.host_share)}"),
-                ("device idle between its launches", f"{amounts.duration(optimizer.idle_us_per_step)} per step"),
+                (
+                    "device idle between its launches",
+                    f"{amounts.duration(optimizer.idle_us_per_step)} per step",
+                ),
             ),
             hints={"foreach": _foreach(optimizer.names, source, configs)},
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text = "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and Adagrad of torch)."
+        text = (
+            "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
+            "Adagrad of torch)."
+        )
         foreach = finding.hints["foreach"]
         if foreach is None:
             return Remedy(text)
-        reason = "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
-        return Remedy(text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused)
+        reason = (
+            "the same arithmetic on lists of tensors: the last bits of the parameters may differ"
+        )
+        return Remedy(
+            text + foreach.advice, foreach.edits("True", reason=reason), refused=foreach.refused
+        )
 
 
 def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs) -> Finding:
     first = alone.first
     return Finding(
         first.made_at or first.site,
-        f"{first.name} is told to step one parameter after the other: {amounts.digits(alone.operators_per_call)} operators in each step(), "
+        f"{first.name} is told to step one parameter after the other: "
+        f"{amounts.digits(alone.operators_per_call)} operators in each step(), "
         "each a launch on a GPU",
         steps=len(alone.rhythm.seen),
         per_step=alone.per_step,
@@ -132,7 +160,9 @@ def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs)
     )
 
 
-def _foreach(names: Sequence[str], source: Source, configs: Configs) -> Given | None:
-    """What switches foreach off on the one line that makes the optimizer; None where something else forbids it."""
+def _foreach(names: Sequence[str], source: Source, configs: Configs) -> CallArgument | None:
+    """What switches foreach off on the one line that makes the optimizer; None where something else
+    forbids it.
+    """
     site = source.only_call(names[0], given="foreach", lacking="fused") if len(names) == 1 else None
     return None if site is None else given(source, configs, site, names[0], "foreach", ran=False)

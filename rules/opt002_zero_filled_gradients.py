@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, Source, ZeroGrads
-from auditor.evidence.given import given
+from auditor.evidence.source.call_arguments import given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
@@ -19,12 +19,13 @@ class GradientsFilledWithZeros(Rule):
     Gradients are filled with zeros instead of being dropped.
 
     ## What it finds
-    ``zero_grad(set_to_none=False)`` on most steps, and ``p.grad.zero_()`` of the program's own where the next backward adds
-    to the zeros. The default, True since torch 2.0, is silent; so are zeros with which the optimizer then steps.
+    ``zero_grad(set_to_none=False)`` on most steps, and ``p.grad.zero_()`` of the program's own
+    where the next backward adds to the zeros. The default, True since torch 2.0, is silent; so are
+    zeros with which the optimizer then steps.
 
     ## Why it costs
-    Every gradient is written once to fill it with zeros, and the next backward reads and adds to it instead of storing;
-    and the gradients occupy their memory through the next forward.
+    Every gradient is written once to fill it with zeros, and the next backward reads and adds to it
+    instead of storing; and the gradients occupy their memory through the next forward.
 
     ## Example
     ```python
@@ -53,10 +54,12 @@ class GradientsFilledWithZeros(Rule):
     ```
 
     ## When to ignore
-    Gradients must keep their storage (CUDA graphs captured over the backward, views into one flat buffer).
+    Gradients must keep their storage (CUDA graphs captured over the backward, views into one flat
+    buffer).
 
     ## Sources
-    PyTorch performance tuning guide, "Use parameter.grad = None instead of model.zero_grad()". The threshold is ours.
+    PyTorch performance tuning guide, "Use parameter.grad = None instead of model.zero_grad()". The
+    threshold is ours.
     """
 
     code = "OPT002"
@@ -69,33 +72,52 @@ class GradientsFilledWithZeros(Rule):
 
     share: float = knob(0.5, "Share of the diagnosed steps from which it is reported.")
 
-    def detect(self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs) -> Iterator[Finding]:
+    def detect(
+        self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         for zeroing in zero_grads.zeroing():
             if not zeroing.rhythm.usual(self.share):
                 continue
             asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
             yield Finding(
                 zeroing.site,
-                f"{zeroing.said} on {zeroing.rhythm}" + (f": {asked.said}" if asked.written else ""),
+                f"{zeroing.said} on {zeroing.rhythm}"
+                + (f": {asked.said}" if asked.written else ""),
                 steps=len(zeroing.rhythm.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
-                facts=(("host time", f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)"),),
-                hints={"call": source.call_with_keyword(zeroing.site, "set_to_none"), "asked": asked},
+                facts=(
+                    (
+                        "host time",
+                        f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
+                    ),
+                ),
+                hints={
+                    "call": source.call_with_keyword(zeroing.site, "set_to_none"),
+                    "asked": asked,
+                },
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, asked = "Drop set_to_none: the default sets gradients to None.", finding.hints["asked"]
+        text, asked = (
+            "Drop set_to_none: the default sets gradients to None.",
+            finding.hints["asked"],
+        )
         call = str(finding.hints.get("call", ""))
         if not call and not asked.written:
             return Remedy("Set gradients to None, as zero_grad() does by default.")
         if finding.site is None:
             return Remedy(text)
         reason = (
-            "a parameter that gets no gradient is skipped, while a zero gradient still moves it under momentum or weight decay; "
+            "a parameter that gets no gradient is skipped, while a zero gradient still moves it "
+            "under momentum or weight decay; "
             "and code that reads p.grad may meet None"
         )
         if asked.written:  # dropping it would take the choice away from who decides
             text = "Let set_to_none be True, which is the default."
-            return Remedy(text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused)
-        return Remedy(text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),))
+            return Remedy(
+                text + asked.advice, asked.edits("True", reason=reason), refused=asked.refused
+            )
+        return Remedy(
+            text, (Edit(finding.site, "drop_keyword", call, "set_to_none", reason=reason),)
+        )

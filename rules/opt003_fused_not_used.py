@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Source
-from auditor.evidence.given import given
-from auditor.evidence.trace_optimizer import OptimizerCalls
+from auditor.evidence.source.call_arguments import given
+from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 FUSED = frozenset({"Adam", "AdamW"})
-"""Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and a trace does not say
-which torch wrote it."""
+"""Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and
+a trace does not say which torch wrote it."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,13 @@ class FusedOptimizerNotUsed(Rule):
     The optimizer's fused implementation is not used.
 
     ## What it finds
-    ``Adam`` or ``AdamW`` with foreach operators, where ``fused=True`` would do the same in one pass over the parameters, and
-    ``step()`` takes a noticeable share of the step on the host. A note: foreach is good, fused is a little better.
+    ``Adam`` or ``AdamW`` with foreach operators, where ``fused=True`` would do the same in one pass
+    over the parameters, and ``step()`` takes a noticeable share of the step on the host. A note:
+    foreach is good, fused is a little better.
 
     ## Why it costs
-    A foreach step reads and writes all parameters, gradients and both moments several times, once for each operation, with
-    about a dozen launches; the fused kernel does it once.
+    A foreach step reads and writes all parameters, gradients and both moments several times, once
+    for each operation, with about a dozen launches; the fused kernel does it once.
 
     ## Example
     ```python
@@ -62,7 +63,8 @@ class FusedOptimizerNotUsed(Rule):
     ```
 
     ## When to ignore
-    A torch older than 2.0, parameters that are not floating point on a device, or results that must be the same bit for bit.
+    A torch older than 2.0, parameters that are not floating point on a device, or results that must
+    be the same bit for bit.
 
     ## Sources
     PyTorch's optimizer documentation ranks fused before foreach before the loop. The share is ours.
@@ -71,19 +73,37 @@ class FusedOptimizerNotUsed(Rule):
     code = "OPT003"
     severity = Severity.NOTE
     since = "0.1"
-    edits = (Permit("set_keyword", tuple(f"torch.optim.{name}" for name in FUSED), "fused", "True", elsewhere=True),)
+    edits = (
+        Permit(
+            "set_keyword",
+            tuple(f"torch.optim.{name}" for name in FUSED),
+            "fused",
+            "True",
+            elsewhere=True,
+        ),
+    )
 
-    share: float = knob(0.05, "Share of the steps' time on the host inside step() from which it is reported.")
+    share: float = knob(
+        0.05, "Share of the steps' time on the host inside step() from which it is reported."
+    )
 
-    def detect(self, optimizer: OptimizerCalls, source: Source, configs: Configs) -> Iterator[Finding]:
+    def detect(
+        self, optimizer: OptimizerCalls, source: Source, configs: Configs
+    ) -> Iterator[Finding]:
         could = [name for name in optimizer.names if name in FUSED]
         foreach = optimizer.foreach and optimizer.launches_per_call > 0 and not optimizer.fused
-        if not could or not foreach or len(optimizer.names) > 1 or optimizer.host_share < self.share:
+        if (
+            not could
+            or not foreach
+            or len(optimizer.names) > 1
+            or optimizer.host_share < self.share
+        ):
             return
         made_at = source.only_call(could[0], lacking="foreach")
         yield Finding(
             optimizer.where.site,
-            f"{could[0]}{optimizer.where} steps with foreach operators, {amounts.percent(optimizer.host_share)} of the steps' time on the host: "
+            f"{could[0]}{optimizer.where} steps with foreach operators, "
+            f"{amounts.percent(optimizer.host_share)} of the steps' time on the host: "
             "fused=True does the same in one pass",
             steps=optimizer.steps if optimizer.marked else 0,
             per_step=optimizer.calls / optimizer.steps,
@@ -93,8 +113,13 @@ class FusedOptimizerNotUsed(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, fused = "Pass fused=True to the optimizer; measure it, and keep what is faster.", finding.hints["fused"]
+        text, fused = (
+            "Pass fused=True to the optimizer; measure it, and keep what is faster.",
+            finding.hints["fused"],
+        )
         if fused.site is None:
             return Remedy(text)
         reason = "the fused kernel rounds in another order: the last bits of the parameters differ"
-        return Remedy(text + fused.advice, fused.edits("True", reason=reason), refused=fused.refused)
+        return Remedy(
+            text + fused.advice, fused.edits("True", reason=reason), refused=fused.refused
+        )

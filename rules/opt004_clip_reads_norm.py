@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor.evidence import Configs, Reads
-from auditor.evidence.given import given
-from auditor.evidence.reads import Place
-from auditor.evidence.source import Source
+from auditor.evidence.recorded.reads import Place
+from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 
@@ -21,11 +21,12 @@ class ClipReadsGradientNorm(ReadingRule):
     Gradient clipping reads the norm on the host.
 
     ## What it finds
-    ``clip_grad_norm_(..., error_if_nonfinite=True)`` on most steps. Without that flag clipping stays on the device and is
-    not reported; a read of the norm that it returns is SYNC001.
+    ``clip_grad_norm_(..., error_if_nonfinite=True)`` on most steps. Without that flag clipping
+    stays on the device and is not reported; a read of the norm that it returns is SYNC001.
 
     ## Why it costs
-    To raise an error Python must know whether the norm is finite, so the host waits until the whole backward pass has run.
+    To raise an error Python must know whether the norm is finite, so the host waits until the whole
+    backward pass has run.
 
     ## Example
     ```python
@@ -69,10 +70,16 @@ class ClipReadsGradientNorm(ReadingRule):
 
     def detect(self, reads: Reads, source: Source, configs: Configs) -> Iterator[Finding]:
         for finding in self.report(reads, reads.clips(), self._sentence):
-            call = "" if finding.site is None else source.call_with_keyword(finding.site, "error_if_nonfinite")
+            call = (
+                ""
+                if finding.site is None
+                else source.call_with_keyword(finding.site, "error_if_nonfinite")
+            )
             asked = given(source, configs, finding.site, call, "error_if_nonfinite", ran=True)
             decided = f": {asked.said}" if asked.written else ""
-            yield replace(finding, message=finding.message + decided, hints={"call": call, "asked": asked})
+            yield replace(
+                finding, message=finding.message + decided, hints={"call": call, "asked": asked}
+            )
 
     def _sentence(self, place: Place) -> str:
         return f"clipping reads the gradients' norm: {place.waits('this')}"
@@ -80,11 +87,29 @@ class ClipReadsGradientNorm(ReadingRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         look = "look at the norms that it returns every so many steps."
         call = str(finding.hints.get("call", ""))
-        if finding.site is None or not call:  # a library clips on the line's behalf, and asks for the check
-            return Remedy(f"Have it clip without error_if_nonfinite=True (pass False where the call takes it), and {look}")
+        if (
+            finding.site is None or not call
+        ):  # a library clips on the line's behalf, and asks for the check
+            return Remedy(
+                "Have it clip without error_if_nonfinite=True (pass False where the call takes "
+                f"it), and {look}"
+            )
         text, asked = f"Drop error_if_nonfinite=True and {look}", finding.hints["asked"]
         reason = "a non-finite norm then no longer raises an error"
         if asked.written:
             text = f"Let error_if_nonfinite be False and {look}"
-            return Remedy(text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused)
-        return Remedy(text, (Edit(finding.site, "drop_keyword", call=call, keyword="error_if_nonfinite", reason=reason),))
+            return Remedy(
+                text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused
+            )
+        return Remedy(
+            text,
+            (
+                Edit(
+                    finding.site,
+                    "drop_keyword",
+                    call=call,
+                    keyword="error_if_nonfinite",
+                    reason=reason,
+                ),
+            ),
+        )

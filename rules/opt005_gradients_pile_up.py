@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Source, Uncleared
-from auditor.evidence.source import name_of
-from auditor.evidence.uncleared import Piling
+from auditor.evidence import Machine, Source, StaleGrads
+from auditor.evidence.recorded.stale_grads import AccumulatedOver
+from auditor.evidence.source.files import name_of
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -16,8 +16,16 @@ from auditor.rule import Rule, knob
 
 def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
     """``optimizer.zero_grad()`` of each ``optimizer.step()`` of a file."""
-    steps = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and name_of(node.func) == "step")
-    return {f"{ast.unparse(each.value)}.zero_grad()" for each in steps if isinstance(each, ast.Attribute)}
+    steps = (
+        node.func
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and name_of(node.func) == "step"
+    )
+    return {
+        f"{ast.unparse(each.value)}.zero_grad()"
+        for each in steps
+        if isinstance(each, ast.Attribute)
+    }
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,13 @@ class GradientsPileUp(Rule):
     Gradients are never cleared: every step adds to those of all steps before.
 
     ## What it finds
-    An optimizer with which, between any two of its steps, backward added to gradients that nothing had dropped, zeroed or
-    otherwise changed since the step before. Accumulating over several backwards and clearing after the step is silent.
+    An optimizer with which, between any two of its steps, backward added to gradients that nothing
+    had dropped, zeroed or otherwise changed since the step before. Accumulating over several
+    backwards and clearing after the step is silent.
 
     ## Why it costs
-    The optimizer follows the sum of all gradients so far instead of that of the batch: the norm grows, the loss rises or
-    jumps about, and what looks like a rate too high is a missing line.
+    The optimizer follows the sum of all gradients so far instead of that of the batch: the norm
+    grows, the loss rises or jumps about, and what looks like a rate too high is a missing line.
 
     ## Example
     ```python
@@ -64,8 +73,8 @@ class GradientsPileUp(Rule):
     The gradients are summed over optimizer steps on purpose.
 
     ## Sources
-    PyTorch documentation of ``Optimizer.zero_grad`` and of ``Tensor.backward``: "This function accumulates gradients in the
-    leaves". The number of steps is ours.
+    PyTorch documentation of ``Optimizer.zero_grad`` and of ``Tensor.backward``: "This function
+    accumulates gradients in the leaves". The number of steps is ours.
     """
 
     code = "OPT005"
@@ -74,44 +83,66 @@ class GradientsPileUp(Rule):
     rehearsed = True
     edits = (Permit("insert_before", value=r"[\w.]+\.zero_grad\(\)", made=_clearing),)
 
-    fewest: int = knob(3, "Steps on which gradients must have piled up before anything is said.")
+    fewest: int = knob(
+        3, "Steps on which gradients must have piled up before anything is reported."
+    )
 
-    def detect(self, uncleared: Uncleared, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(self, uncleared: StaleGrads, machine: Machine, source: Source) -> Iterator[Finding]:
         for piling in uncleared.always(self.fewest):
             yield Finding(
                 piling.site,
-                f"{piling.optimizer} steps with the gradients of all earlier steps added up: nothing cleared them on any of "
+                f"{piling.optimizer} steps with the gradients of all earlier steps added up: "
+                "nothing cleared them on any of "
                 f"{piling.piled} steps",
                 steps=piling.piled,
                 per_step=1.0,
                 seen_on=machine.device,
-                facts=(("added up by the backward at", str(piling.backward)),) if piling.backward else (),
+                facts=(("added up by the backward at", str(piling.backward)),)
+                if piling.backward
+                else (),
                 hints={"edit": _edit(piling, source)},
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         edit = finding.hints["edit"]
-        text = "Call optimizer.zero_grad() once for each step(): before the backward, or right after the step."
+        text = (
+            "Call optimizer.zero_grad() once for each step(): before the backward, or right after "
+            "the step."
+        )
         return Remedy(text, () if edit is None else (edit,))
 
 
-def _edit(piling: Piling, source: Source) -> Edit | None:
-    """``zero_grad()`` before the backward, where that is in the function that steps and the line names the optimizer."""
+def _edit(piling: AccumulatedOver, source: Source) -> Edit | None:
+    """``zero_grad()`` before the backward, where that is in the function that steps and the line
+    names the optimizer.
+    """
     site, backward = piling.site, piling.backward
-    if site is None or backward is None or (site.file, site.function) != (backward.file, backward.function):
+    if (
+        site is None
+        or backward is None
+        or (site.file, site.function) != (backward.file, backward.function)
+    ):
         return None
     stepped = [
-        call.func.value for call in source.calls_at(site) if name_of(call.func) == "step" and isinstance(call.func, ast.Attribute)
+        call.func.value
+        for call in source.calls_at(site)
+        if name_of(call.func) == "step" and isinstance(call.func, ast.Attribute)
     ]
     if len(stepped) != 1 or not _names_it(stepped[0], source, piling.optimizer):
         return None
     reason = "the weights change in another way from now on: by the gradient of each batch alone"
-    return Edit(backward, "insert_before", value=f"{ast.unparse(stepped[0])}.zero_grad()", reason=reason)
+    return Edit(
+        backward, "insert_before", value=f"{ast.unparse(stepped[0])}.zero_grad()", reason=reason
+    )
 
 
 def _names_it(stepped: ast.expr, source: Source, optimizer: str) -> bool:
-    """False of a GradScaler's ``step``, and of what was not made as an optimizer of this class under this name."""
+    """False of a GradScaler's ``step``, and of what was not made as an optimizer of this class
+    under this name.
+    """
     name = name_of(stepped)
-    made = (node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Assign))
+    made = (
+        node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Assign)
+    )
     named = (node.value for node in made if any(name_of(target) == name for target in node.targets))
     return any(isinstance(value, ast.Call) and name_of(value.func) == optimizer for value in named)

@@ -1,30 +1,40 @@
-"""Operators that stood where their derivative is infinite: what is said about them, and what to write instead."""
+"""Operators that stood where their derivative is infinite: what is said about them, and what to
+write instead.
+"""
 
 from __future__ import annotations
 
 import ast
 
 from auditor.evidence import Source
-from auditor.evidence.numerics import Delicate
-from auditor.evidence.source import name_of, span_of
+from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.source.files import name_of, span_of
 from auditor.model import Edit, Site
 from auditor.permit import Permit
 
 EPSILON = 1e-12
-"""Below the square of what float32 resolves beside 1, and far above its smallest number: the slope at 0 is 5e5."""
+"""Below the square of what float32 resolves beside 1, and far above its smallest number: the slope
+at 0 is 5e5.
+"""
 
 REMEDIES = {
-    "sqrt": "Add an epsilon inside the root (1e-12 in float32), or take torch.linalg.vector_norm for the length of a vector: "
+    "sqrt": "Add an epsilon inside the root (1e-12 in float32), or "
+    "take torch.linalg.vector_norm for the length of a vector: "
     "its gradient at 0 is 0.",
     "rsqrt": "Add an epsilon that the dtype can hold under the root.",
     "pow": "Add an epsilon to the base (1e-12 in float32), or clamp(min=...) it.",
-    "div": "Keep the divisor away from 0: clamp(min=...) where it is positive, or make it 1 where the quotient is not used.",
-    "reciprocal": "Keep the divisor away from 0: clamp(min=...) where it is positive, or make it 1 where the quotient is not used.",
+    "div": "Keep the divisor away from 0: clamp(min=...) where it is "
+    "positive, or make it 1 where the quotient is not used.",
+    "reciprocal": "Keep the divisor away from 0: clamp(min=...) where it is "
+    "positive, or make it 1 where the quotient is not used.",
     "exp": "Clamp what exp is given before it, below the overflow.",
     "acos": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or take torch.atan2 of sine and cosine.",
     "asin": "Clamp its argument to -1 + 1e-6 and 1 - 1e-6, or take torch.atan2 of sine and cosine.",
 }
-LOGARITHM = "Keep its input above 0: clamp(min=...) with a number that the dtype can hold, or a function that takes the score."
+LOGARITHM = (
+    "Keep its input above 0: clamp(min=...) with a number that the dtype can hold, or a function "
+    "that takes the score."
+)
 UNASKED = (
     "torch.where picks values, not gradients: pick a harmless input first, as in "
     "torch.where(ok, f(torch.where(ok, x, torch.ones_like(x))), other)."
@@ -39,8 +49,15 @@ def remedy_of(call: Delicate) -> str:
 
 def pole_said(call: Delicate, watched: int) -> str:
     """One sentence: where it stood, and what came of it."""
-    result = "its result there was not used, but 0 times infinity is NaN" if call.unasked else "its derivative there is infinite"
-    return f"{_stood(call)}: {result}, and a parameter's gradient was not finite on {call.steps} of {watched} watched steps"
+    result = (
+        "its result there was not used, but 0 times infinity is NaN"
+        if call.unasked
+        else "its derivative there is infinite"
+    )
+    return (
+        f"{_stood(call)}: {result}, and a parameter's gradient was not finite on {call.steps} of "
+        f"{watched} watched steps"
+    )
 
 
 def _stood(call: Delicate) -> str:
@@ -57,9 +74,20 @@ def _stood(call: Delicate) -> str:
 
 
 def epsilon_in_root(source: Source, call: Delicate) -> Edit | None:
-    """``torch.sqrt(x + 1e-12)``; None where the line has no such call, several, or another dtype or range."""
-    roots = [node for node in source.calls_at(call.site) if name_of(node.func) == "sqrt" and not node.keywords]
-    if call.op != "sqrt" or call.low != 0 or call.dtype not in ("float32", "float64") or len(roots) != 1:
+    """``torch.sqrt(x + 1e-12)``; None where the line has no such call, several, or another dtype or
+    range.
+    """
+    roots = [
+        node
+        for node in source.calls_at(call.site)
+        if name_of(node.func) == "sqrt" and not node.keywords
+    ]
+    if (
+        call.op != "sqrt"
+        or call.low != 0
+        or call.dtype not in ("float32", "float64")
+        or len(roots) != 1
+    ):
         return None
     node = roots[0]
     value = _with_epsilon(node)
@@ -74,12 +102,18 @@ def _with_epsilon(node: ast.Call) -> str | None:
         if len(node.args) != 1 or isinstance(node.args[0], ast.Starred):
             return None
         return f"sqrt({ast.unparse(ast.BinOp(node.args[0], ast.Add(), ast.Constant(EPSILON)))})"
-    return None if node.args or ast.unparse(function.value) in ("math", "np", "numpy") else f"add({EPSILON!r}).sqrt()"
+    return (
+        None
+        if node.args or ast.unparse(function.value) in ("math", "np", "numpy")
+        else f"add({EPSILON!r}).sqrt()"
+    )
 
 
 def _edit(site: Site, node: ast.Call, value: str) -> Edit:
     reason = "the root of 0 becomes 1e-6; elsewhere it changes in the last digits, if at all"
-    return Edit(site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node))
+    return Edit(
+        site, "rename_call", name_of(node.func), value=value, reason=reason, span=span_of(node)
+    )
 
 
 def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
@@ -88,4 +122,6 @@ def _forms(tree: ast.Module, call: ast.Call | None) -> tuple[str, ...]:
     return () if form is None else (form,)
 
 
-EPSILON_IN_ROOT = Permit("rename_call", ("torch.sqrt", ".sqrt"), value=r"sqrt\(.*\)|add\(1e-12\)\.sqrt\(\)", made=_forms)
+EPSILON_IN_ROOT = Permit(
+    "rename_call", ("torch.sqrt", ".sqrt"), value=r"sqrt\(.*\)|add\(1e-12\)\.sqrt\(\)", made=_forms
+)

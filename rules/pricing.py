@@ -9,7 +9,9 @@ from auditor.model import Finding
 
 
 def between(finding: Finding, price: Estimate | None) -> Finding:
-    """The finding with the interval of its price in us per step; as it is where too little was seen for one."""
+    """The finding with the interval of its price in us per step; as it is where too little was seen
+    for one.
+    """
     if price is None:
         return finding
     return replace(finding, lost_us_per_step_low=price.low, lost_us_per_step_high=price.high)

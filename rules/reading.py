@@ -1,4 +1,6 @@
-"""What the rules about lines that read tensors have in common: how often is often, and how a line is reported."""
+"""What the rules about lines that read tensors have in common: how often is often, and how a line
+is reported.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from auditor.evidence import Reads, Source
-from auditor.evidence.reads import Place
-from auditor.evidence.running_sums import summed_read
+from auditor.evidence.recorded.reads import Place
+from auditor.evidence.source.running_sums import summed_read
 from auditor.model import Edit, Finding, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
 LOG_EVERY = 50
-"""Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to follow a curve."""
+"""Steps between two logs in the patch: rarely enough that a wait costs nothing, often enough to
+follow a curve.
+"""
 
-THROTTLED = f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
+THROTTLED = (
+    f"the line only logs, so training computes the same; the log has every {LOG_EVERY}th step"
+)
 WRITTEN = f"the file that it writes has every {LOG_EVERY}th line then, and somebody may read it"
-SUMMED = "the sum is a tensor on the device then, in the value's own precision (float32 for most losses) instead of float64"
+SUMMED = (
+    "the sum is a tensor on the device then, in the value's own precision (float32 for most "
+    "losses) instead of float64"
+)
 
 
 LOGS_OR_SUMS = (
@@ -33,15 +42,27 @@ class ReadingRule(Rule):
 
     cause = "read"
 
-    share: float = knob(0.5, "Share of the diagnosed steps from which a line that does it is a warning.")
+    share: float = knob(
+        0.5, "Share of the diagnosed steps from which a line that does it is a warning."
+    )
     rare: float = knob(0.1, "Share of the diagnosed steps below which it is not reported.")
-    interval: int = knob(10, "At a constant distance of this many steps or more it is rate-limited and not reported.")
-    enough: int = knob(10, "With fewer diagnosed steps only a line that does it on every step is reported.")
+    interval: int = knob(
+        10, "At a constant distance of this many steps or more it is rate-limited and not reported."
+    )
+    enough: int = knob(
+        10, "With fewer diagnosed steps only a line that does it on every step is reported."
+    )
 
-    def report(self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]) -> Iterator[Finding]:
-        """A finding for each place that does it often enough; a note where it is not usual, or a library's doing."""
+    def report(
+        self, reads: Reads, places: Iterable[Place], say: Callable[[Place], str]
+    ) -> Iterator[Finding]:
+        """A finding for each place that does it often enough; a note where it is not usual, or a
+        library's doing.
+        """
         for place in places:
-            weight = place.rhythm.weight(usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough)
+            weight = place.rhythm.weight(
+                usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough
+            )
             if weight is None:
                 continue
             yield Finding(
@@ -59,33 +80,49 @@ class ReadingRule(Rule):
             )
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
-        """The findings, each with what its patch needs to know: whether its line only logs, or adds to a running sum."""
+        """The findings, each with what its patch needs to know: whether its line only logs, or adds
+        to a running sum.
+        """
         for finding in findings:
             site = finding.site
-            # A line that runs several times in a step stands in a loop of its own, which no counter of the steps is for.
+            # A line that runs several times in a step stands in a loop of its own, which no counter
+            # of the steps is for.
             logs = finding.hints["once"] and site is not None and source.logs_at(site)
             summed = None if site is None else summed_read(source, site)
             yield replace(finding, hints={**finding.hints, "logs": logs, "summed": summed})
 
     @staticmethod
     def advice(finding: Finding, own: str) -> str:
-        """What to do about a read of the line's ``own``; of one inside a library nothing can be written differently there."""
+        """What to do about a read of the line's ``own``; of one inside a library nothing can be
+        written differently there.
+        """
         library = finding.hints.get("library")
         if not library:
             return own
         return (
-            f"The read is inside {library}, which is not yours to edit: look for an option that makes it read less often (how "
+            f"The read is inside {library}, which is not yours to edit: look for an option that "
+            "makes it read less often (how "
             "often it logs, shows or checks), or call it on fewer steps."
         )
 
     def patch_of(self, finding: Finding) -> tuple[Edit, ...]:
-        """Log every so many steps, or sum on the device; nothing where the line does something else with the value."""
+        """Log every so many steps, or sum on the device; nothing where the line does something else
+        with the value.
+        """
         site, summed = finding.site, finding.hints.get("summed")
         if site is None:
             return ()
         if kind := finding.hints.get("logs"):
             shown = kind != "file"
-            return (Edit(site, "throttle", value=str(LOG_EVERY), safe=shown, reason=THROTTLED if shown else WRITTEN),)
+            return (
+                Edit(
+                    site,
+                    "throttle",
+                    value=str(LOG_EVERY),
+                    safe=shown,
+                    reason=THROTTLED if shown else WRITTEN,
+                ),
+            )
         if summed is None:
             return ()
         return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed),)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Reads
-from auditor.evidence.reads import Place
-from auditor.evidence.trace_waits import TraceWaits
+from auditor.evidence.recorded.reads import Place
+from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
 from .reading import ReadingRule
@@ -20,14 +20,16 @@ class BranchOnTensor(ReadingRule):
     Python branches on a tensor in the step.
 
     ## What it finds
-    A line that asks a tensor computed from the model, or moved to its device, for its truth on most steps: ``if t``,
-    ``while t``, ``assert t``, ``a if t else b``, ``t and x``, ``not t``, ``t in xs``, ``bool(t)``, ``max(a, b)``. A branch
-    on a number that was read with ``.item()`` is SYNC001, at the line of the read. Left out: tensors that never leave
-    the host, and reads inside a data loader.
+    A line that asks a tensor computed from the model, or moved to its device, for its truth on most
+    steps: ``if t``, ``while t``, ``assert t``, ``a if t else b``, ``t and x``, ``not t``, ``t in
+    xs``, ``bool(t)``, ``max(a, b)``. A branch on a number that was read with ``.item()`` is
+    SYNC001, at the line of the read. Left out: tensors that never leave the host, and reads inside
+    a data loader.
 
     ## Why it costs
-    Python cannot choose a branch before it has the value, so the host waits until the device has computed it and all
-    work queued before it. ``torch.compile`` and CUDA graphs cannot capture across such a branch either.
+    Python cannot choose a branch before it has the value, so the host waits until the device has
+    computed it and all work queued before it. ``torch.compile`` and CUDA graphs cannot capture
+    across such a branch either.
 
     ## Example
     ```python
@@ -54,8 +56,8 @@ class BranchOnTensor(ReadingRule):
         loss.backward()
         bad.logical_or_(torch.isnan(loss.detach()))
     ```
-    Look at ``bad`` every 50 steps or so. To choose between two values use ``torch.where``; to skip a bad update,
-    multiply by the condition.
+    Look at ``bad`` every 50 steps or so. To choose between two values use ``torch.where``; to skip
+    a bad update, multiply by the condition.
 
     ## When to ignore
     The two branches differ so much in work that the wait is the lesser cost.
@@ -73,13 +75,18 @@ class BranchOnTensor(ReadingRule):
         return self.report(reads, reads.places("branch"), self._sentence)
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
-        return waits_in_trace(waits, waits.of("branch"), lambda place: f"Python branches on a tensor (`{place.operator}`)")
+        return waits_in_trace(
+            waits,
+            waits.of("branch"),
+            lambda place: f"Python branches on a tensor (`{place.operator}`)",
+        )
 
     def _sentence(self, place: Place) -> str:
         return f"Python branches on the tensor `{place.text}`: {place.waits('this')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Keep the decision on the device: torch.where, torch.minimum or a multiplication by the condition; "
+            "Keep the decision on the device: torch.where, torch.minimum or a multiplication by "
+            "the condition; "
             "for a guard, collect the condition in a tensor and look at it every so many steps."
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import DeviceCalls, Machine, Source
-from auditor.evidence.trace_waits import TraceWaits
+from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -22,13 +22,15 @@ class ExplicitSynchronize(Rule):
     The step waits for the device on purpose.
 
     ## What it finds
-    ``torch.cuda.synchronize()`` called from the step on most steps, and ``synchronize()`` of an event or a stream where the
-    host then waits: an event of an earlier step, which has happened, is silent (in a rehearsal: every event after which
-    more work was queued). So are calls before the loop, or on every 50th step. Without a CUDA device there is nothing to see unless the call is reached unguarded.
+    ``torch.cuda.synchronize()`` called from the step on most steps, and ``synchronize()`` of an
+    event or a stream where the host then waits: an event of an earlier step, which has happened, is
+    silent (in a rehearsal: every event after which more work was queued). So are calls before the
+    loop, or on every 50th step. Without a CUDA device there is nothing to see unless the call is
+    reached unguarded.
 
     ## Why it costs
-    The host waits until all queued work has finished; while it waits it queues nothing, and the device idles until new
-    work arrives. Often it is left over from timing a part of the step.
+    The host waits until all queued work has finished; while it waits it queues nothing, and the
+    device idles until new work arrives. Often it is left over from timing a part of the step.
 
     ## Example
     ```python
@@ -54,21 +56,27 @@ class ExplicitSynchronize(Rule):
     def step():
         model(x).mean().backward()
     ```
-    To time a part of the step, record ``torch.cuda.Event(enable_timing=True)`` at both ends and read
-    ``elapsed_time`` every so many steps.
+    To time a part of the step, record ``torch.cuda.Event(enable_timing=True)`` at both ends and
+    read ``elapsed_time`` every so many steps.
 
     ## When to ignore
     The wait is part of a protocol with another library or process that uses the same device memory.
 
     ## Sources
-    The price is the host time inside the calls, measured; part of it would be waited for elsewhere. The threshold is ours.
+    The price is the host time inside the calls, measured; part of it would be waited for elsewhere.
+    The threshold is ours.
     """
 
     code = "SYNC004"
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
-    edits = (Permit("drop_statement", ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize")),)
+    edits = (
+        Permit(
+            "drop_statement",
+            ("torch.cuda.synchronize", "torch.accelerator.synchronize", ".synchronize"),
+        ),
+    )
 
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
@@ -77,7 +85,11 @@ class ExplicitSynchronize(Rule):
         if not seen:
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
-            waits = "the host waits for the GPU" if machine.cuda else "on a GPU the host would wait for all queued work"
+            waits = (
+                "the host waits for the GPU"
+                if machine.cuda
+                else "on a GPU the host would wait for all queued work"
+            )
             yield Finding(
                 site.site,
                 f"{site.name}() on {site.rhythm}: {waits}",
@@ -88,15 +100,25 @@ class ExplicitSynchronize(Rule):
                 seen_on=machine.device,
                 severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
-                hints={"alone": site.name == "synchronize" and source.stands_alone(site.site, "synchronize")},
+                hints={
+                    "alone": site.name == "synchronize"
+                    and source.stands_alone(site.site, "synchronize")
+                },
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
-        return waits_in_trace(waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it")
+        return waits_in_trace(
+            waits, waits.of("explicit"), lambda place: f"{place.api} without an operator around it"
+        )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
         if finding.site is None or not finding.hints.get("alone"):
             return Remedy(text)
-        reason = "what is trained stays the same, but host timers around it would no longer time the device's work"
-        return Remedy(text, (Edit(finding.site, "drop_statement", call="synchronize", reason=reason),))
+        reason = (
+            "what is trained stays the same, but host timers around it would no longer time the "
+            "device's work"
+        )
+        return Remedy(
+            text, (Edit(finding.site, "drop_statement", call="synchronize", reason=reason),)
+        )

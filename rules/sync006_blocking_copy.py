@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies, Source
-from auditor.evidence.trace_waits import TraceWaits, WaitPlace
+from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 
 from .copying import CopyRule
@@ -19,14 +19,17 @@ class BlockingCopyEveryStep(CopyRule):
     A host tensor is copied to the device and the host waits for it.
 
     ## What it finds
-    ``x.to(device)``, ``x.cuda()``, an assignment, or an index (a NumPy array, a host tensor) that copies from the host to the
-    device on most steps without ``non_blocking=True``. Batches as a loader gave them are left to DATA003 and DATA004, numbers written in Python to
-    SYNC011, tensors made only to be moved to SYNC010. Seen in a rehearsal of the GPU path. In a trace: any copy to the device
-    under whose operator the host waits until it is done; who made the tensor cannot be told there.
+    ``x.to(device)``, ``x.cuda()``, an assignment, or an index (a NumPy array, a host tensor) that
+    copies from the host to the device on most steps without ``non_blocking=True``. Batches as a
+    loader gave them are left to DATA003 and DATA004, numbers written in Python to SYNC011, tensors
+    made only to be moved to SYNC010. Seen in a rehearsal of the GPU path. In a trace: any copy to
+    the device under whose operator the host waits until it is done; a trace does not show who made
+    the tensor.
 
     ## Why it costs
-    Without ``non_blocking`` torch waits until the copy is complete, pinned memory or not; and since the copy comes after
-    everything that is queued on the stream, the host waits for all of that too.
+    Without ``non_blocking`` torch waits until the copy is complete, pinned memory or not; and since
+    the copy comes after everything that is queued on the stream, the host waits for all of that
+    too.
 
     ## Example
     ```python
@@ -56,12 +59,13 @@ class BlockingCopyEveryStep(CopyRule):
     Where the values do come from the host: ``x.pin_memory().to("cuda", non_blocking=True)``.
 
     ## When to ignore
-    The copy comes where the device has nothing queued anyway, or the values are needed by the host just after.
+    The copy comes where the device has nothing queued anyway, or the values are needed by the host
+    just after.
 
     ## Sources
-    aten/src/ATen/native/cuda/Copy.cu: a copy that may not return early ends in ``memcpy_and_sync``. Nsight Systems' expert
-    rule *cuda_memcpy_sync* skips copies to the device of up to 64,000 bytes; this one does not, because torch synchronises
-    after a copy of any size. The thresholds are ours.
+    aten/src/ATen/native/cuda/Copy.cu: a copy that may not return early ends in ``memcpy_and_sync``.
+    Nsight Systems' expert rule *cuda_memcpy_sync* skips copies to the device of up to 64,000 bytes;
+    this one does not, because torch synchronises after a copy of any size. The thresholds are ours.
     """
 
     code = "SYNC006"
@@ -71,12 +75,26 @@ class BlockingCopyEveryStep(CopyRule):
 
     def detect(self, copies: Copies, source: Source, configs: Configs) -> Iterator[Finding]:
         for place in self.usual(copies.sites("tensor", blocking=True)):
-            what = f"an index of the host's ({place.amount}) is" if place.indexes else f"{place.amount} are"
+            what = (
+                f"an index of the host's ({place.amount}) is"
+                if place.indexes
+                else f"{place.amount} are"
+            )
             there = "it is there" if place.indexes else "they are there"
             moves = self.waiting_moves(place, source, configs)
-            how = "" if place.indexes else f" ({place.memory} memory, {self.waits_because(moves) or 'no non_blocking=True'})"
-            message = f"{what} copied to the device on {place.rhythm} and the host waits until {there}{how}"
-            yield self.report(copies, place, place.site, message, hints={"indexes": place.indexes, "moves": moves})
+            how = (
+                ""
+                if place.indexes
+                else f" ({place.memory} memory, "
+                f"{self.waits_because(moves) or 'no non_blocking=True'})"
+            )
+            message = (
+                f"{what} copied to the device on {place.rhythm} and the host waits until "
+                f"{there}{how}"
+            )
+            yield self.report(
+                copies, place, place.site, message, hints={"indexes": place.indexes, "moves": moves}
+            )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
@@ -89,12 +107,14 @@ class BlockingCopyEveryStep(CopyRule):
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints.get("indexes"):
             return Remedy(
-                "Make the index a tensor on the device before its first use (torch.as_tensor(index, device=...)): an array or a "
+                "Make the index a tensor on the device before its first use "
+                "(torch.as_tensor(index, device=...)): an array or a "
                 "tensor of the host is copied anew at each line that indexes with it."
             )
         advice, refused = self.decided_elsewhere(finding)
         return Remedy(
-            "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True (the source must then not "
+            "Keep the tensor on the device, or copy it from pinned memory with non_blocking=True "
+            "(the source must then not "
             f"change before the copy is done).{advice}",
             refused=refused,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from auditor.evidence import Copies
-from auditor.evidence.trace_waits import TraceWaits, WaitPlace
+from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import knob
 
@@ -20,13 +20,15 @@ class AsyncCopyFromPageableMemory(CopyRule):
     ``non_blocking=True`` copies from memory that is not pinned.
 
     ## What it finds
-    A copy to the device with ``non_blocking=True`` on most steps whose source is ordinary, pageable memory. Batches of a
-    loader are left to DATA003, which names the loader. Seen in a rehearsal of the GPU path. In a trace: asynchronous copies
-    from or to pageable memory, in either direction, that no synchronisation follows under the same operator.
+    A copy to the device with ``non_blocking=True`` on most steps whose source is ordinary, pageable
+    memory. Batches of a loader are left to DATA003, which names the loader. Seen in a rehearsal of
+    the GPU path. In a trace: asynchronous copies from or to pageable memory, in either direction,
+    that no synchronisation follows under the same operator.
 
     ## Why it costs
-    The device cannot read pageable memory by itself: the driver first copies it into a staging buffer of its own, and the
-    host does that work before the call returns. So the flag promises an overlap that does not happen.
+    The device cannot read pageable memory by itself: the driver first copies it into a staging
+    buffer of its own, and the host does that work before the call returns. So the flag promises an
+    overlap that does not happen.
 
     ## Example
     ```python
@@ -53,15 +55,16 @@ class AsyncCopyFromPageableMemory(CopyRule):
         rows = table[torch.randint(0, 4096, (64,))].pin_memory()
         model(rows.to("cuda", non_blocking=True)).mean().backward()
     ```
-    Pinning costs time itself: it is best done by the loader's thread (``DataLoader(pin_memory=True)``) or once, into a
-    buffer that is used again.
+    Pinning costs time itself: it is best done by the loader's thread
+    (``DataLoader(pin_memory=True)``) or once, into a buffer that is used again.
 
     ## When to ignore
     The tensor is small: up to 64 KB the driver returns before the copy is done.
 
     ## Sources
-    CUDA runtime API, "API synchronization behavior"; the size from which it is reported is that of Nsight Systems'
-    expert rule *cuda_memcpy_async*, which skips host-to-device copies of up to 64,000 bytes.
+    CUDA runtime API, "API synchronization behavior"; the size from which it is reported is that of
+    Nsight Systems' expert rule *cuda_memcpy_async*, which skips host-to-device copies of up to
+    64,000 bytes.
     """
 
     code = "SYNC007"
@@ -69,29 +72,44 @@ class AsyncCopyFromPageableMemory(CopyRule):
     since = "0.1"
     leads = 3
 
-    small: int = knob(64_000, "Bytes a copy up to which it is a note: the driver stages so little without waiting.")
+    small: int = knob(
+        64_000,
+        "Bytes a copy up to which it is a note: the driver stages so little without waiting.",
+    )
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
-        for place in self.usual(copies.sites("tensor", "made on the host", blocking=False, pinned=False)):
+        for place in self.usual(
+            copies.sites("tensor", "made on the host", blocking=False, pinned=False)
+        ):
             message = (
                 f"non_blocking=True copies {place.amount} from pageable memory on {place.rhythm}: "
                 "it is staged by the host first, and nothing overlaps"
             )
             small = place.bytes_per_step <= self.small * place.per_step
-            yield self.report(copies, place, place.site, message, severity=Severity.NOTE if small else None)
+            yield self.report(
+                copies, place, place.site, message, severity=Severity.NOTE if small else None
+            )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         places = waits.of("copy to device", "copy to host", "copy", asynchronous=True)
         large = [place for place in places if not 0 <= place.copied <= self.small * place.n]
         yield from waits_in_trace(waits, large, self._sentence)
-        for finding in waits_in_trace(waits, (place for place in places if place not in large), self._sentence):
+        for finding in waits_in_trace(
+            waits, (place for place in places if place not in large), self._sentence
+        ):
             yield replace(finding, severity=Severity.NOTE)
 
     def _sentence(self, place: WaitPlace) -> str:
         what = f"`{place.operator}`" if place.operator else f"{place.api}"
         size = f" ({place.amount})" if place.amount else ""
         side = "to" if place.cause == "copy to host" else "from"
-        return f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks all the same"
+        return (
+            f"{what} makes an asynchronous copy {side} pageable memory{size}, which blocks all the "
+            "same"
+        )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is filled each step.")
+        return Remedy(
+            "Copy from pinned memory: DataLoader(pin_memory=True), or one pinned buffer that is "
+            "filled each step."
+        )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_driver import DriverCalls, TraceDriver
+from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -17,14 +17,15 @@ class SynchronousMemset(Rule):
     The host waits for a memset in the step.
 
     ## What it finds
-    In a trace: ``cudaMemset``, ``hipMemset`` or ``cuMemset...`` without ``Async`` on most steps, where the memory is of a
-    kind that makes it synchronous (pinned or managed), or where the call was seen to wait: it began while the device
-    worked and returned after the memset was done. Torch itself calls ``cudaMemsetAsync``; these come from extensions and
-    other libraries. A ``cudaMemset`` of device memory that returned at once is not reported.
+    In a trace: ``cudaMemset``, ``hipMemset`` or ``cuMemset...`` without ``Async`` on most steps,
+    where the memory is of a kind that makes it synchronous (pinned or managed), or where the call
+    was seen to wait: it began while the device worked and returned after the memset was done. Torch
+    itself calls ``cudaMemsetAsync``; these come from extensions and other libraries. A
+    ``cudaMemset`` of device memory that returned at once is not reported.
 
     ## Why it costs
-    The memset comes after everything queued on the stream, so the host waits for all of that, and queues nothing meanwhile.
-    The price is the device's idle time that follows.
+    The memset comes after everything queued on the stream, so the host waits for all of that, and
+    queues nothing meanwhile. The price is the device's idle time that follows.
 
     ## Example
     ```python
@@ -61,36 +62,51 @@ class SynchronousMemset(Rule):
     The host reads the memory just after.
 
     ## Sources
-    CUDA runtime API, "API synchronization behavior": a synchronous memset is asynchronous with respect to the host, except
-    for pinned host memory and unified memory. Nsight Systems' expert rule *cuda_memset_sync* asks for the same kinds. The
-    share of steps is ours.
+    CUDA runtime API, "API synchronization behavior": a synchronous memset is asynchronous with
+    respect to the host, except for pinned host memory and unified memory. Nsight Systems' expert
+    rule *cuda_memset_sync* asks for the same kinds. The share of steps is ours.
     """
 
     code = "SYNC008"
     severity = Severity.WARNING
     since = "0.1"
 
-    share: float = knob(0.5, "Share of the trace's steps from which it is a warning; below it is a note.")
+    share: float = knob(
+        0.5, "Share of the trace's steps from which it is a warning; below it is a note."
+    )
 
     def detect(self, driver: TraceDriver) -> Iterator[Finding]:
+        priced = driver.marked and driver.timed
         for calls in driver.memsets:
+            inside = (
+                (("host time inside", f"{amounts.duration(calls.us / calls.n)} a call"),)
+                if driver.timed
+                else ()
+            )
             seen = calls.rhythm()
-            often = f"on {seen}" if driver.marked else f"{calls.n} times in the trace, which marks no steps"
+            often = (
+                f"on {seen}"
+                if driver.marked
+                else f"{calls.n} times in the trace, which marks no steps"
+            )
             memory = f" of {calls.memory.lower()} memory" if calls.memory else ""
             yield Finding(
                 calls.site,
                 f"{calls.api}{memory} holds the host {often}",
                 steps=len(seen.seen) if driver.marked else 0,
                 per_step=sum(calls.per_step) / seen.of if driver.marked else 0.0,
-                lost_us_per_step=sum(calls.lost_us) / seen.of if driver.marked else None,
-                basis="estimated" if driver.marked else "none",
+                lost_us_per_step=sum(calls.lost_us) / seen.of if priced else None,
+                basis="estimated" if priced else "none",
                 seen_on="trace",
                 severity=None if self._usual(driver, calls) else Severity.NOTE,
-                facts=(("host time inside", f"{amounts.duration(calls.us / calls.n)} a call"), ("calls", str(calls.n))),
+                facts=(*inside, ("calls", str(calls.n))),
             )
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:
         return driver.marked and calls.rhythm().share >= self.share
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy("Call the Async form on torch's current stream, or zero a tensor on the device with zero_().")
+        return Remedy(
+            "Call the Async form on torch's current stream, or zero a tensor on the device with "
+            "zero_()."
+        )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import CacheChurn, DeviceCalls, Machine, Source, Steps
-from auditor.evidence.calls import CallSite
+from auditor.evidence.recorded.device_calls import CallSite
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -32,7 +32,10 @@ QUERIES = {
 }
 HOMES = ("torch.cuda", "torch.accelerator")
 COLLECTIONS = {"gc.collect": "a full collection looks at every container object of the process"}
-UNPRICED = {"cpu": "free on a CPU, it would cost on a GPU", "rehearsal": "seen in rehearsal, which gives no times"}
+UNPRICED = {
+    "cpu": "free on a CPU, it would cost on a GPU",
+    "rehearsal": "seen in rehearsal, which gives no times",
+}
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
@@ -42,14 +45,16 @@ class AllocatorCallEveryStep(Rule):
     Memory housekeeping runs on every step.
 
     ## What it finds
-    ``torch.cuda.reset_peak_memory_stats``, ``reset_accumulated_memory_stats``, ``empty_cache`` or ``ipc_collect`` on most
-    steps; ``memory_stats``, ``memory_allocated`` and their kin where they take a measurable share of the step (a note);
-    ``gc.collect()`` where it does. Before the loop, or every 50th step, all are silent.
+    ``torch.cuda.reset_peak_memory_stats``, ``reset_accumulated_memory_stats``, ``empty_cache`` or
+    ``ipc_collect`` on most steps; ``memory_stats``, ``memory_allocated`` and their kin where they
+    take a measurable share of the step (a note); ``gc.collect()`` where it does. Before the loop,
+    or every 50th step, all are silent.
 
     ## Why it costs
-    ``empty_cache`` gives cached blocks back to the driver, so the next step pays for ``cudaMalloc`` again.
-    ``reset_peak_memory_stats`` does not touch the device's work: it costs the host time that is measured here, and
-    makes the peak that is read later meaningless. ``gc.collect()`` walks every container object of the process.
+    ``empty_cache`` gives cached blocks back to the driver, so the next step pays for ``cudaMalloc``
+    again. ``reset_peak_memory_stats`` does not touch the device's work: it costs the host time that
+    is measured here, and makes the peak that is read later meaningless. ``gc.collect()`` walks
+    every container object of the process.
 
     ## Example
     ```python
@@ -72,7 +77,8 @@ class AllocatorCallEveryStep(Rule):
     def step():
         model(torch.ones(4, 8)).mean().backward()
     ```
-    Reset counters once, after the warm-up. Call ``empty_cache`` only where other work needs the memory.
+    Reset counters once, after the warm-up. Call ``empty_cache`` only where other work needs the
+    memory.
 
     ## When to ignore
     The step shares its device with another process that needs the memory between steps.
@@ -86,23 +92,50 @@ class AllocatorCallEveryStep(Rule):
     since = "0.1"
     rehearsed = True
     edits = (
-        Permit("drop_statement", tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name), safe=True),
-        Permit("drop_statement", (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS)),
+        Permit(
+            "drop_statement",
+            tuple(f"{home}.{name}" for home in HOMES for name in COMMANDS if "reset_" in name),
+            safe=True,
+        ),
+        Permit(
+            "drop_statement",
+            (*(f"{home}.{name}" for home in HOMES for name in (*COMMANDS, *QUERIES)), *COLLECTIONS),
+        ),
     )
 
     share: float = knob(0.5, "Share of the steps from which a call is reported.")
-    query_cost: float = knob(0.005, "Share of the step's time from which a query of the counters is reported.")
-    collect_cost: float = knob(0.01, "Share of the step's time from which gc.collect() is reported.")
-    flushes: int = knob(5, "In a snapshot alone: times that the cache was given back in the second half of its history.")
-    again: float = knob(1.0, "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved memory.")
+    query_cost: float = knob(
+        0.005, "Share of the step's time from which a query of the counters is reported."
+    )
+    collect_cost: float = knob(
+        0.01, "Share of the step's time from which gc.collect() is reported."
+    )
+    flushes: int = knob(
+        5,
+        "In a snapshot alone: times that the cache was given back in the second half of its "
+        "history.",
+    )
+    again: float = knob(
+        1.0,
+        "In a snapshot alone: bytes obtained again there, in multiples of the highest reserved "
+        "memory.",
+    )
 
-    def detect(self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source) -> Iterator[Finding]:
-        seen = [site for site in self._costly(calls, steps, machine) if site.rhythm.usual(self.share)]
+    def detect(
+        self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
+        seen = [
+            site for site in self._costly(calls, steps, machine) if site.rhythm.usual(self.share)
+        ]
         if not seen:
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
             priced = machine.cuda or site.name in COLLECTIONS
-            price = f"{amounts.duration(site.us_per_step)} per step" if priced else UNPRICED[machine.device]
+            price = (
+                f"{amounts.duration(site.us_per_step)} per step"
+                if priced
+                else UNPRICED[machine.device]
+            )
             found = Finding(
                 site.site,
                 f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
@@ -111,19 +144,33 @@ class AllocatorCallEveryStep(Rule):
                 lost_us_per_step=site.us_per_step if priced else None,
                 basis="measured" if priced else "none",
                 seen_on=machine.device,
-                severity=Severity.NOTE if site.name in QUERIES or not (priced or machine.gpu_path) else None,
+                severity=Severity.NOTE
+                if site.name in QUERIES or not (priced or machine.gpu_path)
+                else None,
                 facts=site.facts,
-                hints={"call": site.name, "alone": source.stands_alone(site.site, site.name.rpartition(".")[2])},
+                hints={
+                    "call": site.name,
+                    "alone": source.stands_alone(site.site, site.name.rpartition(".")[2]),
+                },
             )
             yield between(found, site.price) if priced else found
 
     def in_snapshot(self, churn: CacheChurn) -> Iterator[Finding]:
-        if churn.flushes < self.flushes or churn.again_bytes < self.again * churn.peak_reserved or churn.retries:
+        if (
+            churn.flushes < self.flushes
+            or churn.again_bytes < self.again * churn.peak_reserved
+            or churn.retries
+        ):
             return
-        who = "empty_cache() here" if churn.site is not None else "something (the history does not tell what: empty_cache?)"
+        who = (
+            "empty_cache() here"
+            if churn.site is not None
+            else "something (the history does not tell what: empty_cache?)"
+        )
         yield Finding(
             churn.site,
-            f"{who} gave the cache back to the device {churn.flushes} times in the second half of the history, and "
+            f"{who} gave the cache back to the device {churn.flushes} times in the second half of "
+            "the history, and "
             f"{amounts.size(churn.again_bytes)} had to be obtained again by cudaMalloc",
             basis="none",
             seen_on="snapshot",
@@ -131,11 +178,17 @@ class AllocatorCallEveryStep(Rule):
         )
 
     def _costly(self, calls: DeviceCalls, steps: Steps, machine: Machine) -> Iterator[CallSite]:
-        """Calls that matter: commands always, queries and collections where they take a measurable share of the step."""
+        """Calls that matter: commands always, queries and collections where they take a measurable
+        share of the step.
+        """
         yield from calls.sites(COMMANDS)
-        priced = [(COLLECTIONS, self.collect_cost)] + ([(QUERIES, self.query_cost)] if machine.cuda else [])
+        priced = [(COLLECTIONS, self.collect_cost)] + (
+            [(QUERIES, self.query_cost)] if machine.cuda else []
+        )
         for names, cost in priced:
-            yield from (site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost)
+            yield from (
+                site for site in calls.sites(names) if steps.share_of_step(site.us_per_step) >= cost
+            )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move it out of the step: once after the warm-up, or every so many steps."
@@ -143,6 +196,12 @@ class AllocatorCallEveryStep(Rule):
         if finding.site is None or not finding.hints.get("alone"):
             return Remedy(text)
         safe = call.startswith("reset_")
-        reason = "it only resets counters" if safe else "a run close to its limit may lean on the memory that this frees"
-        edit = Edit(finding.site, "drop_statement", call=call.rpartition(".")[2], safe=safe, reason=reason)
+        reason = (
+            "it only resets counters"
+            if safe
+            else "a run close to its limit may lean on the memory that this frees"
+        )
+        edit = Edit(
+            finding.site, "drop_statement", call=call.rpartition(".")[2], safe=safe, reason=reason
+        )
         return Remedy(text, (edit,))

@@ -21,11 +21,12 @@ class TensorMadeOnHostThenMoved(CopyRule):
     A tensor is made on the host and moved to the device, every step.
 
     ## What it finds
-    ``torch.zeros(...).to(device)``, ``torch.randn(...).cuda()`` and their kin on most steps. Seen in a rehearsal of the
-    GPU path.
+    ``torch.zeros(...).to(device)``, ``torch.randn(...).cuda()`` and their kin on most steps. Seen
+    in a rehearsal of the GPU path.
 
     ## Why it costs
-    The host fills the tensor, copies it over the bus and waits until it is there, where one kernel could have filled it.
+    The host fills the tensor, copies it over the bus and waits until it is there, where one kernel
+    could have filled it.
 
     ## Example
     ```python
@@ -55,7 +56,8 @@ class TensorMadeOnHostThenMoved(CopyRule):
     The random numbers must be those of the host's generator.
 
     ## Sources
-    PyTorch performance tuning guide, "Create tensors directly on the target device". The threshold is ours.
+    PyTorch performance tuning guide, "Create tensors directly on the target device". The threshold
+    is ours.
     """
 
     code = "SYNC010"
@@ -67,14 +69,16 @@ class TensorMadeOnHostThenMoved(CopyRule):
     def detect(self, copies: Copies, source: Source) -> Iterator[Finding]:
         for place in self.usual(copies.sites("made on the host", blocking=True)):
             message = (
-                f"a tensor of {place.amount} is made on the host and moved to the device on {place.rhythm}: {copies.host_waits}"
+                f"a tensor of {place.amount} is made on the host and moved to the device on "
+                f"{place.rhythm}: {copies.host_waits}"
             )
             hints = {"moves": place.moves, "makes": source.makes_at(place.site)}
             yield self.report(copies, place, place.site, message, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
-            "Make it where it is used: pass device= to the function that makes it. Random numbers then come from the "
+            "Make it where it is used: pass device= to the function that makes it. Random numbers "
+            "then come from the "
             "device's generator and differ."
         )
         moves, makes = finding.hints["moves"], finding.hints["makes"]
@@ -84,5 +88,9 @@ class TensorMadeOnHostThenMoved(CopyRule):
             if same
             else "the device makes other values, or rounds them otherwise"
         )
-        edits = (Edit(site, "make_on_device", call, safe=same, reason=reason, span=span) for site, call, span in moves if makes)
+        edits = (
+            Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
+            for site, call, span in moves
+            if makes
+        )
         return Remedy(text, tuple(edits))

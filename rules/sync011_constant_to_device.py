@@ -17,13 +17,13 @@ class ConstantSentEveryStep(CopyRule):
     Python numbers are sent to the device in the step.
 
     ## What it finds
-    ``torch.tensor(values, device="cuda")``, ``torch.tensor(values).to(device)`` or an index written as a list, on most
-    steps; also what else is given to ``torch.tensor`` and its kin if it is up to 64 bytes, whose origin does not show. Seen in a
-    rehearsal of the GPU path.
+    ``torch.tensor(values, device="cuda")``, ``torch.tensor(values).to(device)`` or an index written
+    as a list, on most steps; also what else is given to ``torch.tensor`` and its kin if it is up to
+    64 bytes, whose origin does not show. Seen in a rehearsal of the GPU path.
 
     ## Why it costs
-    The numbers are written to pageable host memory and copied, and the host waits until the copy, and so all that was
-    queued before it, is done.
+    The numbers are written to pageable host memory and copied, and the host waits until the copy,
+    and so all that was queued before it, is done.
 
     ## Example
     ```python
@@ -53,10 +53,12 @@ class ConstantSentEveryStep(CopyRule):
     ``torch.full((), value, device="cuda")`` makes a scalar on the device without a copy.
 
     ## When to ignore
-    The numbers change on every step and come from the host: then copy them from pinned memory with ``non_blocking=True``.
+    The numbers change on every step and come from the host: then copy them from pinned memory with
+    ``non_blocking=True``.
 
     ## Sources
-    pytorch#120996: ``torch.tensor(x, device="cuda")`` synchronises, as ``set_sync_debug_mode`` shows. The threshold is ours.
+    pytorch#120996: ``torch.tensor(x, device="cuda")`` synchronises, as ``set_sync_debug_mode``
+    shows. The threshold is ours.
     """
 
     code = "SYNC011"
@@ -66,17 +68,26 @@ class ConstantSentEveryStep(CopyRule):
 
     def detect(self, copies: Copies) -> Iterator[Finding]:
         for place in self.usual(copies.sites("constant", blocking=True)):
-            what = f"Python numbers ({place.amount})" if place.written else f"numbers ({place.amount}) made on the host"
-            message = f"{what} are sent to the device on {place.rhythm}: {copies.host_waits} for the copy"
+            what = (
+                f"Python numbers ({place.amount})"
+                if place.written
+                else f"numbers ({place.amount}) made on the host"
+            )
+            message = (
+                f"{what} are sent to the device on {place.rhythm}: {copies.host_waits} for the copy"
+            )
             yield self.report(copies, place, place.site, message, hints={"written": place.written})
 
     def remedy(self, finding: Finding) -> Remedy | None:
         once = "Make the tensor once, before the loop"
         if finding.hints["written"]:
             return Remedy(
-                f"{once}; a scalar that changes can be made with torch.full((), value, device=...), which copies nothing."
+                f"{once}; a scalar that changes can be made with torch.full((), value, "
+                "device=...), which copies nothing."
             )
         return Remedy(
-            f"{once}, where its values stay the same. Values that come anew (an environment's observation) must be copied, but "
-            "need not be waited for: send several together, from pinned memory with non_blocking=True."
+            f"{once}, where its values stay the same. Values that come anew (an environment's "
+            "observation) must be copied, but "
+            "need not be waited for: send several together, from pinned memory with "
+            "non_blocking=True."
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_driver import DriverCalls, TraceDriver
+from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -20,19 +20,21 @@ class DriverAllocationsInSteadyState(Rule):
     Steps take memory from the driver after warm-up.
 
     ## What it finds
-    In a trace: ``cudaMalloc``, ``cudaFree``, ``cuMemMap`` and their HIP names, or ``cudaHostAlloc`` (pinned memory), on most
-    steps after the first of the trace. In the first step, before the steps, or once, they are warm-up or a single
-    ``empty_cache`` and silent; on fewer than half of the steps they are a note.
+    In a trace: ``cudaMalloc``, ``cudaFree``, ``cuMemMap`` and their HIP names, or ``cudaHostAlloc``
+    (pinned memory), on most steps after the first of the trace. In the first step, before the
+    steps, or once, they are warm-up or a single ``empty_cache`` and not reported; on fewer than
+    half of the steps they are a note.
 
-    Where the driver is asked for nearly every tensor and each is given back at once, the caching allocator is switched off
-    (``PYTORCH_NO_CUDA_MEMORY_CACHING``), and that is what is said.
+    Where the driver is asked for nearly every tensor and each is given back at once, the caching
+    allocator is switched off (``PYTORCH_NO_CUDA_MEMORY_CACHING``), and the finding says so.
 
     ## Why it costs
-    ``cudaFree`` waits for all work of the device, ``cudaMalloc`` holds the host for up to milliseconds. torch's caching
-    allocator is there so that steady steps need neither. It goes to the driver again when the cache was given back
-    (``empty_cache``), when memory ran out and cached blocks were freed to retry (``num_alloc_retries``), or when each
-    batch has a shape that no cached block fits. The price is the device's idle time during and because of the calls,
-    as far as no wait of the host and no data loader has it already.
+    ``cudaFree`` waits for all work of the device, ``cudaMalloc`` holds the host for up to
+    milliseconds. torch's caching allocator is there so that steady steps need neither. It goes to
+    the driver again when the cache was given back (``empty_cache``), when memory ran out and cached
+    blocks were freed to retry (``num_alloc_retries``), or when each batch has a shape that no
+    cached block fits. The price is the device's idle time during and because of the calls, as far
+    as no wait of the host and no data loader has it already.
 
     ## Example
     ```python
@@ -60,13 +62,15 @@ class DriverAllocationsInSteadyState(Rule):
     ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True``.
 
     ## When to ignore
-    The trace was taken in the first steps of a run: then these are warm-up, and a schedule with ``wait`` and ``warmup``
-    leaves them out. Or the run was under a memory checker, for which the cache is switched off.
+    The trace was taken in the first steps of a run: then these are warm-up, and a schedule with
+    ``wait`` and ``warmup`` leaves them out. Or the run was under a memory checker, for which the
+    cache is switched off.
 
     ## Sources
-    CUDA runtime API, "API synchronization behavior"; torch.cuda.memory_stats counts retries as ``num_alloc_retries``, which
-    Lightning logs. No peer has a threshold; ours only asks that it is usual, since a warmed-up cache needs no call at all. The variable is
-    torch's (docs, "CUDA environment variables"); 0.3 allocations for each kernel, with frees in turn, is ours.
+    CUDA runtime API, "API synchronization behavior"; torch.cuda.memory_stats counts retries as
+    ``num_alloc_retries``, which Lightning logs. No peer has a threshold; ours only asks that it is
+    usual, since a warmed-up cache needs no call at all. The variable is torch's (docs, "CUDA
+    environment variables"); 0.3 allocations for each kernel, with frees in turn, is ours.
     """
 
     code = "SYNC012"
@@ -74,18 +78,22 @@ class DriverAllocationsInSteadyState(Rule):
     since = "0.1"
 
     share: float = knob(0.5, "Share of the steps after the first from which it is a warning.")
-    noticed: float = knob(0.01, "Without marked steps: share of the whole trace's time from which it is a note.")
+    noticed: float = knob(
+        0.01, "Without marked steps: share of the whole trace's time from which it is a note."
+    )
 
     def detect(self, driver: TraceDriver) -> Iterator[Finding]:
         for pins in (False, True):
             calls = [one for one in driver.allocator if one.pins == pins]
             uncached = 0.0 if pins else driver.uncached
             if driver.marked:
-                yield from self._in_steps(calls, uncached)
-            else:
+                yield from self._in_steps(calls, uncached, driver.timed)
+            elif driver.timed:
                 yield from self._in_all(calls, driver.span_us, uncached)
 
-    def _in_steps(self, calls: list[DriverCalls], uncached: float) -> Iterator[Finding]:
+    def _in_steps(
+        self, calls: list[DriverCalls], uncached: float, timed: bool
+    ) -> Iterator[Finding]:
         warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
         steady = [one for one in calls if len(one.rhythm(warming).seen) > warming]
         if not steady:
@@ -95,14 +103,15 @@ class DriverAllocationsInSteadyState(Rule):
         names = " and ".join(one.api for one in steady)
         yield Finding(
             None,
-            f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: {_why(uncached) or _again(steady)}",
+            f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: "
+            f"{_why(uncached) or _again(steady)}",
             steps=len(most.seen),
             per_step=sum(sum(one.per_step[warming:]) for one in steady) / most.of,
-            lost_us_per_step=lost,
-            basis="estimated",
+            lost_us_per_step=lost if timed else None,
+            basis="estimated" if timed else "none",
             seen_on="trace",
             severity=None if most.share >= self.share else Severity.NOTE,
-            facts=tuple((one.api, f"{one.n} calls, {amounts.duration(one.us / one.n)} each") for one in steady),
+            facts=tuple((one.api, one.told(timed)) for one in steady),
             hints={
                 "frees": any("Free" in one.api or "Release" in one.api for one in steady),
                 "pins": steady[0].pins,
@@ -110,33 +119,44 @@ class DriverAllocationsInSteadyState(Rule):
             },
         )
 
-    def _in_all(self, calls: list[DriverCalls], span_us: float, uncached: float) -> Iterator[Finding]:
+    def _in_all(
+        self, calls: list[DriverCalls], span_us: float, uncached: float
+    ) -> Iterator[Finding]:
         us, n = sum(one.us for one in calls), sum(one.n for one in calls)
         if n < 2 or us < self.noticed * span_us:
             return
         names = " and ".join(one.api for one in calls)
         why = _why(uncached) or "warm-up may be among them"
-        message = f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks no steps: {why}"
-        facts = tuple((one.api, f"{one.n} calls, {amounts.duration(one.us)}") for one in calls)
+        message = (
+            f"{n} calls of {names} take {amounts.percent(us / span_us)} of the trace, which marks "
+            f"no steps: {why}"
+        )
+        facts = tuple((one.api, one.told(timed=True, each=False)) for one in calls)
         hints = {"uncached": bool(uncached)}
-        yield Finding(None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints)
+        yield Finding(
+            None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints
+        )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints.get("uncached"):
             return Remedy(
-                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it is meant for debugging with "
+                "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it "
+                "is meant for debugging with "
                 "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
             )
         if finding.hints.get("pins"):
             return Remedy(
-                "Pin memory once: keep a pinned buffer and fill it each step, or let DataLoader(pin_memory=True) do it."
+                "Pin memory once: keep a pinned buffer and fill it each step, or let "
+                "DataLoader(pin_memory=True) do it."
             )
         if finding.hints.get("frees"):
             return Remedy(
-                "Find what gives memory back: empty_cache() in the step, or an allocator that runs out and retries (less memory per step)."
+                "Find what gives memory back: empty_cache() in the step, or an allocator that runs "
+                "out and retries (less memory per step)."
             )
         return Remedy(
-            "Give the allocator blocks that fit: pad batches to a few sizes, run the largest first, or let segments grow.",
+            "Give the allocator blocks that fit: pad batches to a few sizes, run the largest "
+            "first, or let segments grow.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
 
@@ -149,7 +169,10 @@ def _why(uncached: float) -> str:
     """That nothing is cached, and what shows it; empty where something is."""
     if not uncached:
         return ""
-    return f"the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), {uncached:.2g} allocations for each kernel"
+    return (
+        f"the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), {uncached:.2g} "
+        "allocations for each kernel"
+    )
 
 
 def _again(calls: list[DriverCalls]) -> str:

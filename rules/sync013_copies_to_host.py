@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.trace_steps import TraceSteps
+from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 
 from .transfers import TransferRule
@@ -17,13 +17,14 @@ class StepBoundByCopiesToHost(TransferRule):
     The device waits for copies to the host.
 
     ## What it finds
-    In a trace: copies from the device to the host that take a large share of the steps, on the device's own clock, while
-    nothing else runs on it, in the first step and after it. Copies beside kernels are hidden and not counted.
+    In a trace: copies from the device to the host that take a large share of the steps, on the
+    device's own clock, while nothing else runs on it, in the first step and after it. Copies beside
+    kernels are hidden and not counted.
 
     ## Why it costs
-    While only the copy runs, the device computes nothing; and where the memory on the host is pageable, or the program waits
-    for the values, nothing is queued behind it either. The link (PCIe 4.0 x16: about 25 GB/s) is 50 times slower than the
-    device's memory.
+    While only the copy runs, the device computes nothing; and where the memory on the host is
+    pageable, or the program waits for the values, nothing is queued behind it either. The link
+    (PCIe 4.0 x16: about 25 GB/s) is 50 times slower than the device's memory.
 
     ## Example
     ```python
@@ -54,16 +55,19 @@ class StepBoundByCopiesToHost(TransferRule):
         out.mean().backward()
         kept[:] = [out.detach().mean(dim=0)]
     ```
-    Reduce on the device and copy the result, or copy every so many steps. Where all of it must go to the host (offloading):
-    into pinned memory, with ``non_blocking=True``, on a side stream while the next kernels run.
+    Reduce on the device and copy the result, or copy every so many steps. Where all of it must go
+    to the host (offloading): into pinned memory, with ``non_blocking=True``, on a side stream while
+    the next kernels run.
 
     ## When to ignore
-    The trace is a test of copies, or of a phase that stores its results (a checkpoint, an evaluation).
+    The trace is a test of copies, or of a phase that stores its results (a checkpoint, an
+    evaluation).
 
     ## Sources
-    The twin of DATA008, with its thresholds (TraceML: 10 % and 20 % of the step on the device's clock); ours count only what no
-    kernel hides. With fewer than three steps, steps that the profiler did not mark, or copies that recur on no two steps after
-    the first, it is a note. The price is the time of the copies without what pinned memory would save: that is the price of the
+    The twin of DATA008, with its thresholds (TraceML: 10 % and 20 % of the step on the device's
+    clock); ours count only what no kernel hides. With fewer than three steps, steps that the
+    profiler did not mark, or copies that recur on no two steps after the first, it is a note. The
+    price is the time of the copies without what pinned memory would save: that is the price of the
     waits for them.
     """
 
@@ -76,6 +80,7 @@ class StepBoundByCopiesToHost(TransferRule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(
-            "Reduce on the device and copy the result, or copy every so many steps; what must go to the host goes into pinned "
+            "Reduce on the device and copy the result, or copy every so many steps; what must go "
+            "to the host goes into pinned "
             "memory with non_blocking=True, on a side stream while the next kernels run."
         )

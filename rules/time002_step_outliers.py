@@ -9,8 +9,8 @@ from statistics import median
 from auditor import amounts
 from auditor.batch_means import mean_of
 from auditor.evidence import Batches, Machine, Steps
-from auditor.evidence.rhythm import Rhythm
-from auditor.evidence.trace_steps import TraceSteps
+from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob
 
@@ -22,7 +22,9 @@ WARMING = 1
 
 
 OWN = (", waiting for the processor taken off", "")
-"""What a time here is that the report's own median is not: what others took is no outlier of the program's."""
+"""What a time here is that the report's own median is not: what others took is no outlier of the
+program's.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,14 @@ class StepOutliers(Rule):
     Some steps take far longer than the others.
 
     ## What it finds
-    Steps of the timing pass (in a trace: of its marked steps) that take at least twice the median, where they are rare, at
-    least three, and together add a share to the run that matters. If garbage collection or the data loader explains them it is a
-    warning that says so, else a note. What a step waited for the processor while other programs had it is not counted.
+    Steps of the timing pass (in a trace: of its marked steps) that take at least twice the median,
+    where they are rare, at least three, and together add a share to the run that matters. If
+    garbage collection or the data loader explains them it is a warning that says so, else a note.
+    What a step waited for the processor while other programs had it is not counted.
 
     ## Why it costs
-    The slow steps lengthen the run by what they take beyond the median; with several processes every rank waits for
-    the slowest one at each all-reduce, so that their delays add up.
+    The slow steps lengthen the run by what they take beyond the median; with several processes
+    every rank waits for the slowest one at each all-reduce, so that their delays add up.
 
     ## Example
     ```python
@@ -75,15 +78,17 @@ class StepOutliers(Rule):
     def step():
         model(torch.ones(4, 8)).mean().backward()
     ```
-    Where many Python objects must live: ``gc.freeze()`` once they are made, so that collections pass them over; or
-    ``gc.disable()`` and collect every few hundred steps, on all ranks at the same step.
+    Where many Python objects must live: ``gc.freeze()`` once they are made, so that collections
+    pass them over; or ``gc.disable()`` and collect every few hundred steps, on all ranks at the
+    same step.
 
     ## When to ignore
     Slow steps at a constant distance are often meant: validation, logging, a checkpoint.
 
     ## Sources
-    gpuprof: p99 of at least twice the median over 20 steps; SageMaker Debugger: 10 steps beyond 3 standard deviations. The
-    factor is gpuprof's; we count outliers instead of a p99, so that ten steps are enough. The other thresholds are ours.
+    gpuprof: p99 of at least twice the median over 20 steps; SageMaker Debugger: 10 steps beyond 3
+    standard deviations. The factor is gpuprof's; we count outliers instead of a p99, so that ten
+    steps are enough. The other thresholds are ours.
     """
 
     code = "TIME002"
@@ -91,17 +96,30 @@ class StepOutliers(Rule):
     since = "0.1"
 
     ratio: float = knob(2.0, "Times the median from which a step is an outlier (gpuprof).")
-    least_us: float = knob(5000.0, "Us beyond the median below which a step is none: the system's scheduler does as much.")
-    share: float = knob(0.05, "Share that the outliers add to the time of all steps from which they are reported.")
-    rare: float = knob(0.25, "Share of the steps above which slow steps are no outliers but another kind of step.")
-    least: int = knob(3, "With fewer outliers nothing is said: what happens twice in a run is no habit of it.")
-    enough: int = knob(10, "With fewer steps nothing is said.")
+    least_us: float = knob(
+        5000.0,
+        "Us beyond the median below which a step is none: the system's scheduler does as much.",
+    )
+    share: float = knob(
+        0.05, "Share that the outliers add to the time of all steps from which they are reported."
+    )
+    rare: float = knob(
+        0.25, "Share of the steps above which slow steps are no outliers but another kind of step."
+    )
+    least: int = knob(
+        3, "With fewer outliers nothing is reported: what happens twice in a run is no pattern."
+    )
+    enough: int = knob(10, "With fewer steps nothing is reported.")
     explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
 
     def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
         waits = batches.waits_by_step()
         timed = [
-            TimedStep(steps.quiet_from + s.number, s.own_us, {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)})
+            TimedStep(
+                steps.quiet_from + s.number,
+                s.own_us,
+                {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)},
+            )
             for s in steps.quiet
         ]
         return self._report(timed, "timed steps", machine.device)
@@ -109,25 +127,35 @@ class StepOutliers(Rule):
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps(self.enough + WARMING)
         numbers = steps.numbers or range(len(steps.steps))
-        timed = [TimedStep(number, step.us, {LOADER: step.loader_us}) for number, step in zip(numbers, steps.steps, strict=True)]
+        timed = [
+            TimedStep(number, step.us, {LOADER: step.loader_us})
+            for number, step in zip(numbers, steps.steps, strict=True)
+        ]
         return self._report(timed[WARMING:], "steps of the trace", "trace")
 
     def _report(self, steps: list[TimedStep], what: str, seen_on: SeenOn) -> Iterator[Finding]:
         if len(steps) < self.enough:
-            raise NotLooked(f"{len(steps)} {what} are too few to tell outliers: {self.enough} are needed")
+            raise NotLooked(
+                f"{len(steps)} {what} are too few to tell outliers: {self.enough} are needed"
+            )
         typical = median(step.us for step in steps)
-        slow = [step for step in steps if step.us >= max(self.ratio * typical, typical + self.least_us)]
+        slow = [
+            step for step in steps if step.us >= max(self.ratio * typical, typical + self.least_us)
+        ]
         extra = sum(step.us - typical for step in slow)
-        if not self.least <= len(slow) <= self.rare * len(steps) or extra < self.share * sum(step.us for step in steps):
+        if not self.least <= len(slow) <= self.rare * len(steps) or extra < self.share * sum(
+            step.us for step in steps
+        ):
             return
         cause = self._cause(steps, slow, extra)
         if not cause and seen_on != "trace":
             return  # on a shared machine another process's turn looks the same
-        interval = Rhythm(tuple(step.number for step in slow), len(steps)).interval
+        interval = StepPattern(tuple(step.number for step in slow), len(steps)).interval
         regular = f", every {interval} steps" if interval else ""
         found = Finding(
             None,
-            f"{len(slow)} of {len(steps)} {what} take {self.ratio:g} times the median or more{regular}: "
+            f"{len(slow)} of {len(steps)} {what} take {self.ratio:g} times the median or "
+            f"more{regular}: "
             + (f"{cause} explains it" if cause else "no cause that was watched explains it"),
             steps=len(slow),
             per_step=len(slow) / len(steps),
@@ -137,7 +165,10 @@ class StepOutliers(Rule):
             severity=None if cause else Severity.NOTE,
             facts=(
                 (f"median step{OWN[seen_on == 'trace']}", amounts.duration(typical)),
-                (f"slowest step{OWN[seen_on == 'trace']}", amounts.duration(max(step.us for step in slow))),
+                (
+                    f"slowest step{OWN[seen_on == 'trace']}",
+                    amounts.duration(max(step.us for step in slow)),
+                ),
                 (
                     f"slow steps ({'as the profiler counts' if seen_on == 'trace' else 'from 0, warm-up included'})",
                     ", ".join(str(step.number) for step in slow[:20]),
@@ -150,7 +181,9 @@ class StepOutliers(Rule):
         yield found if seen_on == "trace" else between(found, price)
 
     def _cause(self, steps: Iterable[TimedStep], slow: list[TimedStep], extra: float) -> str:
-        """What takes at least half of the extra time, beyond what it takes on a usual step; empty where nothing does."""
+        """What takes at least half of the extra time, beyond what it takes on a usual step; empty
+        where nothing does.
+        """
         for cause in slow[0].causes:
             usual = median(step.causes[cause] for step in steps)
             if sum(step.causes[cause] - usual for step in slow) >= self.explained * extra:
@@ -160,8 +193,12 @@ class StepOutliers(Rule):
     def remedy(self, finding: Finding) -> Remedy | None:
         if finding.hints.get("cause") == COLLECTOR:
             return Remedy(
-                "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred steps on all ranks together."
+                "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred "
+                "steps on all ranks together."
             )
         if finding.hints.get("cause") == LOADER:
-            return Remedy("Give the loader more workers or a larger prefetch_factor, and look for samples that are slow to load.")
+            return Remedy(
+                "Give the loader more workers or a larger prefetch_factor, and look for samples "
+                "that are slow to load."
+            )
         return None

@@ -1,4 +1,6 @@
-"""What the rules about a step bound by its copies have in common: both directions, by the device's own clock."""
+"""What the rules about a step bound by its copies have in common: both directions, by the device's
+own clock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence.trace_steps import TraceSteps
+from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Severity
 from auditor.rule import Rule, knob
 
@@ -15,14 +17,20 @@ from auditor.rule import Rule, knob
 class TransferRule(Rule):
     """Base of the rules about time in which a device does nothing but copy; no rule itself."""
 
-    share: float = knob(0.1, "Share of the steps' time in copies that nothing hides from which it is a warning (TraceML).")
+    share: float = knob(
+        0.1,
+        "Share of the steps' time in copies that nothing hides from which it is a warning "
+        "(TraceML).",
+    )
     severe: float = knob(0.2, "The same from which it is an error (TraceML).")
     least_us: float = knob(100.0, "Mean time per step in us below which nothing is reported.")
 
     def bound(self, steps: TraceSteps, way: str, words: str) -> Iterator[Finding]:
-        """A finding where copies ``way`` (``to_device``, ``to_host``) take a share of the whole that recurs after the first step.
+        """A finding where copies ``way`` (``to_device``, ``to_host``) take a share of the whole
+        that recurs after the first step.
 
-        Its price leaves out what pinned memory would save: that is the price of the waits for pageable copies.
+        Its price leaves out what pinned memory would save: that is the price of the waits for
+        pageable copies.
         """
         steps.need_a_device()
         part = f"{way}_alone_us"
@@ -34,7 +42,8 @@ class TransferRule(Rule):
         certain = steps.certain and steps.recurs(part, self.share)
         yield Finding(
             None,
-            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy {words}",
+            f"for {amounts.percent(share)} of {steps.where} the device does nothing but copy "
+            f"{words}",
             steps=often if marked else 0,
             per_step=1.0 if marked else 0.0,
             lost_us_per_step=mean - slow if marked else None,
@@ -44,7 +53,16 @@ class TransferRule(Rule):
             facts=(
                 (f"copies {words}", f"{amounts.percent(steps.share(f'{way}_us'))} of the time"),
                 ("with nothing beside them", f"{amounts.duration(mean)} per step"),
-                *((("of that because the memory is pageable", f"{amounts.duration(slow)} per step"),) if slow else ()),
+                *(
+                    (
+                        (
+                            "of that because the memory is pageable",
+                            f"{amounts.duration(slow)} per step",
+                        ),
+                    )
+                    if slow
+                    else ()
+                ),
                 ("steps from", steps.source),
             ),
         )

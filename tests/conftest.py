@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# How long an example takes says something about the machine that the tests share with others, not about the code.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+os.environ["AUDIT_CACHE_DIR"] = ""  # tests keep no copies of traces in the user's cache
+
+# How long an example takes says something about the machine that the tests share with others, not
+# about the code.
+settings.register_profile(
+    "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("shared machine")
 
 LONGEST = (
@@ -34,7 +39,9 @@ LONGEST = (
     "seam/test_processes.py",
     "seam/test_fixes.py",
 )
-"""Files that take longest, first: whoever gets one of them last would keep the other worker waiting."""
+"""Files that take longest, first: whoever gets one of them last would keep the other worker
+waiting.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,25 +54,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def audit():
     """Runs the command line as a user would: ``audit("run", "trainer:step", cwd=folder)``."""
 
-    def call(*words: str, cwd: Path, timeout: float = 180, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from auditor.cli import main; main()", *words]
-        surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "120", **env}
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=surroundings, check=False)
+    def call(
+        *words: str, cwd: Path, timeout: float = 180, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from auditor.cli.main import main; main()", *words]
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+            **env,
+        }
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=surroundings,
+            check=False,
+        )
 
     return call
 
 
 @pytest.fixture(scope="session", autouse=True)
 def every_edit_is_declared() -> Iterator[None]:
-    """Any edit that any rule proposes in any test lies within what its class declares (``Rule.edits``): the two cannot drift."""
-    from auditor import catalogue
+    """Any edit that any rule proposes in any test lies within what its class declares
+    (``Rule.edits``): the two cannot drift.
+    """
+    from auditor.judging import catalogue
     from auditor.permit import outside
 
-    def held(rule: type[Rule], proposes: Callable[[Rule, Finding], Remedy | None]) -> Callable[[Rule, Finding], Remedy | None]:
+    def held(
+        rule: type[Rule], proposes: Callable[[Rule, Finding], Remedy | None]
+    ) -> Callable[[Rule, Finding], Remedy | None]:
         def remedy(self: Rule, finding: Finding) -> Remedy | None:
             proposed = proposes(self, finding)
             foreign = None if proposed is None else outside(rule.edits, proposed.edits)
-            assert foreign is None, f"{rule.code} proposes an edit that its class does not declare: {foreign}"
+            assert foreign is None, (
+                f"{rule.code} proposes an edit that its class does not declare: {foreign}"
+            )
             return proposed
 
         return remedy

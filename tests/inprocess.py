@@ -1,4 +1,6 @@
-"""Records a step in this process, through the same session, probes and passes as the recording child."""
+"""Records a step in this process, through the same session, probes and passes as the recording
+child.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,23 @@ from typing import Any
 import psutil
 import torch
 
-from auditor import engine
-from auditor.capture.environment import describe, device_of
-from auditor.capture.frames import Frames
-from auditor.capture.probe import Context
-from auditor.capture.probes import select
+from auditor.capture.instruments.environment import describe, device_of
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.registry import select
 from auditor.capture.session import Session
 from auditor.checkpoints import settings
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
-from auditor.commands.checkpoint import asks_for_checkpoints
+from auditor.cli.checkpoint import asks_for_checkpoints
+from auditor.evidence.table import Evidence
+from auditor.judging import engine
 from auditor.model import Finding, Verdict
-from auditor.plan import Device, Plan
-from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
-from auditor.recording_sources import store_sources
+from auditor.recordings.folder import SCHEMA, SITES, Recording, RecordingWriter, write_manifest
+from auditor.recordings.sources import store_sources
 from auditor.rule import Rule
+from auditor.runs.plan import Device, Plan
+from tests.recordings.strict import undeclared
 
 
 def record(
@@ -40,14 +44,26 @@ def record(
     memory_limit: int | None = None,
     host_room: int | None = None,
 ) -> Recording:
-    """Make a step (after the probes were installed, as in a real run), run all passes, return the recording.
+    """Make a step (after the probes were installed, as in a real run), run all passes, return the
+    recording.
 
-    With ``host_room`` the recording says that the machine has so many bytes of RAM beyond what the process holds now.
+    With ``host_room`` the recording says that the machine has so many bytes of RAM beyond what the
+    process holds now.
 
-    A step that runs out of memory ends the recording with that outcome.
-    A step that left non-finite values behind is replayed, as the runner does: the step is made once more.
+    A step that runs out of memory ends the recording with that outcome. A step that left non-finite
+    values behind is replayed, as the runner does: the step is made once more.
     """
-    plan = Plan("test:step", (), steps, warmup, device, str(folder), parts, trace_steps=trace_steps, memory_limit=memory_limit)
+    plan = Plan(
+        "test:step",
+        (),
+        steps,
+        warmup,
+        device,
+        str(folder),
+        parts,
+        trace_steps=trace_steps,
+        memory_limit=memory_limit,
+    )
     recording = _run(plan, make, tuple(roots), host_room)
     bad = next(iter(recording.rows("nonfinite")), None)
     if bad is not None:
@@ -55,13 +71,25 @@ def record(
     return recording
 
 
-def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, ...], host_room: int | None = None) -> Recording:
+def _run(
+    plan: Plan,
+    make: Callable[[], Callable[[], Any]],
+    roots: tuple[Path, ...],
+    host_room: int | None = None,
+) -> Recording:
     folder = Path(plan.folder)
     writer = RecordingWriter(folder)
     frames = Frames(writer, tuple(str(root) for root in roots))
     warnings: list[str] = []
     device = device_of(plan.device)
-    context = Context(writer, frames, device=device, warn=warnings.append, watched=plan.watched, memory_limit=plan.memory_limit)
+    context = Context(
+        writer,
+        frames,
+        device=device,
+        warn=warnings.append,
+        watched=plan.watched,
+        memory_limit=plan.memory_limit,
+    )
     session = Session(plan, context, select(plan.parts, context), lambda name, done, total: None)
     session.install()
     environment, outcome, said = describe(device), "completed", ""
@@ -85,7 +113,7 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
         "cwd": os.getcwd(),
         "steps": plan.steps,
         "warmup": 2,
-        "device": context.device,
+        "device": context.device.word,
         "passes": [{"name": p.name, "steps": p.done} for p in session.passes],
         "outcome": outcome,
         "error": {"type": "OutOfMemoryError", "message": said, "traceback": ""} if said else None,
@@ -94,6 +122,7 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
         "recorded_at": "2026-01-01T00:00:00+00:00",
     }
     write_manifest(folder, manifest)
+    assert undeclared(folder) == []
     files = {row["file"] for row in Recording(folder).rows(SITES)}
     files |= {row["file"] for row in Recording(folder).rows("graphs") if row.get("file")}
     files |= {str(p) for root in roots if root.is_file() for p in [root]}
@@ -105,7 +134,8 @@ def _run(plan: Plan, make: Callable[[], Callable[[], Any]], roots: tuple[Path, .
 def judge_checkpoints(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...]
 ) -> tuple[list[Finding], list[Verdict]] | None:
-    """Take twelve steps in an empty folder and judge the checkpoints that they left there, against its ``config.json``.
+    """Take twelve steps in an empty folder and judge the checkpoints that they left there, against
+    its ``config.json``.
 
     None if they left none.
     """
@@ -119,20 +149,27 @@ def judge_checkpoints(
     finally:
         os.chdir(before)
     config = folder / "config.json"
-    scans = tuple(scan_any(path) for path in checkpoints_in(folder)) if any(folder.iterdir()) else ()
+    scans = (
+        tuple(scan_any(path) for path in checkpoints_in(folder)) if any(folder.iterdir()) else ()
+    )
     if not scans and all(rule.in_checkpoint is not None for rule in rules):
         return None
-    judgement = engine.judge(CheckpointRecording(scans, settings.read(config) if config.is_file() else ()), rules)
+    judgement = engine.judge(
+        Evidence(CheckpointRecording(scans, settings.read(config) if config.is_file() else ())),
+        rules,
+    )
     return list(judgement.findings), list(judgement.verdicts)
 
 
 def judge(
     folder: Path, make: Callable[[], Callable[[], Any]], rules: tuple[type[Rule], ...], **more: Any
 ) -> tuple[list[Finding], list[Verdict]]:
-    """Record and judge with these rules; of rules on checkpoints, what the step saved (if a run can answer too: if it did)."""
+    """Record and judge with these rules; of rules on checkpoints, what the step saved (if a run can
+    answer too: if it did).
+    """
     if rules and all(asks_for_checkpoints(rule) for rule in rules):
         judged = judge_checkpoints(folder / "saved", make, rules)
         if judged is not None:
             return judged
-    judgement = engine.judge(record(folder, make, engine.parts_of(rules), **more), rules)
+    judgement = engine.judge(Evidence(record(folder, make, engine.parts_of(rules), **more)), rules)
     return list(judgement.findings), list(judgement.verdicts)

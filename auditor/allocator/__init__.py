@@ -1,4 +1,6 @@
-"""A simulation of torch's CUDA caching allocator: what a program would hold, on a card that need not be there."""
+"""A simulation of torch's CUDA caching allocator: what a program would hold, on a card that need
+not be there.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +10,12 @@ from auditor.allocator.oom import OutOfMemory, Shortage
 from auditor.allocator.replay import Replayed, replay
 from auditor.allocator.settings import AllocatorSettings
 
-__all__ = ["AllocatorSettings", "CachingAllocator", "History", "OutOfMemory", "Replayed", "Shortage", "replay"]
+__all__ = [
+    "AllocatorSettings",
+    "CachingAllocator",
+    "History",
+    "OutOfMemory",
+    "Replayed",
+    "Shortage",
+    "replay",
+]

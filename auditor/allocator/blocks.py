@@ -1,4 +1,6 @@
-"""Blocks of device memory, the chains in which they tile a segment, and the pools of those that are free."""
+"""Blocks of device memory, the chains in which they tile a segment, and the pools of those that are
+free.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Frames = Sequence[Mapping[str, Any]]
-"""A stack, innermost first, as torch's snapshots hold it: ``{"filename": ..., "line": ..., "name": ...}``."""
+"""A stack, innermost first, as torch's snapshots hold it: ``{"filename": ..., "line": ..., "name":
+...}``.
+"""
 
 State = Literal["inactive", "active_allocated", "active_pending_free"]
 
 
 @dataclass(frozen=True)
-class Reach:
-    """The address space of an expandable segment: pages of device memory are mapped into it and out of it."""
+class ObjectSearch:
+    """The address space of an expandable segment: pages of device memory are mapped into it and out
+    of it.
+    """
 
     address: int
     size: int
@@ -33,15 +39,25 @@ class Reach:
 
 
 class Block:
-    """A stretch of memory in a segment, linked with its neighbours. ``mapped`` is False for address space without memory."""
+    """A stretch of memory in a segment, linked with its neighbours. ``mapped`` is False for address
+    space without memory.
+    """
 
     __slots__ = (
         "address", "age_base", "frames", "mapped", "next", "pool", "previous", "reach", "requested", "segment_frames",
         "size", "state", "stream", "streams",
     )  # fmt: skip
 
-    def __init__(self, pool: Pool, stream: int, address: int, size: int, reach: Reach | None = None) -> None:
-        self.pool, self.stream, self.address, self.size, self.reach = pool, stream, address, size, reach
+    def __init__(
+        self, pool: Pool, stream: int, address: int, size: int, reach: ObjectSearch | None = None
+    ) -> None:
+        self.pool, self.stream, self.address, self.size, self.reach = (
+            pool,
+            stream,
+            address,
+            size,
+            reach,
+        )
         self.state: State = "inactive"
         self.requested = 0
         self.age_base = 0
@@ -68,7 +84,9 @@ class Block:
         return self.previous is not None or self.next is not None
 
     def cut_before(self, size: int) -> Block:
-        """Splits off its first ``size`` bytes as a block of their own, and gives that. The rest stays this block."""
+        """Splits off its first ``size`` bytes as a block of their own, and gives that. The rest
+        stays this block.
+        """
         first = Block(self.pool, self.stream, self.address, size, self.reach)
         first.mapped = self.mapped
         first.previous, first.next = self.previous, self
@@ -96,15 +114,19 @@ class Block:
 
 
 class Pool:
-    """The free blocks of the small or the large pool, for each stream those of equal size by address (``BlockPool``).
+    """The free blocks of the small or the large pool, for each stream those of equal size by
+    address (``BlockPool``).
 
-    A list kept sorted by bisection: inserting moves pointers in one block of memory, which takes 10 us for 50,000 of them.
+    A list kept sorted by bisection: inserting moves pointers in one block of memory, which takes 10
+    us for 50,000 of them.
     """
 
     def __init__(self, *, small: bool) -> None:
         self.small = small
         self.searches = 0
-        """How often a free block was looked for: the clock by which garbage collection tells the age of a block."""
+        """How often a free block was looked for: the clock by which garbage collection tells the
+        age of a block.
+        """
         self._free: dict[int, list[tuple[int, int, Block]]] = {}
         self._unmapped: dict[int, list[tuple[int, Block]]] = {}
 
@@ -147,7 +169,9 @@ class Pool:
         return [block for _, block in self._unmapped.get(stream, [])]
 
     def merge(self, block: Block, neighbour: Block | None) -> int:
-        """Joins a neighbour that is free (or unmapped) as the block is to it; bytes gained, 0 if it cannot be."""
+        """Joins a neighbour that is free (or unmapped) as the block is to it; bytes gained, 0 if it
+        cannot be.
+        """
         if neighbour is None or not neighbour.is_free or neighbour.mapped != block.mapped:
             return 0
         if neighbour.mapped:

@@ -1,4 +1,5 @@
-"""A caching allocator that behaves as torch's does on a CUDA device, without device and without torch.
+"""A caching allocator that behaves as torch's does on a CUDA device, without device and without
+torch.
 
 The order of the steps is that of ``DeviceCachingAllocator::malloc`` and ``free_block`` in
 c10/cuda/CUDACachingAllocator.cpp (2.9); private pools of CUDA graphs are left out.
@@ -22,11 +23,13 @@ DEFAULTS = AllocatorSettings()
 
 
 class CachingAllocator:
-    """Memory of one simulated device of ``total_bytes``, of which ``outside_bytes`` are others' (the CUDA context).
+    """Memory of one simulated device of ``total_bytes``, of which ``outside_bytes`` are others'
+    (the CUDA context).
 
-    ``fraction`` below 1 is the limit of ``set_per_process_memory_fraction``; only with one does torch, and does this,
-    heed ``garbage_collection_threshold``. Times are in us; where none is given the clock's. ``history_limit`` is the
-    number of events kept for :meth:`snapshot`, all by default. Not safe for threads.
+    ``fraction`` below 1 is the limit of ``set_per_process_memory_fraction``; only with one does
+    torch, and does this, heed ``garbage_collection_threshold``. Times are in us; where none is
+    given the clock's. ``history_limit`` is the number of events kept for :meth:`snapshot`, all by
+    default. Not safe for threads.
     """
 
     def __init__(
@@ -52,8 +55,12 @@ class CachingAllocator:
 
     # -- what a program does
 
-    def malloc(self, nbytes: int, stream: int = 0, frames: Frames = (), now_us: int | None = None) -> int:
-        """The address of ``nbytes`` for use on ``stream``; 0 for no bytes. Raises :class:`OutOfMemory`."""
+    def malloc(
+        self, nbytes: int, stream: int = 0, frames: Frames = (), now_us: int | None = None
+    ) -> int:
+        """The address of ``nbytes`` for use on ``stream``; 0 for no bytes. Raises
+        :class:`OutOfMemory`.
+        """
         if nbytes <= 0:
             if nbytes < 0:
                 raise ValueError(f"{nbytes} bytes cannot be allocated")
@@ -66,11 +73,16 @@ class CachingAllocator:
             raise self._out_of_memory(request)
         block = self._carve(block, size)
         self._activate(block, nbytes, frames)
-        self._ledger.history.append(Entry("alloc", block.address, nbytes, stream, frames, request.now_us))
+        self._ledger.history.append(
+            Entry("alloc", block.address, nbytes, stream, frames, request.now_us)
+        )
         return block.address
 
-    def free(self, address: int, now_us: int | None = None, frames: Frames = (), *, pending: bool = False) -> None:
-        """Gives a block back to the cache: at once, or (``pending``, or used by other streams) once these are done.
+    def free(
+        self, address: int, now_us: int | None = None, frames: Frames = (), *, pending: bool = False
+    ) -> None:
+        """Gives a block back to the cache: at once, or (``pending``, or used by other streams) once
+        these are done.
 
         Raises :class:`ValueError` if nothing live is at that address; 0 is freed without effect.
         """
@@ -85,7 +97,9 @@ class CachingAllocator:
         if self.settings.is_oversize(block.size):
             stats.oversize_allocations.take(1)
         frames = frames or block.frames
-        self._ledger.history.append(Entry("free_requested", address, block.requested, block.stream, frames, now))
+        self._ledger.history.append(
+            Entry("free_requested", address, block.requested, block.stream, frames, now)
+        )
         if pending or block.streams:
             block.state = "active_pending_free"
             self._pending[address] = block
@@ -93,13 +107,17 @@ class CachingAllocator:
             self._complete(block, now, frames)
 
     def record_stream(self, address: int, stream: int) -> None:
-        """Says that another stream uses the block, so that its free waits for :meth:`stream_done`."""
+        """Says that another stream uses the block, so that its free waits for
+        :meth:`stream_done`.
+        """
         block = self._live.get(address)
         if block is not None and stream != block.stream:
             block.streams.add(stream)
 
     def stream_done(self, stream: int, now_us: int | None = None) -> None:
-        """The stream has done all its work: blocks that waited for it, and for no other, return to the cache."""
+        """The stream has done all its work: blocks that waited for it, and for no other, return to
+        the cache.
+        """
         for block in list(self._pending.values()):
             waited = bool(block.streams)
             block.streams.discard(stream)
@@ -107,13 +125,17 @@ class CachingAllocator:
                 self._complete_pending(block, _clock(now_us))
 
     def complete_free(self, address: int, now_us: int | None = None) -> None:
-        """The free that was pending at that address is over. Nothing happens where none was (see :meth:`empty_cache`)."""
+        """The free that was pending at that address is over. Nothing happens where none was (see
+        :meth:`empty_cache`).
+        """
         block = self._pending.get(address)
         if block is not None:
             self._complete_pending(block, _clock(now_us))
 
     def empty_cache(self, now_us: int | None = None, frames: Frames = ()) -> None:
-        """Waits for all streams, then gives back to the device what it can take: free segments and free pages."""
+        """Waits for all streams, then gives back to the device what it can take: free segments and
+        free pages.
+        """
         now = _clock(now_us)
         self._ledger.stats.num_sync_all_streams += 1
         for block in list(self._pending.values()):
@@ -125,7 +147,9 @@ class CachingAllocator:
 
     @property
     def device_free(self) -> int:
-        """Bytes that the device could still give: the first number of ``torch.cuda.mem_get_info``."""
+        """Bytes that the device could still give: the first number of
+        ``torch.cuda.mem_get_info``.
+        """
         return self._ledger.free
 
     @property
@@ -136,7 +160,9 @@ class CachingAllocator:
     def stats(self) -> dict[str, int]:
         """As ``torch.cuda.memory_stats`` gives them."""
         found = self._ledger.stats.flat()
-        found["max_split_size"] = -1 if self.settings.max_split_size is None else self.settings.max_split_size
+        found["max_split_size"] = (
+            -1 if self.settings.max_split_size is None else self.settings.max_split_size
+        )
         return found
 
     def reset_peak(self) -> None:
@@ -159,8 +185,17 @@ class CachingAllocator:
         yield from self._live.values()
         yield from self._pending.values()
 
-    def adopt(self, address: int, size: int, *, small: bool, live: Iterable[tuple[int, int, int]], stream: int = 0) -> None:
-        """Takes over a segment as a recording found it, with its ``live`` blocks as (address, size, requested bytes).
+    def adopt(
+        self,
+        address: int,
+        size: int,
+        *,
+        small: bool,
+        live: Iterable[tuple[int, int, int]],
+        stream: int = 0,
+    ) -> None:
+        """Takes over a segment as a recording found it, with its ``live`` blocks as (address, size,
+        requested bytes).
 
         Raises :class:`ValueError` where these lie outside it or over one another.
         """
@@ -170,7 +205,9 @@ class CachingAllocator:
         found = []
         for start, length, requested in sorted(live):
             if rest is None or start < rest.address or length <= 0 or start + length > rest.end:
-                raise ValueError(f"a block of {length} bytes at {start:#x} has no place in its segment")
+                raise ValueError(
+                    f"a block of {length} bytes at {start:#x} has no place in its segment"
+                )
             if start > rest.address:
                 found.append(rest.cut_before(start - rest.address))
             block, rest = (rest, None) if rest.size == length else (rest.cut_before(length), rest)
@@ -217,12 +254,16 @@ class CachingAllocator:
         if self.allowed is not None and ledger.reserved + size > self.allowed:
             return None
         if self.settings.expandable_segments:
-            return self._expandable.grow(request.pool, request.stream, request.size, request.frames, request.now_us)
+            return self._expandable.grow(
+                request.pool, request.stream, request.size, request.frames, request.now_us
+            )
         if size > ledger.free:
             return None
         block = Block(request.pool, request.stream, ledger.address_range(size), size)
         block.segment_frames = request.frames
-        entry = Entry("segment_alloc", block.address, size, request.stream, request.frames, request.now_us)
+        entry = Entry(
+            "segment_alloc", block.address, size, request.stream, request.frames, request.now_us
+        )
         ledger.take(entry, small=request.pool.small)
         ledger.stats.segment.add(1, small=request.pool.small)
         if self.settings.is_oversize(size):
@@ -265,9 +306,15 @@ class CachingAllocator:
     def _complete(self, block: Block, now_us: int, frames: Frames) -> None:
         """Joins the block with its free neighbours and caches it (``free_block``)."""
         pool, stats, size, requested = block.pool, self._ledger.stats, block.size, block.requested
-        self._ledger.history.append(Entry("free_completed", block.address, requested, block.stream, frames, now_us))
+        self._ledger.history.append(
+            Entry("free_completed", block.address, requested, block.stream, frames, now_us)
+        )
         block.state, block.requested, block.frames = "inactive", 0, ()
-        gains = [gain for gain in (pool.merge(block, block.previous), pool.merge(block, block.next)) if gain]
+        gains = [
+            gain
+            for gain in (pool.merge(block, block.previous), pool.merge(block, block.next))
+            if gain
+        ]
         pool.add(block)
         if block.reach is None:
             split = block.is_split
@@ -283,7 +330,9 @@ class CachingAllocator:
     def _out_of_memory(self, request: Request) -> OutOfMemory:
         ledger = self._ledger
         ledger.stats.num_ooms += 1
-        ledger.history.append(Entry("oom", ledger.free, request.size, request.stream, request.frames, request.now_us))
+        ledger.history.append(
+            Entry("oom", ledger.free, request.size, request.stream, request.frames, request.now_us)
+        )
         return OutOfMemory(
             Shortage(
                 requested=request.nbytes,

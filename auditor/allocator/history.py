@@ -1,7 +1,8 @@
-"""A recorded memory snapshot, read as a program for the allocator: what was live when it began, then each call.
+"""A recorded memory snapshot, read as a program for the allocator: what was live when it began,
+then each call.
 
-Torch records what the allocator did, too (``segment_alloc``, ``segment_free``). Of that only the calls of ``empty_cache``
-are part of the program; the rest is what a replay is compared with.
+Torch records what the allocator did, too (``segment_alloc``, ``segment_free``). Of that only the
+calls of ``empty_cache`` are part of the program; the rest is what a replay is compared with.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unma
 
 
 class Call(NamedTuple):
-    """One step of the program. ``flush`` is a cache given back inside an allocation, after the device was found full.
+    """One step of the program. ``flush`` is a cache given back inside an allocation, after the
+    device was found full.
 
-    A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else one ``free``.
-    ``at`` is its place in the recorded history.
+    A free is ``free_begins`` and ``free_ends`` where other streams used the block in between, else
+    one ``free``. ``at`` is its place in the recorded history.
     """
 
     action: Action
@@ -35,8 +37,10 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Held:
-    """A block that was live when the recording began. ``requested`` is what the program had asked for."""
+class RetainedGraphs:
+    """A block that was live when the recording began. ``requested`` is what the program had asked
+    for.
+    """
 
     address: int
     size: int
@@ -52,12 +56,14 @@ class HeldSegment:
     size: int
     stream: int
     small: bool
-    live: list[Held] = field(default_factory=list)
+    live: list[RetainedGraphs] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the real allocator did while it was recorded: the truth a replay is compared with. Sizes in bytes."""
+    """What the real allocator did while it was recorded: the truth a replay is compared with. Sizes
+    in bytes.
+    """
 
     start_reserved: int
     final_reserved: int
@@ -65,8 +71,9 @@ class Recorded:
     segment_allocs: tuple[int, ...]
     retries: int
     card_below: int | None
-    """More than torch could have held on that card: what it held when the device refused a segment, and that segment.
-    None where nothing was refused. The card let it hold ``peak_reserved`` at least."""
+    """More than torch could have held on that card: what it held when the device refused a segment,
+    and that segment. None where nothing was refused. The card let it hold ``peak_reserved`` at
+    least."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +85,21 @@ class History:
     settings: AllocatorSettings
     recorded: Recorded
     expandable: bool
-    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no segment can be restored."""
+    """Whether the recorded run used expandable segments: then ``start`` names live blocks, but no
+    segment can be restored.
+    """
     unknown_flushes: int
-    """Times that cached memory went back to the device and the recording does not say why; taken for ``empty_cache``."""
+    """Times that cached memory went back to the device and the recording does not say why; taken
+    for ``empty_cache``.
+    """
 
     @classmethod
     def from_snapshot(cls, data: Mapping[str, Any], device: int = 0) -> History:
-        """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain containers.
+        """From the data of ``torch.cuda.memory._snapshot()`` or its pickle, read as plain
+        containers.
 
-        Raises :class:`ValueError` where there is no history of that device, or the data has another layout.
+        Raises :class:`ValueError` where there is no history of that device, or the data has another
+        layout.
         """
         try:
             trace = data["device_traces"][device]
@@ -98,22 +111,31 @@ class History:
                 calls=tuple(reader.calls),
                 settings=settings,
                 recorded=reader.recorded(),
-                expandable=any(bool(segment.get("is_expandable")) for segment in segments) or reader.has_pages,
+                expandable=any(bool(segment.get("is_expandable")) for segment in segments)
+                or reader.has_pages,
                 unknown_flushes=reader.unknown_flushes,
             )
         except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            raise ValueError(f"the snapshot has no readable history of device {device}: {type(error).__name__}") from None
+            raise ValueError(
+                f"the snapshot has no readable history of device {device}: {type(error).__name__}"
+            ) from None
 
     @property
     def starts_late(self) -> bool:
-        """Whether blocks were live before the first event: then what came before is known by its outcome only."""
+        """Whether blocks were live before the first event: then what came before is known by its
+        outcome only.
+        """
         return any(segment.live for segment in self.start)
 
 
 class _Reader:
-    """Walks a history forwards for the calls, and backwards from the final segments for the start."""
+    """Walks a history forwards for the calls, and backwards from the final segments for the
+    start.
+    """
 
-    def __init__(self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings) -> None:
+    def __init__(
+        self, trace: Sequence[Event], segments: Sequence[Event], settings: AllocatorSettings
+    ) -> None:
         self._trace, self._segments, self._settings = trace, segments, settings
         self.unknown_flushes = 0
         self.has_pages = any(event["action"] in ("segment_map", "segment_unmap") for event in trace)
@@ -133,7 +155,9 @@ class _Reader:
             action = CALLS.get(event["action"])
             if action is None:
                 continue
-            call = Call(action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index)
+            call = Call(
+                action, int(event.get("addr", 0)), int(event["size"]), int(event["stream"]), index
+            )
             if action == "free_ends":
                 self._end_free(call, found, begun)
                 continue
@@ -144,7 +168,9 @@ class _Reader:
 
     @staticmethod
     def _end_free(call: Call, found: list[Call], begun: set[int]) -> None:
-        """A free that ends at once, or began before the recording, is one ``free``; else its end is a call of its own."""
+        """A free that ends at once, or began before the recording, is one ``free``; else its end is
+        a call of its own.
+        """
         if call.address not in begun:
             found.append(call._replace(action="free"))
             return
@@ -155,13 +181,18 @@ class _Reader:
             found.append(call)
 
     def _flush(self, events: Sequence[tuple[int, Event]]) -> Call:
-        """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the device had no room."""
+        """Why cached memory went back: a call of ``empty_cache``, or an allocation for which the
+        device had no room.
+        """
         index, first = events[0]
         following = events[-1][0] + 1
         after = self._trace[following] if following < len(self._trace) else {"action": ""}
         frames = first.get("frames") or []
         in_allocation = after["action"] in (*GAINS, "alloc", "oom")
-        if any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames) or not in_allocation:
+        if (
+            any("empty_cache" in frame["name"] or "emptyCache" in frame["name"] for frame in frames)
+            or not in_allocation
+        ):
             return Call("empty_cache", at=index)
         if frames and frames == (after.get("frames") or []):
             return Call("flush", at=index)
@@ -169,15 +200,24 @@ class _Reader:
         return Call("empty_cache", at=index)
 
     def start(self) -> list[HeldSegment]:
-        """Segments and live blocks before the first event: the final ones, with each event undone from the last on."""
-        held = {each.address: each for each in (_held_segment(segment) for segment in self._segments)}
+        """Segments and live blocks before the first event: the final ones, with each event undone
+        from the last on.
+        """
+        held = {
+            each.address: each for each in (_held_segment(segment) for segment in self._segments)
+        }
         live = {block.address: block for segment in self._segments for block in _live(segment)}
         for event in reversed(self._trace):
-            action, address, size, stream = event["action"], event.get("addr", 0), event["size"], event["stream"]
+            action, address, size, stream = (
+                event["action"],
+                event.get("addr", 0),
+                event["size"],
+                event["stream"],
+            )
             if action == "alloc":
                 live.pop(address, None)
             elif action == "free_completed":
-                live[address] = Held(address, 0, size, stream)
+                live[address] = RetainedGraphs(address, 0, size, stream)
             elif action == "segment_alloc":
                 held.pop(address, None)
             elif action == "segment_free":
@@ -195,7 +235,9 @@ class _Reader:
         for index, (event, change) in enumerate(zip(self._trace, changes, strict=True)):
             if index in flushes:
                 asking = reserved
-            elif change >= 0:  # the segment for which the cache was flushed, or none because the cache now served
+            elif (
+                change >= 0
+            ):  # the segment for which the cache was flushed, or none because the cache now served
                 refused += [asking + change] if asking is not None and change else []
                 asking = None
             if event["action"] == "oom":
@@ -212,45 +254,75 @@ def _change(event: Event) -> int:
     return -int(event["size"]) if event["action"] in LOSSES else 0
 
 
-CALLS: Mapping[str, Action] = {"alloc": "alloc", "free_requested": "free_begins", "free_completed": "free_ends", "oom": "oom"}
+CALLS: Mapping[str, Action] = {
+    "alloc": "alloc",
+    "free_requested": "free_begins",
+    "free_completed": "free_ends",
+    "oom": "oom",
+}
 
 
 def _held_segment(segment: Event) -> HeldSegment:
     small = segment["segment_type"] == "small"
-    return HeldSegment(int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small)
+    return HeldSegment(
+        int(segment["address"]), int(segment["total_size"]), int(segment["stream"]), small
+    )
 
 
-def _live(segment: Event) -> Iterator[Held]:
+def _live(segment: Event) -> Iterator[RetainedGraphs]:
     address = int(segment["address"])
     for block in segment["blocks"]:
         size = int(block["size"])
         if block["state"] != "inactive":
-            yield Held(address, size, int(block.get("requested_size", size)), int(segment["stream"]))
+            yield RetainedGraphs(
+                address, size, int(block.get("requested_size", size)), int(segment["stream"])
+            )
         address += size
 
 
-def _placed(held: Mapping[int, HeldSegment], live: Mapping[int, Held], settings: AllocatorSettings) -> list[HeldSegment]:
-    """Live blocks in their segments. A block freed since is known by its request only: its size follows from its place."""
+def _placed(
+    held: Mapping[int, HeldSegment], live: Mapping[int, RetainedGraphs], settings: AllocatorSettings
+) -> list[HeldSegment]:
+    """Live blocks in their segments. A block freed since is known by its request only: its size
+    follows from its place.
+    """
     segments = sorted(held.values(), key=lambda segment: segment.address)
     starts = [segment.address for segment in segments]
-    inside: dict[int, list[Held]] = defaultdict(list)
+    inside: dict[int, list[RetainedGraphs]] = defaultdict(list)
     for block in sorted(live.values(), key=lambda block: block.address):
         place = bisect.bisect_right(starts, block.address) - 1
-        if place < 0 or block.address >= starts[place] + segments[place].size:  # in pages that were unmapped since
+        if (
+            place < 0 or block.address >= starts[place] + segments[place].size
+        ):  # in pages that were unmapped since
             size = block.size or settings.round_size(block.requested)
-            segments.append(HeldSegment(block.address, size, block.stream, size <= SMALL_SIZE, [replace(block, size=size)]))
+            segments.append(
+                HeldSegment(
+                    block.address,
+                    size,
+                    block.stream,
+                    size <= SMALL_SIZE,
+                    [replace(block, size=size)],
+                )
+            )
         else:
             inside[place].append(block)
     for place, blocks in inside.items():
         segment = segments[place]
         ends = [*(each.address for each in blocks[1:]), segment.address + segment.size]
         pairs = zip(blocks, ends, strict=True)
-        segment.live = [each if each.size else _sized(each, end, settings, small=segment.small) for each, end in pairs]
+        segment.live = [
+            each if each.size else _sized(each, end, settings, small=segment.small)
+            for each, end in pairs
+        ]
     return segments
 
 
-def _sized(block: Held, end: int, settings: AllocatorSettings, *, small: bool) -> Held:
-    """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that belongs to the block."""
+def _sized(
+    block: RetainedGraphs, end: int, settings: AllocatorSettings, *, small: bool
+) -> RetainedGraphs:
+    """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that
+    belongs to the block.
+    """
     size = min(settings.round_size(block.requested), end - block.address)
     gap = end - block.address - size
     return replace(block, size=size + (gap if not small and gap <= SMALL_SIZE else 0))

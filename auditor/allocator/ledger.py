@@ -1,4 +1,6 @@
-"""The device's memory and the books about it: what is left, what was taken and given back, and when."""
+"""The device's memory and the books about it: what is left, what was taken and given back, and
+when.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """Memory of one device. ``outside`` bytes of it are taken by others: the CUDA context, other processes."""
+    """Memory of one device. ``outside`` bytes of it are taken by others: the CUDA context, other
+    processes.
+    """
 
     def __init__(self, total: int, outside: int, history_limit: int | None) -> None:
         self.total, self.outside, self.reserved = total, outside, 0
@@ -60,13 +64,17 @@ class Ledger:
 
     def adopt(self, address: int, size: int, *, small: bool) -> None:
         """Counts a segment that was there before the history began."""
-        self._next_address = max(self._next_address, -(-(address + size) // ROUND_LARGE) * ROUND_LARGE)
+        self._next_address = max(
+            self._next_address, -(-(address + size) // ROUND_LARGE) * ROUND_LARGE
+        )
         self.reserved += size
         self.stats.segment.add(1, small=small)
         self.stats.reserved_bytes.add(size, small=small)
 
     def take(self, entry: Entry, *, small: bool) -> None:
-        """Memory came from the device: ``segment_alloc`` or ``segment_map``. The caller has looked that there was enough."""
+        """Memory came from the device: ``segment_alloc`` or ``segment_map``. The caller has looked
+        that there was enough.
+        """
         self.reserved += entry.size
         self.stats.num_device_alloc += 1
         self.stats.reserved_bytes.add(entry.size, small=small)

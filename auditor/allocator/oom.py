@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Shortage:
     """The figures of one failed request, in bytes.
 
-    ``tried`` is what was asked of the device: the whole segment, more than ``requested``. ``free`` is what the device had
-    left, ``in_use`` what this process takes of it (the CUDA context too), ``allowed`` the limit of a memory fraction.
+    ``tried`` is what was asked of the device: the whole segment, more than ``requested``. ``free``
+    is what the device had left, ``in_use`` what this process takes of it (the CUDA context too),
+    ``allowed`` the limit of a memory fraction.
     """
 
     requested: int
@@ -30,22 +31,31 @@ class Shortage:
 
     @property
     def message(self) -> str:
-        """What torch writes (the end of ``malloc`` in c10/cuda/CUDACachingAllocator.cpp), its double spaces too."""
+        """What torch writes (the end of ``malloc`` in c10/cuda/CUDACachingAllocator.cpp), its
+        double spaces too.
+        """
         allowed = f"{format_size(self.allowed)} allowed; " if self.allowed is not None else ""
         return (
-            f"CUDA out of memory. Tried to allocate {format_size(self.tried)}. GPU {self.device} has a total capacity of"
-            f" {format_size(self.total)} of which {format_size(self.free)} is free. Including non-PyTorch memory, this"
-            f" process has {format_size(self.in_use)} memory in use. {allowed}Of the allocated memory"
-            f" {format_size(self.allocated)} is allocated by PyTorch, and {format_size(self.unallocated)} is reserved by"
+            f"CUDA out of memory. Tried to allocate {format_size(self.tried)}. GPU {self.device} "
+            "has a total capacity of"
+            f" {format_size(self.total)} of which {format_size(self.free)} is free. Including "
+            "non-PyTorch memory, this"
+            f" process has {format_size(self.in_use)} memory in use. {allowed}Of the allocated "
+            "memory"
+            f" {format_size(self.allocated)} is allocated by PyTorch, and "
+            f"{format_size(self.unallocated)} is reserved by"
             " PyTorch but unallocated. If reserved but unallocated memory is large try setting"
-            " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory"
+            " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
+            "documentation for Memory"
             " Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html"
             "#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
         )
 
 
 class OutOfMemory(RuntimeError):
-    """No memory for a request, not even after the cache was given back. ``str()`` is torch's message."""
+    """No memory for a request, not even after the cache was given back. ``str()`` is torch's
+    message.
+    """
 
     def __init__(self, shortage: Shortage) -> None:
         super().__init__(shortage)
@@ -56,7 +66,9 @@ class OutOfMemory(RuntimeError):
 
 
 def format_size(size: int) -> str:
-    """A size as torch's messages write it: a unit is used from just above one of it (``format_size``)."""
+    """A size as torch's messages write it: a unit is used from just above one of it
+    (``format_size``).
+    """
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size > unit:
             return f"{size / unit:.2f} {name}"

@@ -1,4 +1,6 @@
-"""Gives cached memory back to the device: all of it, just enough oversize blocks, or what was not used for longest."""
+"""Gives cached memory back to the device: all of it, just enough oversize blocks, or what was not
+used for longest.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,13 @@ from auditor.allocator.settings import AllocatorSettings
 
 
 class Reclaim:
-    """The three ways in which torch gives memory back. Only whole segments, and whole pages, can be."""
+    """The three ways in which torch gives memory back. Only whole segments, and whole pages, can
+    be.
+    """
 
-    def __init__(self, ledger: Ledger, settings: AllocatorSettings, expandable: ExpandableSegments) -> None:
+    def __init__(
+        self, ledger: Ledger, settings: AllocatorSettings, expandable: ExpandableSegments
+    ) -> None:
         self._ledger, self._settings, self._expandable = ledger, settings, expandable
 
     def cached(self, pool: Pool, frames: Frames, now_us: int) -> None:
@@ -25,14 +31,18 @@ class Reclaim:
                 self._expandable.shrink(block, frames, now_us)
 
     def oversize(self, request: Request) -> bool:
-        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True if that was enough.
+        """Just enough oversize blocks for the request (``release_available_cached_blocks``); True
+        if that was enough.
 
-        Oversize blocks are whole segments, but not those that were split before the setting was there (:meth:`CachingAllocator.adopt`).
+        Oversize blocks are whole segments, but not those that were split before the setting was
+        there (:meth:`CachingAllocator.adopt`).
         """
         if self._settings.max_split_size is None or self._settings.expandable_segments:
             return False  # expandable segments have no whole blocks to give back
         pool, wanted = request.pool, max(request.size, self._settings.max_split_size)
-        single = next((block for block in pool.best_fit(request.stream, wanted) if not block.is_split), None)
+        single = next(
+            (block for block in pool.best_fit(request.stream, wanted) if not block.is_split), None
+        )
         if single is not None:
             self._release(single, request.frames, request.now_us)
             return True
@@ -46,13 +56,16 @@ class Reclaim:
         return True
 
     def garbage(self, large: Pool, request: Request, allowed: int) -> None:
-        """Above the threshold, segments of the large pool older than the average (``garbage_collect_cached_blocks``).
+        """Above the threshold, segments of the large pool older than the average
+        (``garbage_collect_cached_blocks``).
 
-        A block's age is the number of searches since it became free. Those of average age and more go, then again of
-        what is left, until the threshold is reached.
+        A block's age is the number of searches since it became free. Those of average age and more
+        go, then again of what is left, until the threshold is reached.
         """
         excess = self._ledger.reserved - int(self._settings.garbage_collection_threshold * allowed)
-        whole = [block for block in large.free_blocks() if block.reach is None and not block.is_split]
+        whole = [
+            block for block in large.free_blocks() if block.reach is None and not block.is_split
+        ]
         ages = {block: large.searches - block.age_base for block in whole}
         while excess > 0 and ages:
             average = sum(ages.values()) / len(ages)
@@ -64,7 +77,14 @@ class Reclaim:
     def _release(self, block: Block, frames: Frames, now_us: int) -> None:
         """One whole free segment (``release_block``)."""
         block.pool.remove(block)
-        entry = Entry("segment_free", block.address, block.size, block.stream, frames or block.segment_frames, now_us)
+        entry = Entry(
+            "segment_free",
+            block.address,
+            block.size,
+            block.stream,
+            frames or block.segment_frames,
+            now_us,
+        )
         self._ledger.give_back(entry, small=block.pool.small)
         self._ledger.stats.segment.take(1, small=block.pool.small)
         if self._settings.is_oversize(block.size):

@@ -1,4 +1,6 @@
-"""What if: a recorded history, run again through a simulated allocator with other settings or on another card."""
+"""What if: a recorded history, run again through a simulated allocator with other settings or on
+another card.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ UNLIMITED = 1 << 50
 class Replayed:
     """What one replay came to. Sizes in bytes; peaks count from the recording's first event.
 
-    ``ooms`` are requests that failed. Where one failed that had succeeded in the recording, the program could not have gone
-    on: ``stopped_at`` is the index of that event, and all else holds up to it. ``recovered`` are requests that had failed
-    in the recording and had room here; what the program would have done next is unknown.
+    ``ooms`` are requests that failed. Where one failed that had succeeded in the recording, the
+    program could not have gone on: ``stopped_at`` is the index of that event, and all else holds up
+    to it. ``recovered`` are requests that had failed in the recording and had room here; what the
+    program would have done next is unknown.
     """
 
     settings: AllocatorSettings
@@ -49,12 +52,13 @@ def replay(
 ) -> Replayed:
     """Runs the history under ``settings``, those recorded by default.
 
-    On a card of ``total_bytes`` the allocator flushes its cache where that card is full. Without a size nothing fails, and
-    the cache is flushed where the recorded run did.
-    ``fresh`` allocates what was live at the start anew, as a run with these settings from its beginning would have;
-    otherwise the recorded segments are taken over with their free space. By default: fresh when the settings are not those
-    recorded. ``empty_caches=False`` leaves the program's calls of ``empty_cache`` out.
-    Raises :class:`ValueError` for a history that cannot be taken over as it stood.
+    On a card of ``total_bytes`` the allocator flushes its cache where that card is full. Without a
+    size nothing fails, and the cache is flushed where the recorded run did. ``fresh`` allocates
+    what was live at the start anew, as a run with these settings from its beginning would have;
+    otherwise the recorded segments are taken over with their free space. By default: fresh when the
+    settings are not those recorded. ``empty_caches=False`` leaves the program's calls of
+    ``empty_cache`` out. Raises :class:`ValueError` for a history that cannot be taken over as it
+    stood.
     """
     settings = settings if settings is not None else history.settings
     fresh = (settings != history.settings or history.expandable) if fresh is None else fresh
@@ -71,9 +75,18 @@ def replay(
 
 
 class _Run:
-    """One replay: the allocator, and where it put the blocks that the recording names by other addresses."""
+    """One replay: the allocator, and where it put the blocks that the recording names by other
+    addresses.
+    """
 
-    def __init__(self, history: History, settings: AllocatorSettings, total: int | None, *, empty_caches: bool) -> None:
+    def __init__(
+        self,
+        history: History,
+        settings: AllocatorSettings,
+        total: int | None,
+        *,
+        empty_caches: bool,
+    ) -> None:
         self._history, self._total, self._empty_caches = history, total, empty_caches
         self._allocator = CachingAllocator(UNLIMITED if total is None else total, settings=settings)
         self._places: dict[int, int] = {}
@@ -87,9 +100,19 @@ class _Run:
         for segment in self._history.start:
             if not fresh:
                 live = [(block.address, block.size, block.requested) for block in segment.live]
-                self._allocator.adopt(segment.address, segment.size, small=segment.small, stream=segment.stream, live=live)
+                self._allocator.adopt(
+                    segment.address,
+                    segment.size,
+                    small=segment.small,
+                    stream=segment.stream,
+                    live=live,
+                )
             for block in segment.live:
-                place = self._allocator.malloc(block.requested, block.stream, now_us=0) if fresh else block.address
+                place = (
+                    self._allocator.malloc(block.requested, block.stream, now_us=0)
+                    if fresh
+                    else block.address
+                )
                 self._places[block.address] = place
         self._start_reserved = self._allocator.stats()["reserved_bytes.all.current"]
 
@@ -108,7 +131,11 @@ class _Run:
         elif call.action == "free_ends":
             allocator.complete_free(self._places.pop(call.address, 0), call.at)
         elif call.action in ("free", "free_begins") and call.address in self._places:
-            place = self._places[call.address] if call.action == "free_begins" else self._places.pop(call.address)
+            place = (
+                self._places[call.address]
+                if call.action == "free_begins"
+                else self._places.pop(call.address)
+            )
             allocator.free(place, call.at, pending=call.action == "free_begins")
 
     def _fail(self, call: Call) -> None:
@@ -116,7 +143,9 @@ class _Run:
         if self._total is None:
             return
         try:
-            self._allocator.free(self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at)
+            self._allocator.free(
+                self._allocator.malloc(call.size, call.stream, now_us=call.at), call.at
+            )
             self._recovered += 1
         except OutOfMemory:
             self._survived += 1
@@ -124,7 +153,11 @@ class _Run:
     def result(self) -> Replayed:
         """The figures."""
         stats = self._allocator.stats()
-        gained = [entry.size for entry in self._allocator.history if entry.action in ("segment_alloc", "segment_map")]
+        gained = [
+            entry.size
+            for entry in self._allocator.history
+            if entry.action in ("segment_alloc", "segment_map")
+        ]
         return Replayed(
             settings=self._allocator.settings,
             total_bytes=self._total,

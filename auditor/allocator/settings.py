@@ -1,7 +1,8 @@
-"""Reads ``PYTORCH_CUDA_ALLOC_CONF`` as torch reads it, and answers what follows from it: how requests are rounded.
+"""Reads ``PYTORCH_CUDA_ALLOC_CONF`` as torch reads it, and answers what follows from it: how
+requests are rounded.
 
-Names in capitals are torch's constants; they stand in c10/core/AllocatorConfig.h (2.9 and later; before that in
-c10/cuda/CUDACachingAllocator.cpp). All sizes in bytes.
+Names in capitals are torch's constants; they stand in c10/core/AllocatorConfig.h (2.9 and later;
+before that in c10/cuda/CUDACachingAllocator.cpp). All sizes in bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ SMALL_SIZE = 1 * MIB
 SMALL_BUFFER = 2 * MIB
 """kSmallBuffer: what the small pool obtains from the device at once."""
 LARGE_BUFFER = 20 * MIB
-"""``large_segment_size_``, once kLargeBuffer: what the large pool obtains for a request below MIN_LARGE_ALLOC."""
+"""``large_segment_size_``, once kLargeBuffer: what the large pool obtains for a request below
+MIN_LARGE_ALLOC.
+"""
 MIN_LARGE_ALLOC = 10 * MIB
 """kMinLargeAlloc: from here on a request gets a segment of its own size."""
 ROUND_LARGE = 2 * MIB
 """kRoundLarge: such a segment is a multiple of it."""
 INTERVALS = 16
-"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: one for each power of two from 1 MiB to 32 GiB."""
+"""kRoundUpPowerOfTwoIntervals of ``roundup_power2_divisions``: one for each power of two from 1 MiB
+to 32 GiB.
+"""
 
 UNMODELLED = frozenset(
     {
@@ -43,15 +48,17 @@ UNMODELLED = frozenset(
         "throw_on_cudamalloc_oom",
     }
 )
-"""Keys that torch knows and that change nothing here: another backend, host memory, locks, CUDA graphs."""
+"""Keys that torch knows and that change nothing here: another backend, host memory, locks, CUDA
+graphs.
+"""
 
 
 @dataclass(frozen=True)
 class AllocatorSettings:
     """Settings of the caching allocator, torch's defaults where nothing was said.
 
-    ``unmodelled`` are keys that torch knows and the simulation does not follow, ``unknown`` those that torch does not
-    know either; both as ``(key, value)`` in the order in which they stood.
+    ``unmodelled`` are keys that torch knows and the simulation does not follow, ``unknown`` those
+    that torch does not know either; both as ``(key, value)`` in the order in which they stood.
     """
 
     expandable_segments: bool = False
@@ -67,7 +74,9 @@ class AllocatorSettings:
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:
-        """From ``key:value,key:[a:b,c:d]``. Raises :class:`ValueError`, in one sentence, where torch would refuse the value."""
+        """From ``key:value,key:[a:b,c:d]``. Raises :class:`ValueError`, in one sentence, where
+        torch would refuse the value.
+        """
         settings = cls(text=text)
         for key, value in _pairs("".join(text.split())):
             if key in _READERS:
@@ -81,7 +90,8 @@ class AllocatorSettings:
 
     @classmethod
     def from_snapshot(cls, recorded: Mapping[str, Any] | None) -> AllocatorSettings:
-        """From ``allocator_settings`` of a memory snapshot: the text it carries, and over it the values in force.
+        """From ``allocator_settings`` of a memory snapshot: the text it carries, and over it the
+        values in force.
 
         Raises :class:`ValueError` if that text is one that torch refuses.
         """
@@ -92,7 +102,9 @@ class AllocatorSettings:
         known = tuple(int(divisions.get(str(1 << power), 0)) for power in range(INTERVALS))
         return replace(
             settings,
-            expandable_segments=bool(recorded.get("expandable_segments", settings.expandable_segments)),
+            expandable_segments=bool(
+                recorded.get("expandable_segments", settings.expandable_segments)
+            ),
             max_split_size=split if split > 0 else None,
             garbage_collection_threshold=float(
                 recorded.get("garbage_collection_threshold", settings.garbage_collection_threshold)
@@ -101,7 +113,9 @@ class AllocatorSettings:
         )
 
     def round_size(self, nbytes: int) -> int:
-        """Bytes of the block for a request of ``nbytes`` (``round_size`` in CUDACachingAllocator.cpp)."""
+        """Bytes of the block for a request of ``nbytes`` (``round_size`` in
+        CUDACachingAllocator.cpp).
+        """
         if nbytes < MIN_BLOCK:
             return MIN_BLOCK
         divisions = self.divisions(nbytes)
@@ -110,7 +124,9 @@ class AllocatorSettings:
         return _multiple(nbytes, MIN_BLOCK)
 
     def divisions(self, nbytes: int) -> int:
-        """Parts into which the power of two that holds ``nbytes`` is divided; 0 or 1 where sizes are not rounded so."""
+        """Parts into which the power of two that holds ``nbytes`` is divided; 0 or 1 where sizes
+        are not rounded so.
+        """
         interval = nbytes.bit_length() - MIB.bit_length()
         return self.roundup_power2_divisions[min(max(interval, 0), INTERVALS - 1)]
 
@@ -118,7 +134,11 @@ class AllocatorSettings:
         """Bytes asked of the device for a block of ``rounded`` bytes (``get_allocation_size``)."""
         if rounded <= SMALL_SIZE:
             return SMALL_BUFFER
-        return self.large_segment_size if rounded < MIN_LARGE_ALLOC else _multiple(rounded, ROUND_LARGE)
+        return (
+            self.large_segment_size
+            if rounded < MIN_LARGE_ALLOC
+            else _multiple(rounded, ROUND_LARGE)
+        )
 
     def page_size(self, *, small: bool) -> int:
         """Bytes that an expandable segment grows by."""
@@ -136,7 +156,9 @@ class AllocatorSettings:
         return remaining > SMALL_SIZE and not self.is_oversize(rounded)
 
     def fits(self, block_size: int, rounded: int) -> bool:
-        """Whether the best-fitting free block may serve the request (the two rules for oversize in ``get_free_block``)."""
+        """Whether the best-fitting free block may serve the request (the two rules for oversize in
+        ``get_free_block``).
+        """
         if self.is_oversize(rounded):
             return block_size < rounded + self.max_non_split_rounding
         return not self.is_oversize(block_size)
@@ -207,7 +229,9 @@ def _division(key: str, value: str) -> int:
 
 
 def _divisions(key: str, value: str) -> tuple[int, ...]:
-    """One number for all sizes, or ``[256:1,512:2,>:4]`` with sizes in MiB; sizes below the first named take its number."""
+    """One number for all sizes, or ``[256:1,512:2,>:4]`` with sizes in MiB; sizes below the first
+    named take its number.
+    """
     if not value.startswith("["):
         number = _division(key, value)
         if not number:
@@ -238,7 +262,10 @@ def _checked(settings: AllocatorSettings) -> AllocatorSettings:
         raise ValueError(f"max_split_size_mb must be at least {least // MIB}")
     if "max_non_split_rounding_mb" in settings.text and settings.max_non_split_rounding < least:
         raise ValueError(f"max_non_split_rounding_mb must be at least {least // MIB}")
-    if "garbage_collection_threshold" in settings.text and not 0 < settings.garbage_collection_threshold < 1:
+    if (
+        "garbage_collection_threshold" in settings.text
+        and not 0 < settings.garbage_collection_threshold < 1
+    ):
         raise ValueError("garbage_collection_threshold must lie between 0 and 1")
     if not 0 <= settings.per_process_memory_fraction <= 1:
         raise ValueError("per_process_memory_fraction must lie between 0 and 1")

@@ -10,18 +10,26 @@ from auditor.allocator.ledger import Entry
 from auditor.allocator.settings import INTERVALS, AllocatorSettings
 
 
-def snapshot_of(blocks: Iterable[Block], history: Iterable[Entry], settings: AllocatorSettings, device: int) -> dict[str, Any]:
-    """The snapshot of one device; the histories of devices before it are empty lists, as in torch's."""
+def snapshot_of(
+    blocks: Iterable[Block], history: Iterable[Entry], settings: AllocatorSettings, device: int
+) -> dict[str, Any]:
+    """The snapshot of one device; the histories of devices before it are empty lists, as in
+    torch's.
+    """
     heads = [block for block in blocks if block.previous is None or not block.previous.mapped]
     return {
-        "segments": [_segment(head, device) for head in sorted(heads, key=lambda block: block.address)],
+        "segments": [
+            _segment(head, device) for head in sorted(heads, key=lambda block: block.address)
+        ],
         "device_traces": [*([] for _ in range(device)), [entry.row() for entry in history]],
         "allocator_settings": {
             "PYTORCH_CUDA_ALLOC_CONF": settings.text,
             "max_split_size": -1 if settings.max_split_size is None else settings.max_split_size,
             "garbage_collection_threshold": settings.garbage_collection_threshold,
             "expandable_segments": settings.expandable_segments,
-            "roundup_power2_divisions": {str(1 << n): settings.roundup_power2_divisions[n] for n in range(INTERVALS)},
+            "roundup_power2_divisions": {
+                str(1 << n): settings.roundup_power2_divisions[n] for n in range(INTERVALS)
+            },
         },
         "external_annotations": [],
     }

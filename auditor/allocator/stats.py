@@ -15,11 +15,19 @@ COUNTED = (
     "inactive_split_bytes",
     "requested_bytes",
 )
-EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+EVENTS = (
+    "num_alloc_retries",
+    "num_ooms",
+    "num_sync_all_streams",
+    "num_device_alloc",
+    "num_device_free",
+)
 
 
 class Stat:
-    """One quantity: what it is now, its highest value since the last reset, and all that was ever added and taken."""
+    """One quantity: what it is now, its highest value since the last reset, and all that was ever
+    added and taken.
+    """
 
     __slots__ = ("allocated", "current", "peak")
     KINDS = ("allocated", "current", "freed", "peak")
@@ -88,14 +96,24 @@ class DeviceStats:
             stat.peak = stat.current
 
     def flat(self) -> dict[str, int]:
-        """As ``torch.cuda.memory_stats`` gives them: ``allocated_bytes.all.peak`` and so on, sorted by key."""
-        found = {f"{name}.{kind}": getattr(stat, kind) for name, stat in self._each() for kind in Stat.KINDS}
+        """As ``torch.cuda.memory_stats`` gives them: ``allocated_bytes.all.peak`` and so on, sorted
+        by key.
+        """
+        found = {
+            f"{name}.{kind}": getattr(stat, kind)
+            for name, stat in self._each()
+            for kind in Stat.KINDS
+        }
         found.update({name: getattr(self, name) for name in EVENTS})
         return dict(sorted(found.items()))
 
     def _each(self) -> Iterator[tuple[str, Stat]]:
         for name in COUNTED:
             pools: PoolStat = getattr(self, name)
-            yield from ((f"{name}.all", pools.every), (f"{name}.small_pool", pools.small), (f"{name}.large_pool", pools.large))
+            yield from (
+                (f"{name}.all", pools.every),
+                (f"{name}.small_pool", pools.small),
+                (f"{name}.large_pool", pools.large),
+            )
         yield "oversize_allocations", self.oversize_allocations
         yield "oversize_segments", self.oversize_segments

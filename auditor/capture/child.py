@@ -1,4 +1,6 @@
-"""The recording child: runs the user's target through the passes and writes the recording. Its parent does the rest."""
+"""The recording child: runs the user's target through the passes and writes the recording. Its
+parent does the rest.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from auditor import program
-from auditor import target as targets
-from auditor.capture.opened import OpenedConfigs
 from auditor.capture.process import set_up
 from auditor.capture.progress_pipe import ProgressPipe
-from auditor.capture.tracebacks import located, words
-from auditor.capture.undisturbed import undisturbed
+from auditor.capture.target.opened_files import OpenedConfigs
+from auditor.capture.target.signal_handlers import undisturbed
+from auditor.capture.target.tracebacks import located, words
 from auditor.errors import TargetProblem, fault, traceback_of, type_of
-from auditor.plan import Plan
-from auditor.recording import SCHEMA, SITES, Recording, RecordingWriter
+from auditor.model.devices import CPU, SHADOW
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
+from auditor.recordings.schema import SiteRow
+from auditor.runs import program
+from auditor.runs import target as targets
+from auditor.runs.plan import Plan
 
 if TYPE_CHECKING:
-    from auditor.capture.frames import Frames
-    from auditor.capture.probe import Context
+    from auditor.capture.instruments.user_frames import Frames
+    from auditor.capture.probes.base import Context
     from auditor.capture.session import Session
 
 
@@ -37,13 +41,16 @@ class Recorder:
         self.folder = Path(plan.folder)
         self.address = targets.parse(plan.target)
         self.kind: targets.Kind = "callable"
-        self.writer = RecordingWriter(self.folder, None if plan.copied is None else plan.copied.spelled)
+        self.writer = RecordingWriter(
+            self.folder, None if plan.copied is None else plan.copied.spelled
+        )
         self.cwd = os.getcwd()  # the target may leave it, or remove it
         self.pipe = ProgressPipe(plan.progress_fd)
         if plan.fit is not None and plan.fit.known:
-            self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SITES))
+            self.writer.adopt_sites(Recording(Path(plan.fit.known)).rows(SiteRow))
         self.warnings: list[str] = []
-        self.outcome = "killed"  # until something better is known: what is on disk must be true if we vanish now
+        # until something better is known: what is on disk must be true if we vanish now
+        self.outcome = "killed"
         self.error: dict[str, Any] | None = None
         self.exhausted = False
         self.finished = False
@@ -54,7 +61,7 @@ class Recorder:
         self._frames: Frames | None = None
         self._disarm_oom: Callable[[], None] = lambda: None
 
-    # -- manifest ------------------------------------------------------------------------------------------------
+    # -- manifest ----------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Write the manifest as things stand."""
@@ -66,7 +73,9 @@ class Recorder:
                 "schema": SCHEMA,
                 "tool": {"name": "torch-step-audit", "version": __version__},
                 "target": self.plan.target,
-                "argv": list(self.plan.args if self.plan.shown_args is None else self.plan.shown_args),
+                "argv": list(
+                    self.plan.args if self.plan.shown_args is None else self.plan.shown_args
+                ),
                 "cwd": self.cwd,
                 "kind": self.kind,
                 "target_files": self._user_files(),
@@ -75,9 +84,13 @@ class Recorder:
                 "warmup": self.plan.warmup,
                 "world_size": self.plan.world_size,
                 "rank": self.plan.rank,
-                "device": self.context.device if self.context is not None else "cpu",
-                "passes": [{"name": p.name, "steps": p.done} for p in session.passes] if session is not None else [],
-                "planned": [{"name": p.name, "steps": p.steps} for p in session.planned] if session is not None else [],
+                "device": self.context.device.word if self.context is not None else CPU.word,
+                "passes": [{"name": p.name, "steps": p.done} for p in session.passes]
+                if session is not None
+                else [],
+                "planned": [{"name": p.name, "steps": p.steps} for p in session.planned]
+                if session is not None
+                else [],
                 "parts": list(self.plan.parts),
                 "probes": session.failed if session is not None else {},
                 "outcome": self.outcome,
@@ -96,10 +109,14 @@ class Recorder:
     def _user_files(self) -> list[str]:
         if self._frames is None:
             return []
-        files = {self._frames.user_file(each) for each in list(sys.modules.values()) if isinstance(each, ModuleType)}
+        files = {
+            self._frames.user_file(each)
+            for each in list(sys.modules.values())
+            if isinstance(each, ModuleType)
+        }
         return sorted(file for file in files if file is not None and file.endswith(".py"))
 
-    # -- the run -------------------------------------------------------------------------------------------------
+    # -- the run -----------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Record. Raises :class:`TargetProblem` when the target cannot be run at all."""
@@ -113,22 +130,32 @@ class Recorder:
             self._wind_up()
 
     def _prepare(self) -> None:
-        """Torch was just imported: build the session and let the probes see what is made from now on."""
-        if self.session is None:  # a target may import torch in its first step, or never: then the watch calls us from here
+        """Torch was just imported: build the session and let the probes see what is made from now
+        on.
+        """
+        if (
+            self.session is None
+        ):  # a target may import torch in its first step, or never: then the watch calls us from here
             importlib.import_module("torch")
         if self.session is not None:
             return
-        from auditor.capture.environment import device_of
-        from auditor.capture.frames import Frames
-        from auditor.capture.probe import Context
-        from auditor.capture.probes import select
+        from auditor.capture.instruments.environment import device_of
+        from auditor.capture.instruments.user_frames import Frames
+        from auditor.capture.probes.base import Context
+        from auditor.capture.probes.registry import select
         from auditor.capture.session import Session
 
         if self.plan.device == "cuda":
-            device_of("cuda")  # says at once that there is none, before the user's program builds anything
+            device_of(
+                "cuda"
+            )  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
-        at_first = "rehearse" if self.plan.device == "rehearse" else "cpu"  # a real GPU is asked for when the first step begins
-        self.context = Context(self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched)
+        at_first = (
+            SHADOW if self.plan.rehearses else CPU
+        )  # a real GPU is asked for when the first step begins
+        self.context = Context(
+            self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
+        )
         self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, self.pipe)
@@ -149,15 +176,17 @@ class Recorder:
         return (os.path.dirname(spec.origin),)
 
     def _ready(self, target: Any) -> Session:
-        """The first step is about to begin: now ask torch what device there is (the program has set its environment)."""
+        """The first step is about to begin: now ask torch what device there is (the program has set
+        its environment).
+        """
         self._prepare()
         assert self.session is not None and self.context is not None
-        from auditor.capture.environment import describe, device_of
+        from auditor.capture.instruments.environment import describe, device_of
 
         self.context.device = device_of(self.plan.device)
         self.context.target = target
-        if self.context.device == "cuda":
-            from auditor.capture.snapshot import limit_memory, watch_oom
+        if self.context.device.native:
+            from auditor.capture.probes.memory.snapshot import limit_memory, watch_oom
 
             self._disarm_oom = watch_oom(self.folder, self.writer.spelled)
             limit_memory(self.plan.memory_limit)
@@ -171,7 +200,7 @@ class Recorder:
             self.warnings.append(text)
 
     def _run_object(self) -> None:
-        from auditor.capture.importing import AfterImport
+        from auditor.capture.target.import_hook import AfterImport
 
         AfterImport("torch", self._prepare).install()
         found, _ = targets.load(self.address, self.plan.args)
@@ -195,20 +224,25 @@ class Recorder:
             session.end()
 
     def _run_script(self) -> None:
-        from auditor.capture.importing import AfterImport
-        from auditor.capture.script import StepFinder, StopAudit, Stopper
-        from auditor.capture.spawned import SpawnedProcesses, no_step
+        from auditor.capture.target.import_hook import AfterImport
+        from auditor.capture.target.script_steps import StepFinder, StopAudit, Stopper
+        from auditor.capture.target.spawned_processes import SpawnedProcesses, no_step
 
         self.kind = "script"
         stopper = Stopper(self._warn, self._wind_up)
-        finder, spawned = StepFinder(lambda: self._script_step(module, stopper), self._warn), SpawnedProcesses()
+        finder, spawned = (
+            StepFinder(lambda: self._script_step(module, stopper), self._warn),
+            SpawnedProcesses(),
+        )
 
         def on_torch() -> None:
             self._prepare()
             finder.install()
 
         AfterImport("torch", on_torch).install()
-        module, code = program.load(self.address, self.plan.args)  # a package above it may import torch
+        module, code = program.load(
+            self.address, self.plan.args
+        )  # a package above it may import torch
 
         def execute() -> None:
             try:
@@ -246,7 +280,7 @@ class Recorder:
             stopper.stop()
         session.begin()
 
-    # -- how it ends ---------------------------------------------------------------------------------------------
+    # -- how it ends -------------------------------------------------------------------------------
 
     def _protected(self, do: Callable[[], None]) -> None:
         """Run the user's code; what it raises becomes the recording's error."""
@@ -275,15 +309,26 @@ class Recorder:
             self._keep(error)
 
     def _keep(self, error: BaseException) -> None:
-        """Write down what is known of an error: first where it is, then its words, in which the program's own code runs."""
-        is_user = self._frames.is_user if self._frames is not None else lambda file: file.startswith(self.cwd + os.sep)
-        self.error = {"type": type_of(error), "message": "", "traceback": "", **located(error, is_user, self.cwd)}
+        """Write down what is known of an error: first where it is, then its words, in which the
+        program's own code runs.
+        """
+        is_user = (
+            self._frames.is_user
+            if self._frames is not None
+            else lambda file: file.startswith(self.cwd + os.sep)
+        )
+        self.error = {
+            "type": type_of(error),
+            "message": "",
+            "traceback": "",
+            **located(error, is_user, self.cwd),
+        }
         if self.context is not None and self.session is not None and self.session.passes:
             self.error.update(step=self.context.step, pass_name=self.context.pass_name)
         self.save()
         self.error.update(words(error, is_user))
         if self.outcome == "raised" and self.session is not None:  # torch is there
-            from auditor.capture.snapshot import is_oom
+            from auditor.capture.probes.memory.snapshot import is_oom
 
             self.outcome = "oom" if is_oom(error) else "raised"
 
@@ -300,7 +345,9 @@ class Recorder:
 
 
 def main() -> None:
-    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it went."""
+    """``python -c BOOT ROOT PLAN``: record as the plan says; the manifest tells the parent how it
+    went.
+    """
     plan = Plan.from_json(sys.argv[2])
     sys.path[0] = os.getcwd()
     set_up(plan)
@@ -311,7 +358,11 @@ def main() -> None:
     try:
         recorder.run()
     except TargetProblem as problem:
-        recorder.error = {"problem": problem.message, "hint": problem.hint, "detail": problem.detail}
+        recorder.error = {
+            "problem": problem.message,
+            "hint": problem.hint,
+            "detail": problem.detail,
+        }
         recorder.outcome = "not run"
         recorder.save()
     except KeyboardInterrupt as error:
@@ -319,7 +370,11 @@ def main() -> None:
     except Exception as error:  # our own fault: it must not look like the target's
         recorder.outcome = "not run"
         message = f"the recorder itself failed ({fault(error)}); this is a bug of the auditor"
-        recorder.error = {"problem": message, "hint": "--debug shows where", "detail": traceback_of(error)}
+        recorder.error = {
+            "problem": message,
+            "hint": "--debug shows where",
+            "detail": traceback_of(error),
+        }
         recorder.environment = {}
         recorder.save()
     recorder.pipe.done()

@@ -10,16 +10,18 @@ import signal
 import sys
 from pathlib import Path
 
-from auditor.capture.shelter import enter
-from auditor.capture.trial import prepare
-from auditor.plan import Plan
+from auditor.capture.probes.compare.trial_setup import prepare
+from auditor.capture.target.write_guard import enter
+from auditor.runs.plan import Plan
 
 STACKS = "stacks.txt"
 """File in the recording's folder that the stacks of all threads are written to on SIGUSR1."""
 
 
 def _die_with_parent() -> None:
-    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2), PR_SET_PDEATHSIG)."""
+    """A parent that is killed cannot end its child: let the kernel do it (Linux; prctl(2),
+    PR_SET_PDEATHSIG).
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(1, int(signal.SIGKILL))
@@ -28,13 +30,20 @@ def _die_with_parent() -> None:
 def set_up(plan: Plan) -> None:
     """Prepare this process for the plan, before anything imports torch."""
     _die_with_parent()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # our parent asks us to end by it; begun with `&`, we would ignore it
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream at this point
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # read when torch is imported: keeps Kineto's own lines out
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "99"
+    )  # read when torch is imported: keeps Kineto's own lines out
     if plan.rank is not None:
         os.environ.update(_ranked(plan, plan.rank))
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: the processes share the processors
-    if plan.device in ("cpu", "rehearse"):
+        os.environ.setdefault(
+            "OMP_NUM_THREADS", "1"
+        )  # as torchrun does: the processes share the processors
+    if plan.device == "cpu" or plan.rehearses:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if plan.copied is not None:
         enter(plan.copied, plan.folder)
@@ -47,7 +56,9 @@ def set_up(plan: Plan) -> None:
 
 
 def _ranked(plan: Plan, rank: int) -> dict[str, str]:
-    """What ``torchrun`` tells each process of one machine (docs: Environment Variables of torch.distributed.run)."""
+    """What ``torchrun`` tells each process of one machine (docs: Environment Variables of
+    torch.distributed.run).
+    """
     number, size = str(rank), str(plan.world_size)
     return {
         "RANK": number,

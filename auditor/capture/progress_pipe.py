@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterable
 from time import monotonic
 
-from auditor.recording_writer import identity_of
+from auditor.recordings.writer import identity_of
 
 
 class ProgressPipe:
     """Tells the parent about passes and steps, at most twenty times a second.
 
-    Lines: ``pass done steps``; ``= pass:steps pass:steps ...`` for all passes of the run when that is known or changes;
-    ``! sentence`` when the recording can be written no more; ``.`` when all is written. A pipe that the target closed is not written to: its number may
-    belong to a file of the target's by then. Nor is it by a process that the target forked.
+    Lines: ``pass done steps``; ``= pass:steps pass:steps ...`` for all passes of the run when that
+    is known or changes; ``! sentence`` when the recording can be written no more; ``.`` when all is
+    written. A pipe that the target closed is not written to: its number may belong to a file of the
+    target's by then. Nor is it by a process that the target forked.
     """
 
     def __init__(self, fd: int | None) -> None:
@@ -40,7 +41,9 @@ class ProgressPipe:
         self._write("! " + " ".join(sentence.split()))
 
     def done(self) -> None:
-        """Say that all is written: what the process does from now on is the target's own (threads, atexit handlers)."""
+        """Say that all is written: what the process does from now on is the target's own (threads,
+        atexit handlers).
+        """
         self._write(".")
 
     def _write(self, line: str) -> None:

@@ -1,4 +1,6 @@
-"""The passes: which probes run when, step after step, and everything put back at the end, whatever happens."""
+"""The passes: which probes run when, step after step, and everything put back at the end, whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from auditor.capture.clock import Clock
-from auditor.capture.modes import ModesProbe
-from auditor.capture.probe import Context, Probe
-from auditor.capture.snapshot import MemoryHistory
-from auditor.capture.trace import Trace
-from auditor.capture.undisturbed import ChildSignal
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.memory.snapshot import MemoryHistory
+from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
+from auditor.capture.probes.step.clock import Clock
+from auditor.capture.probes.step.profiler_trace import Trace
+from auditor.capture.target.signal_handlers import ChildSignal
 from auditor.errors import fault
-from auditor.plan import LEANER_STEPS, MEMORY_STEPS, NUMBERS_STEPS, ORIGIN_STEPS, SYNC_STEPS, Plan
+from auditor.runs.plan import (
+    LEANER_STEPS,
+    MEMORY_STEPS,
+    NUMBERS_STEPS,
+    ORIGIN_STEPS,
+    SYNC_STEPS,
+    Plan,
+)
 
 Progress = Callable[[str, int, int], None]
 
@@ -32,11 +41,13 @@ class Pass:
 class Session:
     """Counts steps through the passes of a plan.
 
-    The driver calls :meth:`begin` before and :meth:`end` after every step until :attr:`done`. It does so in a loop around
-    a callable, or from optimizer hooks inside a running script.
+    The driver calls :meth:`begin` before and :meth:`end` after every step until :attr:`done`. It
+    does so in a loop around a callable, or from optimizer hooks inside a running script.
     """
 
-    def __init__(self, plan: Plan, context: Context, probes: list[Probe], progress: Progress) -> None:
+    def __init__(
+        self, plan: Plan, context: Context, probes: list[Probe], progress: Progress
+    ) -> None:
         self._plan = plan
         self._context = context
         self._probes = probes
@@ -44,7 +55,7 @@ class Session:
         self._clock = Clock(context)
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
-        self._modes = next((probe for probe in probes if isinstance(probe, ModesProbe)), None)
+        self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
         self._queue: list[Pass] = []
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
@@ -52,7 +63,7 @@ class Session:
         self._child_signal = ChildSignal()
         context.fail = self._failed
 
-    # -- the whole -----------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def install(self) -> None:
         """Before the user's code is imported."""
@@ -77,7 +88,7 @@ class Session:
     def _pass(self) -> Pass:
         return self.passes[-1]
 
-    # -- one step ------------------------------------------------------------------------------------------------
+    # -- one step ----------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A step of the target begins."""
@@ -122,7 +133,7 @@ class Session:
         self._stop_pass()
         self._context.writer.flush()
 
-    # -- passes --------------------------------------------------------------------------------------------------
+    # -- passes ------------------------------------------------------------------------------------
 
     def _next_pass(self) -> None:
         self._stop_pass()
@@ -130,7 +141,9 @@ class Session:
             return
         self.passes.append(self._queue.pop(0))
         self._context.pass_name = self._pass.name
-        self._running = [p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures]
+        self._running = [
+            p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
+        ]
         self._each(lambda probe: probe.start())
         if self._pass.name == "trace":
             self._start_trace()
@@ -140,7 +153,9 @@ class Session:
         self._progress(self._pass.name, 0, self._pass.steps)
 
     def _stop_pass(self) -> None:
-        if self._context.writer.forked:  # files and the profiler are those of the process that was copied
+        if (
+            self._context.writer.forked
+        ):  # files and the profiler are those of the process that was copied
             self._trace, self._history, self._running = None, None, []
             return
         self._stop_trace()
@@ -154,7 +169,9 @@ class Session:
         self._context.writer.flush()
 
     def plan_passes(self) -> None:
-        """Decide which passes there are: when the first step is about to begin, and it is known what it can run on."""
+        """Decide which passes there are: when the first step is about to begin, and it is known
+        what it can run on.
+        """
         if not self._queue:
             self._queue = self._planned()
             self._tell_outline()
@@ -172,28 +189,35 @@ class Session:
         if plan.drill is not None:
             return [Pass("drill", plan.steps)]
         wanted = self._wanted()
-        steps = {"warmup": plan.warmup, **wanted} if plan.fit is None else plan.fit.share_out(plan.warmup, wanted)
+        steps = (
+            {"warmup": plan.warmup, **wanted}
+            if plan.fit is None
+            else plan.fit.share_out(plan.warmup, wanted)
+        )
         return [Pass(name, n) for name, n in steps.items() if n > 0]
 
     def _wanted(self) -> dict[str, int]:
-        """Steps of the passes after the warm-up, in order, of a target that takes as many as it is asked for."""
+        """Steps of the passes after the warm-up, in order, of a target that takes as many as it is
+        asked for.
+        """
         plan, device = self._plan, self._context.device
-        if plan.trial is not None and plan.device != "rehearse":
-            return {"quiet": plan.steps, "loud": SYNC_STEPS if device == "cuda" else 0}
+        if plan.trial is not None and not device.simulated:
+            return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
         watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
         causes = {
             "loud": plan.loud_steps or plan.steps,
             "leaner": len(LEANER_STEPS),
             "numbers": NUMBERS_STEPS,
-            "origin": ORIGIN_STEPS if device == "cpu" else 0,
+            "origin": 0 if device.accelerator else ORIGIN_STEPS,
         }
         causes = {name: steps for name, steps in causes.items() if name in watched}
-        if plan.device == "rehearse":
+        if device.shadow:
             return {"loud": plan.steps, **causes}
         causes.pop("leaner", None)
-        if device == "cuda":
+        if device.native:
             causes["memory"] = MEMORY_STEPS
-        return {"quiet": plan.steps, "trace": plan.trace_steps, **causes}
+        timing = {} if device.simulated else {"quiet": plan.steps}
+        return {**timing, "trace": plan.trace_steps, **causes}
 
     def _replan(self) -> None:
         """What a pass has shown of the step may change what comes after it."""
@@ -207,7 +231,9 @@ class Session:
             self._tell_outline()
 
     def _room_for(self, steps: int) -> int:
-        """How many steps a pass may have that was not planned: where they are counted, the diagnostic pass gives up half of its own."""
+        """How many steps a pass may have that was not planned: where they are counted, the
+        diagnostic pass gives up half of its own.
+        """
         if self._plan.fit is None:
             return steps
         loud = next((each for each in self._queue if each.name == "loud"), None)
@@ -222,12 +248,13 @@ class Session:
         if outline is not None:
             outline([(each.name, each.steps) for each in self.planned])
 
-    # -- the trace -----------------------------------------------------------------------------------------------
+    # -- the trace ---------------------------------------------------------------------------------
 
     def _may_trace(self) -> bool:
         if self._modes is not None and self._modes.user_profiler_seen:
             self._context.warn(
-                "the step runs torch.profiler itself: our own trace was left out (two profilers cannot run at once), and "
+                "the step runs torch.profiler itself: our own trace was left out (two profilers "
+                "cannot run at once), and "
                 "the step times include the cost of yours"
             )
             return False
@@ -247,13 +274,18 @@ class Session:
     def _end_full_trace(self) -> None:
         done, steps = self._pass.done, self._pass.steps
         if self._trace is not None and done < steps and self._trace.full:
-            self._context.warn(f"the steps are so long that the trace holds {done} of {steps}: more would take too much memory")
+            self._context.warn(
+                f"the steps are so long that the trace holds {done} of {steps}: more would take "
+                "too much memory"
+            )
             self._pass.steps = done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:
             self._stop_trace()
-            self._context.warn("the step started a torch.profiler of its own: our trace ends before that step")
+            self._context.warn(
+                "the step started a torch.profiler of its own: our trace ends before that step"
+            )
 
     def _in_own_profiler(self, do: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
@@ -265,11 +297,13 @@ class Session:
 
         return run
 
-    # -- failures of ours ----------------------------------------------------------------------------------------
+    # -- failures of ours --------------------------------------------------------------------------
 
     @property
     def failed(self) -> dict[str, dict[str, Any]]:
-        """Instruments that failed, with the parts that are therefore not whole, as the manifest has them."""
+        """Instruments that failed, with the parts that are therefore not whole, as the manifest has
+        them.
+        """
         parts = {probe.name: probe.parts for probe in self._probes}
         return {
             name: {"status": "failed", "error": error, "parts": list(parts.get(name, ()))}
@@ -289,7 +323,9 @@ class Session:
         self._guard_named(probe.name, do)
 
     def _guard_named(self, name: str, do: Callable[[], Any]) -> None:
-        """Run one of our own instruments: its failure is written down and never becomes the user's."""
+        """Run one of our own instruments: its failure is written down and never becomes the
+        user's.
+        """
         try:
             do()
         except Exception as error:
@@ -299,5 +335,9 @@ class Session:
         if name not in self.failures:
             self.failures[name] = fault(error)
             parts = next((probe.parts for probe in self._probes if probe.name == name), ())
-            self._context.lapse(name, parts, error)  # on disk by the step's end: the process may be killed
-            self._context.warn(f"the probe {name!r} failed and saw nothing after that ({fault(error)})")
+            self._context.lapse(
+                name, parts, error
+            )  # on disk by the step's end: the process may be killed
+            self._context.warn(
+                f"the probe {name!r} failed and saw nothing after that ({fault(error)})"
+            )

@@ -1,7 +1,9 @@
-"""Names that a pickle may call without running a stranger's code: torch's own list, and those of frameworks. Data only.
+"""Names that a pickle may call without running a stranger's code: torch's own list, and those of
+frameworks. Data only.
 
-The two lists are compared with the whole name, letter by letter. A pickle of protocol 4 may write a path of
-attributes for a name (``_rebuild_tensor.__globals__``), so a name that only begins like a good one is none.
+The two lists are compared with the whole name, letter by letter. A pickle of protocol 4 may write a
+path of attributes for a name (``_rebuild_tensor.__globals__``), so a name that only begins like a
+good one is none.
 """
 
 from __future__ import annotations
@@ -20,9 +22,17 @@ STORAGES = {
     "ComplexDouble": "complex128",
     "ComplexFloat": "complex64",
 }
-"""dtype of a storage class by the beginning of its name: those that torch has for the CPU and for CUDA."""
+"""dtype of a storage class by the beginning of its name: those that torch has for the CPU and for
+CUDA.
+"""
 
-QUANTIZED = {"QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32", "QUInt4x2": "quint4x2", "QUInt2x4": "quint2x4"}
+QUANTIZED = {
+    "QInt8": "qint8",
+    "QUInt8": "quint8",
+    "QInt32": "qint32",
+    "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}
 """dtype of the storage classes that torch has for the CPU only."""
 
 _DTYPES = [
@@ -81,13 +91,19 @@ _SCHEMES = [
     "per_channel_affine_float_qparams",
 ]
 _REAL = ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte")
-_SPARSE = frozenset(f"torch.{where}sparse.{kind}Tensor" for where in ("", "cuda.") for kind in _REAL)
+_SPARSE = frozenset(
+    f"torch.{where}sparse.{kind}Tensor" for where in ("", "cuda.") for kind in _REAL
+)
 
 VALUES = {f"torch.{name}": name for name in (*_DTYPES, *_SCHEMES)}
 """Names that stand for values: dtypes and quantization schemes. Nothing can call them."""
 
 STORAGE_CLASSES = {
-    **{f"torch.{where}{kind}Storage": dtype for where in ("", "cuda.") for kind, dtype in STORAGES.items()},
+    **{
+        f"torch.{where}{kind}Storage": dtype
+        for where in ("", "cuda.")
+        for kind, dtype in STORAGES.items()
+    },
     **{f"torch.{kind}Storage": dtype for kind, dtype in QUANTIZED.items()},
     "torch.storage.UntypedStorage": "bytes",
     "torch.storage.TypedStorage": "bytes",
@@ -127,9 +143,11 @@ CALLED = frozenset(
 """Functions and classes of torch's list."""
 
 TORCH = frozenset({*VALUES, *STORAGE_CLASSES, *CALLED})
-"""What ``torch.load(weights_only=True)`` admits: ``torch._weights_only_unpickler._get_allowed_globals()`` of torch 2.13.
+"""What ``torch.load(weights_only=True)`` admits:
+``torch._weights_only_unpickler._get_allowed_globals()`` of torch 2.13.
 
-torch 2.6 to 2.13 differ only in dtypes that came later (tests/checkpoints/test_allowed.py compares with the installed one).
+torch 2.6 to 2.13 differ only in dtypes that came later (tests/checkpoints/test_allowed.py compares
+with the installed one).
 """
 
 _TENSOR_PACKAGE = (
@@ -153,7 +171,9 @@ TORCH_AFTER_IMPORT = frozenset(
         "torch._dynamo.decorators._DimRange",
     }
 )
-"""What torch adds to its list by itself when a package of its own (``torch.distributed.tensor`` ...) is imported."""
+"""What torch adds to its list by itself when a package of its own (``torch.distributed.tensor``
+...) is imported.
+"""
 
 _ARRAY = "a numpy array, number or dtype: it is made of bytes and numbers"
 _RANDOM = "the state of a numpy generator, which trainers save for an exact resumption"
@@ -161,11 +181,17 @@ _PLAIN = "a container or value of Python, made of what stands in the file"
 _PATH = "a path: nothing is opened"
 _OPTIONS = "options of a command line or configuration: a class that only holds its attributes"
 _LIGHTNING = "hyper-parameters of Lightning: a dict with attributes"
-_TRAINER = "arguments of Hugging Face's Trainer (training_args.bin): a dataclass and its enumerations"
+_TRAINER = (
+    "arguments of Hugging Face's Trainer (training_args.bin): a dataclass and its enumerations"
+)
 
 _FRAMEWORKS: dict[str, tuple[str, ...]] = {
     _ARRAY: (
-        *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+        *(
+            f"numpy.{core}.multiarray.{name}"
+            for core in ("core", "_core")
+            for name in ("_reconstruct", "scalar")
+        ),
         *(f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core")),
         "numpy.ndarray",
         "numpy.dtype",
@@ -178,10 +204,16 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "numpy.random._pickle.__generator_ctor",
         "numpy.random.bit_generator.SeedSequence",
         "numpy.random.bit_generator.__pyx_unpickle_SeedSequence",
-        *(f"numpy.random.{name}" for name in ("_mt19937.MT19937", "_pcg64.PCG64", "_pcg64.PCG64DXSM", "_philox.Philox")),
+        *(
+            f"numpy.random.{name}"
+            for name in ("_mt19937.MT19937", "_pcg64.PCG64", "_pcg64.PCG64DXSM", "_philox.Philox")
+        ),
     ),
     _PLAIN: (
-        *(f"builtins.{name}" for name in ("bool", "bytes", "dict", "float", "frozenset", "int", "list", "range")),
+        *(
+            f"builtins.{name}"
+            for name in ("bool", "bytes", "dict", "float", "frozenset", "int", "list", "range")
+        ),
         *(f"builtins.{name}" for name in ("slice", "str", "tuple")),
         *(f"collections.{name}" for name in ("defaultdict", "deque")),
         *(f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")),
@@ -191,7 +223,9 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "torch.torch_version.TorchVersion",
     ),
     _PATH: tuple(
-        f"pathlib{part}.{name}Path" for part in ("", "._local") for name in ("Posix", "Windows", "PurePosix", "PureWindows")
+        f"pathlib{part}.{name}Path"
+        for part in ("", "._local")
+        for name in ("Posix", "Windows", "PurePosix", "PureWindows")
     ),
     _OPTIONS: (
         "argparse.Namespace",
@@ -201,7 +235,10 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
         "omegaconf.listconfig.ListConfig",
         "omegaconf.base.ContainerMetadata",
         "omegaconf.base.Metadata",
-        *(f"omegaconf.nodes.{kind}Node" for kind in ("Any", "Boolean", "Float", "Integer", "String")),
+        *(
+            f"omegaconf.nodes.{kind}Node"
+            for kind in ("Any", "Boolean", "Float", "Integer", "String")
+        ),
         "typing.Any",
     ),
     _LIGHTNING: (
@@ -213,7 +250,10 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
     _TRAINER: (
         "transformers.training_args.TrainingArguments",
         "transformers.training_args.OptimizerNames",
-        *(f"transformers.trainer_utils.{name}" for name in ("IntervalStrategy", "SaveStrategy", "SchedulerType", "HubStrategy")),
+        *(
+            f"transformers.trainer_utils.{name}"
+            for name in ("IntervalStrategy", "SaveStrategy", "SchedulerType", "HubStrategy")
+        ),
         "transformers.trainer_pt_utils.AcceleratorConfig",
         "accelerate.state.PartialState",
         "accelerate.utils.dataclasses.DistributedType",
@@ -221,12 +261,18 @@ _FRAMEWORKS: dict[str, tuple[str, ...]] = {
 }
 
 KNOWN: dict[str, str] = {
-    **dict.fromkeys(sorted(TORCH_AFTER_IMPORT), "torch's own, admitted once its package is imported"),
+    **dict.fromkeys(
+        sorted(TORCH_AFTER_IMPORT), "torch's own, admitted once its package is imported"
+    ),
     **{name: reason for reason, names in _FRAMEWORKS.items() for name in names},
 }
-"""Names beyond torch's list that are inert in themselves, with the reason. ``torch.load`` asks for ``add_safe_globals``."""
+"""Names beyond torch's list that are inert in themselves, with the reason. ``torch.load`` asks for
+``add_safe_globals``.
+"""
 
 
 def runs_code(name: str) -> bool:
-    """True if making what the name stands for may run code: neither torch nor a known framework makes plain data of it."""
+    """True if making what the name stands for may run code: neither torch nor a known framework
+    makes plain data of it.
+    """
     return name not in TORCH and name not in KNOWN

@@ -11,10 +11,11 @@ from auditor.checkpoints.contents import Format, Storage
 
 @dataclass
 class Container:
-    """An opened checkpoint. ``read(storage, first, size)`` gives bytes of a storage, or raises ``Malformed``.
+    """An opened checkpoint. ``read(storage, first, size)`` gives bytes of a storage, or raises
+    ``Malformed``.
 
-    ``damage`` and ``limits`` grow while it is read. ``unread`` says what is wrong with storages that no tensor was
-    looked at for (integers); it is asked where nothing else is wrong.
+    ``damage`` and ``limits`` grow while it is read. ``unread`` says what is wrong with storages
+    that no tensor was looked at for (integers); it is asked where nothing else is wrong.
     """
 
     format: Format

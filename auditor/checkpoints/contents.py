@@ -1,4 +1,6 @@
-"""What a checkpoint file holds, as far as it can be told without running anything: the nouns of this room."""
+"""What a checkpoint file holds, as far as it can be told without running anything: the nouns of
+this room.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ BYTES = {
     "quint8": 1,
     "qint32": 4,
 }
-"""Bytes of an element by dtype; of any other dtype the values are not looked at. ``bytes`` is an untyped storage."""
+"""Bytes of an element by dtype; of any other dtype the values are not looked at. ``bytes`` is an
+untyped storage.
+"""
 
 
 COUNT = 2**63
@@ -45,7 +49,9 @@ COUNT = 2**63
 
 
 def printable(text: str) -> str:
-    """A word of the file in characters that can be shown and written: controls and halves of characters are escaped."""
+    """A word of the file in characters that can be shown and written: controls and halves of
+    characters are escaped.
+    """
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
@@ -56,7 +62,8 @@ class NotACheckpoint(Exception):
 class Malformed(Exception):
     """A part of a checkpoint contradicts itself; the message says how, without the file's name.
 
-    ``foreign`` are the names that were asked for before: a loader calls them although the rest is damaged.
+    ``foreign`` are the names that were asked for before: a loader calls them although the rest is
+    damaged.
     """
 
     foreign: tuple[str, ...] = ()
@@ -64,7 +71,8 @@ class Malformed(Exception):
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of elements in the file. ``numel`` counts elements of ``dtype``; ``key`` names it within the file.
+    """A run of elements in the file. ``numel`` counts elements of ``dtype``; ``key`` names it
+    within the file.
 
     ``shift`` is where a storage that is part of another one begins (files before torch 1.6).
     """
@@ -90,12 +98,16 @@ class Stored:
         """Elements from the first to the last that the view touches; 0 for an empty tensor."""
         if 0 in self.shape:
             return 0
-        return sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)) + 1
+        return (
+            sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)) + 1
+        )
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None where there is none."""
+    """What was counted among a tensor's elements. ``low`` and ``high`` are of the finite ones; None
+    where there is none.
+    """
 
     count: int = 0
     nan: int = 0
@@ -124,10 +136,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """A tensor of the file: where it stands (``model.layer.weight``), what it is, and what was counted in it.
+    """A tensor of the file: where it stands (``model.layer.weight``), what it is, and what was
+    counted in it.
 
-    ``tally`` is None where the values were not looked at (integers, unknown dtypes, data that is missing).
-    ``place`` is the path as it stands in the file.
+    ``tally`` is None where the values were not looked at (integers, unknown dtypes, data that is
+    missing). ``place`` is the path as it stands in the file.
     """
 
     name: str
@@ -146,7 +159,9 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class OptimizerFacts:
-    """An optimizer's state: the plain numbers of each parameter group, and how far its own counters went."""
+    """An optimizer's state: the plain numbers of each parameter group, and how far its own counters
+    went.
+    """
 
     name: str
     groups: tuple[dict[str, float], ...] = ()
@@ -167,10 +182,12 @@ class SchedulerFacts:
 
 @dataclass(frozen=True)
 class Scan:
-    """One checkpoint, read to its end. ``damage`` are sentences about what is broken; ``limits`` about what was not looked at.
+    """One checkpoint, read to its end. ``damage`` are sentences about what is broken; ``limits``
+    about what was not looked at.
 
-    ``foreign`` are the classes and functions that the file asks its loader to import and call, beyond those that
-    ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside the weights (``step``, ``epoch``); ``protocol`` is its pickle's.
+    ``foreign`` are the classes and functions that the file asks its loader to import and call,
+    beyond those that ``torch.load(weights_only=True)`` admits. ``progress`` are the counters beside
+    the weights (``step``, ``epoch``); ``protocol`` is its pickle's.
     """
 
     path: str

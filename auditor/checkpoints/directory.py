@@ -1,8 +1,9 @@
-"""The directory of a zip archive, read strictly: where two readers could see two archives, there is none.
+"""The directory of a zip archive, read strictly: where two readers could see two archives, there is
+none.
 
-Python's zipfile and torch's reader (miniz) differ in where they look for the directory's end, in whether they shift its
-offsets, and in whose words they take for a record: the directory's or the record's own header. Layout: PKWARE's
-APPNOTE.TXT, 4.3.
+Python's zipfile and torch's reader (miniz) differ in where they look for the directory's end, in
+whether they shift its offsets, and in whose words they take for a record: the directory's or the
+record's own header. Layout: PKWARE's APPNOTE.TXT, 4.3.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ ENCRYPTED, STRONG, LATER, MASKED = 1, 64, 8, 0x2000
 DIRECTORY_LIMIT = 2**27
 """Bytes of a directory at most: a million records have 100 MB."""
 
-CUT = "its directory, which stands at the end, is missing or damaged: it was cut off or not written to its end"
+CUT = (
+    "its directory, which stands at the end, is missing or damaged: it was cut off or not written "
+    "to its end"
+)
 
 
 @dataclass(frozen=True)
@@ -67,16 +71,24 @@ def records_of(file: IO[bytes], size: int) -> list[Record]:
     file.seek(begin)
     entries = _entries(file.read(length), count)
     records = [_located(file, entry, begin) for entry in entries]
-    places = sorted((entry.offset, record.start + record.size) for entry, record in zip(entries, records, strict=True))
+    places = sorted(
+        (entry.offset, record.start + record.size)
+        for entry, record in zip(entries, records, strict=True)
+    )
     if any(end > after for (_, end), (after, _) in pairwise(places)):
         raise Malformed("its records overlap")
     if places and places[0][0]:
-        raise Malformed(f"its first record begins at byte {places[0][0]}: something stands in front of the archive")
+        raise Malformed(
+            f"its first record begins at byte {places[0][0]}: something stands in front of the "
+            "archive"
+        )
     return records
 
 
 def _end(file: IO[bytes], size: int) -> tuple[int, int, int]:
-    """Begin, length and number of entries of the directory; it must reach to its end, and that to the end of the file."""
+    """Begin, length and number of entries of the directory; it must reach to its end, and that to
+    the end of the file.
+    """
     if size < END.size:
         raise Malformed(CUT)
     file.seek(size - END.size)
@@ -84,18 +96,25 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int]:
     if magic != END_MAGIC:
         raise Malformed(CUT)
     if comment or disk or first or here != count:
-        raise Malformed("its directory has a comment or several parts, which torch.save never writes")
+        raise Malformed(
+            "its directory has a comment or several parts, which torch.save never writes"
+        )
     end, told = size - END.size, (begin, length, count)
     file.seek(max(0, end - LOCATOR.size))
     locator = file.read(LOCATOR.size)
     if len(locator) == LOCATOR.size and locator.startswith(LOCATOR_MAGIC):
         end, told = _end64(file, end - LOCATOR.size, LOCATOR.unpack(locator)[2], told)
     if told[0] + told[1] != end:
-        raise Malformed("its directory is not where it says: something stands in front of the archive or inside it")
+        raise Malformed(
+            "its directory is not where it says: something stands in front of the archive or "
+            "inside it"
+        )
     return told
 
 
-def _end64(file: IO[bytes], behind: int, at: int, short: tuple[int, int, int]) -> tuple[int, tuple[int, int, int]]:
+def _end64(
+    file: IO[bytes], behind: int, at: int, short: tuple[int, int, int]
+) -> tuple[int, tuple[int, int, int]]:
     if at + END64.size != behind:
         raise Malformed("its directory of 64 bits is not where it says")
     file.seek(at)
@@ -113,13 +132,22 @@ def _entries(raw: bytes, count: int) -> list[_Entry]:
         if at + ENTRY.size > len(raw):
             raise Malformed("its directory is damaged: it is shorter than it says")
         fields = ENTRY.unpack_from(raw, at)
-        magic, flags, method, crc, packed, full = fields[0], fields[3], fields[4], fields[7], fields[8], fields[9]
+        magic, flags, method, crc, packed, full = (
+            fields[0],
+            fields[3],
+            fields[4],
+            fields[7],
+            fields[8],
+            fields[9],
+        )
         name, extra, comment, disk, offset = *fields[10:13], fields[13], fields[16]
         at += ENTRY.size
         if magic != ENTRY_MAGIC or disk or at + name + extra + comment > len(raw):
             raise Malformed("its directory is damaged")
         sizes = _sizes(raw[at + name : at + name + extra], full, packed, offset)
-        entries.append(_Entry(raw[at : at + name], flags, method, crc, sizes[1], sizes[0], sizes[2]))
+        entries.append(
+            _Entry(raw[at : at + name], flags, method, crc, sizes[1], sizes[0], sizes[2])
+        )
         at += name + extra + comment
     if at != len(raw):
         raise Malformed("its directory is damaged: it is longer than it says")
@@ -130,7 +158,10 @@ def _sizes(extra: bytes, full: int, packed: int, offset: int) -> tuple[int, int,
     """Size, packed size and offset, each from the extra field where it does not fit 32 bits."""
     wide, at = b"", 0
     while at + 4 <= len(extra):
-        tag, length = int.from_bytes(extra[at : at + 2], "little"), int.from_bytes(extra[at + 2 : at + 4], "little")
+        tag, length = (
+            int.from_bytes(extra[at : at + 2], "little"),
+            int.from_bytes(extra[at + 2 : at + 4], "little"),
+        )
         if tag == EXTRA64:
             wide = extra[at + 4 : at + 4 + length]
             break

@@ -17,11 +17,15 @@ COUNT = 8
 """Bytes of the number of elements in front of each storage."""
 
 TAR_HEADER, TAR_SUM = 512, slice(148, 156)
-"""Bytes of the first block of a tar archive, and where in it its checksum stands in octal (POSIX.1-1988, ustar)."""
+"""Bytes of the first block of a tar archive, and where in it its checksum stands in octal
+(POSIX.1-1988, ustar).
+"""
 
 
 def is_tar(head: bytes) -> bool:
-    """True if torch would take the file for its oldest format, whatever its first bytes say: it tries tar before pickle."""
+    """True if torch would take the file for its oldest format, whatever its first bytes say: it
+    tries tar before pickle.
+    """
     if len(head) < TAR_HEADER:
         return False
     try:
@@ -36,7 +40,10 @@ def open_legacy(file: IO[bytes], size: int) -> Container:
     """Read the pickles and find the storages. Raises :class:`Malformed`."""
     file.seek(0)
     if is_tar(file.read(TAR_HEADER)):
-        raise Malformed("it is a tar archive, torch's oldest format, which is only loaded with weights_only=False")
+        raise Malformed(
+            "it is a tar archive, torch's oldest format, which is only loaded with "
+            "weights_only=False"
+        )
     foreign: set[str] = set()
     try:
         return _opened(file, size, foreign)
@@ -70,15 +77,22 @@ def _opened(file: IO[bytes], size: int, foreign: set[str]) -> Container:
     places, damage = _places(file, at, names, storages, size)
     damage += _missing(names, storages) + _unloadable(content)
     read, named = partial(_read, file, places), tuple(sorted(foreign))
-    return Container("torch legacy", content.tree, read, named, damage, big_endian=big, protocol=content.protocol)
+    return Container(
+        "torch legacy", content.tree, read, named, damage, big_endian=big, protocol=content.protocol
+    )
 
 
 def _unloadable(content: pickles.Loaded) -> list[str]:
-    """What torch writes in this format and cannot read from it: both want a storage's bytes before they are read."""
+    """What torch writes in this format and cannot read from it: both want a storage's bytes before
+    they are read.
+    """
     said = []
     if any(storage.dtype == "bytes" for storage in content.storages):
         said.append("it has a storage without dtype, which torch does not load from the old format")
-    if any(isinstance(each, Made) and each.origin == pickles.NESTED for _, each in pickles.walk(content.tree)):
+    if any(
+        isinstance(each, Made) and each.origin == pickles.NESTED
+        for _, each in pickles.walk(content.tree)
+    ):
         said.append("it has a nested tensor, which torch does not load from the old format")
     return said
 
@@ -86,7 +100,11 @@ def _unloadable(content: pickles.Loaded) -> list[str]:
 def _missing(keys: list[str], storages: dict[str, Storage]) -> list[str]:
     """Storages that are named in one of the two places only."""
     lacking = sorted({*storages} - {*keys})
-    return [f"the data of {len(lacking)} of its storages is missing, {lacking[0][:40]} first"] if lacking else []
+    return (
+        [f"the data of {len(lacking)} of its storages is missing, {lacking[0][:40]} first"]
+        if lacking
+        else []
+    )
 
 
 def _places(
@@ -97,20 +115,39 @@ def _places(
     for number, key in enumerate(keys):
         storage = storages.get(key)
         if storage is None or key in places:
-            return places, [f"storage {number + 1} of {len(keys)} is one that no tensor has: torch does not load it"]
+            return places, [
+                (
+                    f"storage {number + 1} of {len(keys)} is one that no tensor has: torch does "
+                    "not "
+                    "load it"
+                )
+            ]
         file.seek(at)
         elements = int.from_bytes(file.read(COUNT), "little", signed=True)
         length = elements * BYTES.get(storage.dtype, 1)
         if elements < 0 or at + COUNT + length > size:
-            return places, [f"it ends in storage {number + 1} of {len(keys)}: it was cut off or not written to its end"]
+            return places, [
+                (
+                    f"it ends in storage {number + 1} of {len(keys)}: it was cut off or not "
+                    "written to "
+                    "its end"
+                )
+            ]
         if elements != storage.numel:
-            return places, [f"storage {number + 1} of {len(keys)} has {elements} elements, and its tensors need {storage.numel}"]
+            return places, [
+                (
+                    f"storage {number + 1} of {len(keys)} has {elements} elements, and its tensors "
+                    f"need {storage.numel}"
+                )
+            ]
         places[key] = at + COUNT, length
         at += COUNT + length
     return places, [f"{size - at} bytes at its end belong to no storage"] if at != size else []
 
 
-def _read(file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int) -> bytes:
+def _read(
+    file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int
+) -> bytes:
     place: Any = places.get(storage.key)
     if place is None:
         raise Malformed("its data is missing")

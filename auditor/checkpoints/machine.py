@@ -1,8 +1,10 @@
-"""The machine that a pickle is a program for, with nothing behind it: it makes plain containers and marks.
+"""The machine that a pickle is a program for, with nothing behind it: it makes plain containers and
+marks.
 
-No name is imported and nothing is called: a global is a :class:`Name`, what would be made of it a :class:`Made`.
-Its language is all opcodes of protocols 0 to 5 that need no other process (extension codes and buffers out of
-band do). What Python's own unpickler or torch's would stop at, it stops at too: :class:`Malformed`.
+No name is imported and nothing is called: a global is a :class:`Name`, what would be made of it a
+:class:`Made`. Its language is all opcodes of protocols 0 to 5 that need no other process (extension
+codes and buffers out of band do). What Python's own unpickler or torch's would stop at, it stops at
+too: :class:`Malformed`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ NUMBER = 1 << 16
 """Bytes of one integer at most."""
 
 KEY_PARTS = 1000
-"""Parts of a tuple that is a key at most: hashing a deep one overflows the stack of the loading process."""
+"""Parts of a tuple that is a key at most: hashing a deep one overflows the stack of the loading
+process.
+"""
 
 NAME = 200
 """Characters of a foreign name that are kept."""
@@ -44,7 +48,9 @@ class Name:
 
 
 class Made:
-    """In the place of an object of another program's class: remembers its parts, and does nothing."""
+    """In the place of an object of another program's class: remembers its parts, and does
+    nothing.
+    """
 
     __slots__ = ("origin", "parts")
 
@@ -67,12 +73,16 @@ Rebuild = Callable[..., Any]
 
 
 class Machine:
-    """One pickle that begins at ``at`` of ``data``. ``foreign`` grows with the names that are not in torch's list.
+    """One pickle that begins at ``at`` of ``data``. ``foreign`` grows with the names that are not
+    in torch's list.
 
-    ``rebuild`` gives what stands for the results of some functions, ``storage`` what stands for a persistent id.
+    ``rebuild`` gives what stands for the results of some functions, ``storage`` what stands for a
+    persistent id.
     """
 
-    def __init__(self, data: bytes, at: int, rebuild: dict[str, Rebuild], storage: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, data: bytes, at: int, rebuild: dict[str, Rebuild], storage: Callable[[Any], Any]
+    ) -> None:
         self.data = data
         self.at = at
         self.rebuild = rebuild
@@ -84,7 +94,7 @@ class Machine:
         self.below: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def take(self, size: int) -> bytes:
         """The next bytes."""
@@ -107,7 +117,7 @@ class Machine:
             raise Short
         return self.take(end + 1 - self.at)[:-1]
 
-    # -- the stack -----------------------------------------------------------------------------------------------------
+    # -- the stack ---------------------------------------------------------------------------------
 
     def pop(self) -> Any:
         """The value on top."""
@@ -132,7 +142,7 @@ class Machine:
         items, self.stack = self.stack, self.below.pop()
         return items
 
-    # -- what is named and called --------------------------------------------------------------------------------------
+    # -- what is named and called ------------------------------------------------------------------
 
     def name(self, module: str, attribute: str) -> Name:
         """The mark of a global."""
@@ -153,18 +163,27 @@ class Machine:
             raise Malformed(f"its pickle calls {function.full}, which is a value")
         if not isinstance(arguments, tuple):
             raise Malformed(f"its pickle calls {function.full} without a list of arguments")
-        if any(isinstance(each, int) and abs(each) >= 1 << 31 for each in arguments) and function.full in SIZED:
+        if (
+            any(isinstance(each, int) and abs(each) >= 1 << 31 for each in arguments)
+            and function.full in SIZED
+        ):
             raise Malformed(f"its pickle asks for a {function.full} of an absurd size")
         rebuild = self.rebuild.get(function.full)
         return Made(function.full, list(arguments)) if rebuild is None else rebuild(*arguments)
 
     def state(self, owner: Any, state: Any) -> None:
-        """Give an object its attributes. Only objects have some: a class that is given some is tampered with."""
+        """Give an object its attributes. Only objects have some: a class that is given some is
+        tampered with.
+        """
         if isinstance(owner, Name):
             raise Malformed(f"its pickle changes the class {owner.full}")
         if isinstance(owner, Made):
             owner.parts.append(state)
-        elif owner is None or isinstance(owner, (str, bytes, int, float, list, tuple)) or type(owner) is dict:
+        elif (
+            owner is None
+            or isinstance(owner, (str, bytes, int, float, list, tuple))
+            or type(owner) is dict
+        ):
             raise Malformed("its pickle gives attributes to a plain value")
 
     def items(self, owner: Any, values: list[Any]) -> None:
@@ -191,14 +210,22 @@ class Machine:
 
 PLAIN = (str, int, float, bytes, type(None))
 SIZED = frozenset(
-    {"builtins.bytearray", "builtins.bytes", "numpy.ndarray", "torch.Tensor", *allowed.STORAGE_CLASSES}
+    {
+        "builtins.bytearray",
+        "builtins.bytes",
+        "numpy.ndarray",
+        "torch.Tensor",
+        *allowed.STORAGE_CLASSES,
+    }
     | {name for name in allowed.CALLED if name.endswith("Tensor")}
 )
 """Classes that make as many bytes as a number says."""
 
 
 def hashable(key: Any) -> Any:
-    """What stands for a key. Raises :class:`Malformed` for one that the loading process could not hash."""
+    """What stands for a key. Raises :class:`Malformed` for one that the loading process could not
+    hash.
+    """
     ahead, parts = [key], 0
     while ahead:
         each = ahead.pop()

@@ -15,7 +15,9 @@ OPERATIONS = 12_000_000
 
 
 def run(machine: Machine) -> Any:
-    """What the pickle describes; the machine's ``at`` stands behind it. Raises :class:`Malformed` or :class:`Short`."""
+    """What the pickle describes; the machine's ``at`` stands behind it. Raises :class:`Malformed`
+    or :class:`Short`.
+    """
     table, data, size = TABLE, machine.data, len(machine.data)
     for _ in range(OPERATIONS):
         if machine.at >= size:
@@ -28,7 +30,9 @@ def run(machine: Machine) -> Any:
         if operation is None:
             raise Malformed(f"its pickle has an opcode that no checkpoint needs (0x{code:02x})")
         operation(machine)
-    raise Malformed(f"its pickle has more than {OPERATIONS} opcodes: more than any checkpoint needs")
+    raise Malformed(
+        f"its pickle has more than {OPERATIONS} opcodes: more than any checkpoint needs"
+    )
 
 
 _U1, _U2, _I4, _U4, _U8 = Struct("<B"), Struct("<H"), Struct("<i"), Struct("<I"), Struct("<Q")
@@ -50,7 +54,9 @@ def _number(form: Struct) -> Operation:
 
 
 def _text(form: Struct) -> Operation:
-    return lambda machine: machine.stack.append(machine.take(machine.number(form)).decode("utf-8", "surrogatepass"))
+    return lambda machine: machine.stack.append(
+        machine.take(machine.number(form)).decode("utf-8", "surrogatepass")
+    )
 
 
 def _old_text(form: Struct) -> Operation:
@@ -282,4 +288,6 @@ TABLE: dict[int, Operation] = {
     pickle.BUILD[0]: _build,
     pickle.BINPERSID[0]: _persistent,
 }
-"""What each opcode does. Left out: EXT1, EXT2, EXT4 (names that only the loading process knows), PERSID, and buffers."""
+"""What each opcode does. Left out: EXT1, EXT2, EXT4 (names that only the loading process knows),
+PERSID, and buffers.
+"""

@@ -1,4 +1,6 @@
-"""Reads the pickles of a checkpoint into inert marks: nothing that they name is ever imported or called."""
+"""Reads the pickles of a checkpoint into inert marks: nothing that they name is ever imported or
+called.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,20 @@ from typing import IO, Any
 from auditor.checkpoints import allowed, opcodes
 from auditor.checkpoints.contents import COUNT, Malformed, Storage, Stored
 from auditor.checkpoints.machine import PLAIN, Machine, Made, Name, Short, group, hashable
-from auditor.evidence.unpickle import memory_capped, no_collections
+from auditor.evidence.snapshot.unpickle import memory_capped, no_collections
 
 MEMORY_PER_BYTE, MEMORY_AT_LEAST, MEMORY_LIMIT = 64, 2**28, 3 * 2**29
 """Bytes of memory that unpickling may take: a few opcodes can ask for more than any machine has."""
 
 PICKLE_LIMIT = 2**28
-"""Bytes of a pickle at most: those of real checkpoints with a hundred thousand tensors are some 30 MB."""
+"""Bytes of a pickle at most: those of real checkpoints with a hundred thousand tensors are some 30
+MB.
+"""
 
 WINDOWS = (2**16, 2**20, 2**24, PICKLE_LIMIT)
-"""Bytes that are read of a file for a pickle whose length nothing says: the next one where it does not end within."""
+"""Bytes that are read of a file for a pickle whose length nothing says: the next one where it does
+not end within.
+"""
 
 
 TYPED = "torch.storage.TypedStorage"
@@ -30,7 +36,8 @@ NESTED = "torch._utils._rebuild_nested_tensor"
 
 @dataclass(frozen=True)
 class Loaded:
-    """One pickle: what it describes, the names in it that are not torch's, the storages it refers to, where it ends.
+    """One pickle: what it describes, the names in it that are not torch's, the storages it refers
+    to, where it ends.
 
     ``protocol`` is the highest that it says it is of.
     """
@@ -45,8 +52,9 @@ class Loaded:
 def load(file: IO[bytes], start: int, limit: int, *, modules: bool = False) -> Loaded:
     """The pickle that begins at a byte of the file and may have ``limit`` bytes.
 
-    With ``modules`` it may refer to a module that was saved with its source (before torch 1.6). Raises
-    :class:`Malformed`, whatever is wrong with it, with the names that it had asked for until then.
+    With ``modules`` it may refer to a module that was saved with its source (before torch 1.6).
+    Raises :class:`Malformed`, whatever is wrong with it, with the names that it had asked for until
+    then.
     """
     for window in WINDOWS:
         file.seek(start)
@@ -69,13 +77,18 @@ def _run(data: bytes, start: int, *, modules: bool) -> Loaded:
 
     machine = Machine(data, 0, REBUILD, refer)
     try:
-        with memory_capped(min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(data))), no_collections():
+        with (
+            memory_capped(min(MEMORY_LIMIT, MEMORY_AT_LEAST + MEMORY_PER_BYTE * len(data))),
+            no_collections(),
+        ):
             tree = opcodes.run(machine)
     except Short:
         raise
     except Exception as error:
         raise _problem(error, machine) from None
-    return Loaded(tree, tuple(sorted(machine.foreign)), tuple(storages), start + machine.at, machine.protocol)
+    return Loaded(
+        tree, tuple(sorted(machine.foreign)), tuple(storages), start + machine.at, machine.protocol
+    )
 
 
 def _problem(error: Exception, machine: Machine) -> Malformed:
@@ -90,30 +103,52 @@ def _problem(error: Exception, machine: Machine) -> Malformed:
 
 
 def names_in(file: IO[bytes], start: int, limit: int) -> tuple[str, ...]:
-    """Names that a part of the file asks for if a loader takes it for a pickle; only such as Python could import."""
+    """Names that a part of the file asks for if a loader takes it for a pickle; only such as Python
+    could import.
+    """
     for window in WINDOWS:
         file.seek(start)
-        machine = Machine(file.read(min(window, limit)), 0, REBUILD, lambda pid: _persistent(pid, modules=True))
+        machine = Machine(
+            file.read(min(window, limit)), 0, REBUILD, lambda pid: _persistent(pid, modules=True)
+        )
         try:
             with memory_capped(MEMORY_AT_LEAST), no_collections():
                 opcodes.run(machine)
         except Short:
             if window < limit:
                 continue
-        except Exception:  # what is no pickle may raise almost anything, and what was asked for before counts
+        except (
+            Exception
+        ):  # what is no pickle may raise almost anything, and what was asked for before counts
             pass
-        return tuple(sorted(name for name in machine.foreign if all(part.isidentifier() for part in name.split("."))))
+        return tuple(
+            sorted(
+                name
+                for name in machine.foreign
+                if all(part.isidentifier() for part in name.split("."))
+            )
+        )
     return ()
 
 
 def _persistent(pid: Any, *, modules: bool) -> Any:
     """A storage of the file."""
-    if modules and isinstance(pid, tuple) and len(pid) == 4 and pid[0] == "module" and isinstance(pid[1], Name):
+    if (
+        modules
+        and isinstance(pid, tuple)
+        and len(pid) == 4
+        and pid[0] == "module"
+        and isinstance(pid[1], Name)
+    ):
         return pid[1]  # a module pickled whole: its class, beside its source
     if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage":
         raise Malformed("it refers to something that is neither a storage nor a module")
     _, kind, key, place, numel, *view = pid
-    dtype = allowed.STORAGE_CLASSES.get(kind.full) if isinstance(kind, Name) and kind.full != TYPED else None
+    dtype = (
+        allowed.STORAGE_CLASSES.get(kind.full)
+        if isinstance(kind, Name) and kind.full != TYPED
+        else None
+    )
     if dtype is None or not isinstance(key, (str, int)) or not isinstance(place, str):
         raise Malformed("a storage is described wrongly")
     if not isinstance(numel, int) or isinstance(numel, bool) or not 0 <= numel < COUNT:
@@ -122,7 +157,7 @@ def _persistent(pid: Any, *, modules: bool) -> Any:
     return Storage(str(key), dtype, numel, shift if isinstance(shift, int) and shift >= 0 else 0)
 
 
-# -- rebuild functions, as marks ---------------------------------------------------------------------------------------
+# -- rebuild functions, as marks -------------------------------------------------------------------
 
 
 def _ordered(pairs: Any = (), *rest: Any) -> OrderedDict[Any, Any]:
@@ -140,15 +175,26 @@ def _size(sizes: Any = (), *rest: Any) -> tuple[Any, ...]:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *rest: Any) -> Stored:
-    plain = isinstance(storage, Storage) and isinstance(offset, int) and isinstance(shape, tuple) and isinstance(stride, tuple)
+    plain = (
+        isinstance(storage, Storage)
+        and isinstance(offset, int)
+        and isinstance(shape, tuple)
+        and isinstance(stride, tuple)
+    )
     numbers = [offset, *shape, *stride] if plain else [None]
-    if not all(isinstance(each, int) and 0 <= each < COUNT for each in numbers) or len(shape) != len(stride):
+    if not all(isinstance(each, int) and 0 <= each < COUNT for each in numbers) or len(
+        shape
+    ) != len(stride):
         raise Malformed("a tensor is described wrongly")
     return Stored(storage, storage.dtype, offset + storage.shift, tuple(shape), tuple(stride))
 
 
 def _tensor_v3(*args: Any) -> Stored:
-    named = (allowed.VALUES[each.full] for each in args[4:] if isinstance(each, Name) and each.full in allowed.VALUES)
+    named = (
+        allowed.VALUES[each.full]
+        for each in args[4:]
+        if isinstance(each, Name) and each.full in allowed.VALUES
+    )
     stored = _tensor(*args[:4])
     return replace(stored, dtype=next(named, stored.dtype))
 
@@ -181,7 +227,9 @@ REBUILD: dict[str, Callable[..., Any]] = {
 
 
 NODES = 4_000_000
-"""Objects of one checkpoint that are walked at most; each is visited once, however often it is referred to."""
+"""Objects of one checkpoint that are walked at most; each is visited once, however often it is
+referred to.
+"""
 
 
 DEPTH = 100
@@ -210,6 +258,9 @@ def _inner(value: Any) -> list[tuple[str | int, Any]] | None:
     if isinstance(value, (list, tuple)):
         return list(enumerate(value))
     if isinstance(value, Made):
-        parts = [_inner(part) if isinstance(part, dict) else [(number, part)] for number, part in enumerate(value.parts)]
+        parts = [
+            _inner(part) if isinstance(part, dict) else [(number, part)]
+            for number, part in enumerate(value.parts)
+        ]
         return [item for part in parts for item in part or ()]
     return None

@@ -11,7 +11,7 @@ from typing import IO, Any
 from auditor.checkpoints import pickles
 from auditor.checkpoints.container import Container
 from auditor.checkpoints.contents import BYTES, Malformed, Storage, Stored
-from auditor.evidence.unpickle import memory_capped
+from auditor.evidence.snapshot.unpickle import memory_capped
 
 HEADER_LIMIT = 100_000_000
 """Bytes of the header at most, as the format's own reader has it."""
@@ -37,12 +37,18 @@ DTYPES = {
 
 
 MEMORY_PER_BYTE = 12
-"""Bytes of memory that reading the header may take, beyond what any header may; real ones take less than six."""
+"""Bytes of memory that reading the header may take, beyond what any header may; real ones take less
+than six.
+"""
 
 
 def looks_like(head: bytes, size: int) -> bool:
     """True if the file begins as the format does: the header's length, then an opening brace."""
-    return len(head) > 8 and head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= HEADER_LIMIT
+    return (
+        len(head) > 8
+        and head[8:9] == b"{"
+        and 2 <= int.from_bytes(head[:8], "little") <= HEADER_LIMIT
+    )
 
 
 def open_safetensors(file: IO[bytes], size: int) -> Container:
@@ -65,7 +71,11 @@ def open_safetensors(file: IO[bytes], size: int) -> Container:
     return Container(
         "safetensors",
         tree,
-        partial(_read, file, {name: (begin + first, begin + end) for name, (first, end) in places.items()}),
+        partial(
+            _read,
+            file,
+            {name: (begin + first, begin + end) for name, (first, end) in places.items()},
+        ),
         pickles.names_in(file, 0, size),  # under another name torch.load takes it for a pickle
         damage,
     )
@@ -104,7 +114,10 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
     if first > end:
         raise Malformed("ends before it begins")
     if end > held:
-        raise Malformed(f"ends {end - held} bytes behind the end of the file: it was cut off or not written to its end")
+        raise Malformed(
+            f"ends {end - held} bytes behind the end of the file: it was cut off or not written to "
+            "its end"
+        )
     if width is not None and numel * width != end - first:
         raise Malformed(f"has {end - first} bytes, and its shape of {dtype} needs {numel * width}")
     strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
@@ -112,7 +125,11 @@ def _tensor(name: str, entry: Any, held: int) -> tuple[Stored, tuple[int, int]]:
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= 64 and all(isinstance(each, int) and 0 <= each < 2**63 for each in value)
+    return (
+        isinstance(value, list)
+        and len(value) <= 64
+        and all(isinstance(each, int) and 0 <= each < 2**63 for each in value)
+    )
 
 
 def _gaps(places: dict[str, tuple[int, int]], held: int) -> list[str]:
@@ -126,7 +143,9 @@ def _gaps(places: dict[str, tuple[int, int]], held: int) -> list[str]:
     return [f"{held - end} bytes at its end belong to no tensor"] if end != held else []
 
 
-def _read(file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int) -> bytes:
+def _read(
+    file: IO[bytes], places: dict[str, tuple[int, int]], storage: Storage, first: int, size: int
+) -> bytes:
     start, end = places[storage.key]
     file.seek(start + first)
     return file.read(min(size, end - start - first))

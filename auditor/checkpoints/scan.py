@@ -38,7 +38,9 @@ INDEX_LIMIT = 2**26
 """Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
 
 TIMES = 4
-"""How often the bytes of a file are looked at at most, counted over all views of the same storage."""
+"""How often the bytes of a file are looked at at most, counted over all views of the same
+storage.
+"""
 
 PASSED_ON = (Scan, TensorFacts, Tally, OptimizerFacts, SchedulerFacts, NotACheckpoint)
 """Classes that a scan is made of, which come from one process to another."""
@@ -47,7 +49,9 @@ ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
 
 
 def scan(path: Path) -> Scan:
-    """Read one file. Raises :class:`NotACheckpoint` where it is of no known format; damage is part of the result."""
+    """Read one file. Raises :class:`NotACheckpoint` where it is of no known format; damage is part
+    of the result.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise NotACheckpoint("it is no file")
@@ -59,9 +63,15 @@ def scan(path: Path) -> Scan:
             except Malformed as problem:
                 found = replace(empty, damage=(str(problem),), foreign=problem.foreign)
     except OSError as error:
-        raise NotACheckpoint(f"it cannot be read: {error.strerror or type(error).__name__}") from None
-    damage = (("its name says safetensors, and its content does not",) if _misnamed(found) else ()) + found.damage
-    return replace(found, damage=tuple(map(printable, damage)), limits=tuple(map(printable, found.limits)))
+        raise NotACheckpoint(
+            f"it cannot be read: {error.strerror or type(error).__name__}"
+        ) from None
+    damage = (
+        ("its name says safetensors, and its content does not",) if _misnamed(found) else ()
+    ) + found.damage
+    return replace(
+        found, damage=tuple(map(printable, damage)), limits=tuple(map(printable, found.limits))
+    )
 
 
 def _misnamed(found: Scan) -> bool:
@@ -75,17 +85,27 @@ def _format(file: IO[bytes], size: int) -> Format:
         raise NotACheckpoint("it is empty")
     if head.startswith(ZIP_MAGIC):
         return "torch zip"
-    if safetensors.looks_like(head, size):  # before pickles: the length of one header in 32 begins as they do
+    if safetensors.looks_like(
+        head, size
+    ):  # before pickles: the length of one header in 32 begins as they do
         return "safetensors"
     if head.startswith(PICKLE_MAGIC):
         return "torch legacy"
     if head[:4].strip(b"\0") == b"" and size > 16:
-        raise NotACheckpoint("it begins with zeros: its beginning was never written, or it is no checkpoint")
-    raise NotACheckpoint("it is neither a zip archive or pickle of torch.save nor a safetensors file")
+        raise NotACheckpoint(
+            "it begins with zeros: its beginning was never written, or it is no checkpoint"
+        )
+    raise NotACheckpoint(
+        "it is neither a zip archive or pickle of torch.save nor a safetensors file"
+    )
 
 
 def _opened(file: IO[bytes], scan: Scan) -> Container:
-    open_one = {"torch zip": zipped.open_zip, "torch legacy": legacy.open_legacy, "safetensors": safetensors.open_safetensors}
+    open_one = {
+        "torch zip": zipped.open_zip,
+        "torch legacy": legacy.open_legacy,
+        "safetensors": safetensors.open_safetensors,
+    }
     return open_one[scan.format](file, scan.size)
 
 
@@ -100,8 +120,13 @@ def _described(empty: Scan, container: Container) -> Scan:
         damage=tuple(container.damage),
         limits=tuple(container.limits),
         foreign=container.foreign,
-        optimizers=tuple(structure.optimizer_facts(path, state, tensors) for path, state in found.optimizers.items()),
-        schedulers=tuple(structure.scheduler_facts(path, state) for path, state in found.schedulers.items()),
+        optimizers=tuple(
+            structure.optimizer_facts(path, state, tensors)
+            for path, state in found.optimizers.items()
+        ),
+        schedulers=tuple(
+            structure.scheduler_facts(path, state) for path, state in found.schedulers.items()
+        ),
         scaler=found.scaler,
         rng=found.rng,
         progress=found.progress,
@@ -119,33 +144,52 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
             budget -= min(stored.span, size)
             known[stored] = _tally(container, path, stored) if budget > 0 else None
         role = cast("Role", found.role(path))
-        described.append(TensorFacts(structure.named(path), stored.dtype, stored.shape, role, known[stored], path))
+        described.append(
+            TensorFacts(
+                structure.named(path), stored.dtype, stored.shape, role, known[stored], path
+            )
+        )
     if budget <= 0:
-        container.limits.append("its tensors share storages so often that not all of them were looked at")
+        container.limits.append(
+            "its tensors share storages so often that not all of them were looked at"
+        )
     return described
 
 
 def _tally(container: Container, path: structure.Path, stored: Stored) -> Tally | None:
     try:
-        return values.tally(stored, partial(container.read, stored.storage), big_endian=container.big_endian)
+        return values.tally(
+            stored, partial(container.read, stored.storage), big_endian=container.big_endian
+        )
     except Malformed as problem:
         container.damage.append(f"{structure.named(path)}: {problem}")
-    except (ValueError, OverflowError, MemoryError) as error:  # numbers in the file that no array can have
-        container.damage.append(f"{structure.named(path)}: its description is damaged ({type(error).__name__})")
+    except (
+        ValueError,
+        OverflowError,
+        MemoryError,
+    ) as error:  # numbers in the file that no array can have
+        container.damage.append(
+            f"{structure.named(path)}: its description is damaged ({type(error).__name__})"
+        )
     return None
 
 
-# -- folders -----------------------------------------------------------------------------------------------------------
+# -- folders ---------------------------------------------------------------------------------------
 
 
 def checkpoints_in(path: Path) -> Iterable[Path]:
-    """The checkpoints that a path stands for: itself, or those of a folder (a sharded one is its index)."""
+    """The checkpoints that a path stands for: itself, or those of a folder (a sharded one is its
+    index).
+    """
     if not path.is_dir():
         return (path,)
     files = sorted(each for each in path.iterdir() if each.is_file())
     indexes = [each for each in files if each.name.endswith(INDEX)]
     shards = {each for index in indexes for each in _shards(index).values()}
-    return (*indexes, *(each for each in files if each.suffix in SUFFIXES and each.name not in shards))
+    return (
+        *indexes,
+        *(each for each in files if each.suffix in SUFFIXES and each.name not in shards),
+    )
 
 
 def scan_any(path: Path) -> Scan:
@@ -154,9 +198,15 @@ def scan_any(path: Path) -> Scan:
 
 
 def scan_apart(path: Path) -> Scan:
-    """As :func:`scan_any`, in a process of its own: a file that its reader dies of is damaged, and no other is."""
+    """As :func:`scan_any`, in a process of its own: a file that its reader dies of is damaged, and
+    no other is.
+    """
     try:
-        return isolated(lambda: scan_any(path), PASSED_ON, seconds=seconds_for(sum(map(_size, (path, *_beside(path))))))
+        return isolated(
+            lambda: scan_any(path),
+            PASSED_ON,
+            seconds=seconds_for(sum(map(_size, (path, *_beside(path))))),
+        )
     except ReaderDied as problem:
         return Scan(str(path), _format_by_name(path), _size(path), damage=(str(problem),))
 
@@ -168,7 +218,11 @@ def _format_by_name(path: Path) -> Format:
 
 
 def _beside(path: Path) -> list[Path]:
-    return [path.parent / name for name in {*_shards(path).values()}] if path.name.endswith(INDEX) else []
+    return (
+        [path.parent / name for name in {*_shards(path).values()}]
+        if path.name.endswith(INDEX)
+        else []
+    )
 
 
 def _size(path: Path) -> int:
@@ -188,11 +242,15 @@ def _sharded(index: Path) -> Scan:
             scans.append(scan(index.parent / name))
         except NotACheckpoint as problem:
             damage.append(f"shard {name[:80]}: {problem}")
-    damage += [f"shard {Path(each.path).name}: {sentence}" for each in scans for sentence in each.damage]
+    damage += [
+        f"shard {Path(each.path).name}: {sentence}" for each in scans for sentence in each.damage
+    ]
     tensors = tuple(tensor for each in scans for tensor in each.tensors)
     missing = sorted(set(listed) - {tensor.name for tensor in tensors})
     if missing and not damage:
-        damage.append(f"{len(missing)} tensors of its index are in no shard, {missing[0][:80]} first")
+        damage.append(
+            f"{len(missing)} tensors of its index are in no shard, {missing[0][:80]} first"
+        )
     return Scan(
         str(index),
         "sharded",
@@ -212,7 +270,9 @@ def _shards(index: Path) -> dict[str, str]:
             listed = msgspec.json.decode(file.read(INDEX_LIMIT), type=_Index).weight_map
     except (OSError, ValueError, RecursionError):
         return {}
-    return {name: file for name, file in listed.items() if "/" not in file and "\\" not in file and file}
+    return {
+        name: file for name, file in listed.items() if "/" not in file and "\\" not in file and file
+    }
 
 
 class _Index(msgspec.Struct):

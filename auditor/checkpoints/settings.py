@@ -1,4 +1,6 @@
-"""What the user configured: numbers and words of a YAML, TOML, JSON or Python file. A Python file is read, never run."""
+"""What the user configured: numbers and words of a YAML, TOML, JSON or Python file. A Python file
+is read, never run.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ VALUES = 100_000
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a call)."""
+    """One value: ``name`` is its path (``optimizer.lr``, or ``AdamW.lr`` for a keyword of a
+    call).
+    """
 
     name: str
     value: float | str | bool
@@ -39,13 +43,21 @@ def read(path: Path) -> tuple[Setting, ...]:
     except OSError as error:
         raise AuditProblem(f"--config {path} cannot be read: {error.strerror}") from None
     if len(raw) > SIZE_LIMIT:
-        raise AuditProblem(f"--config {path} is larger than {SIZE_LIMIT} bytes: it is no configuration")
+        raise AuditProblem(
+            f"--config {path} is larger than {SIZE_LIMIT} bytes: it is no configuration"
+        )
     try:
         text = raw.decode("utf-8")
-        found = _of_python(ast.parse(text)) if path.suffix == ".py" else _of_tree(_parsed(path, text), (), itertools.count())
+        found = (
+            _of_python(ast.parse(text))
+            if path.suffix == ".py"
+            else _of_tree(_parsed(path, text), (), itertools.count())
+        )
         return tuple(found)
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise AuditProblem(f"--config {path} cannot be read: {' '.join(str(error).split())[:200]}") from None
+        raise AuditProblem(
+            f"--config {path} cannot be read: {' '.join(str(error).split())[:200]}"
+        ) from None
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -71,7 +83,8 @@ def _yaml(path: Path, text: str) -> Any:
         import yaml
     except ImportError:
         raise AuditProblem(
-            f"--config {path}: reading YAML needs PyYAML", "pip install pyyaml, or give it as JSON or TOML"
+            f"--config {path}: reading YAML needs PyYAML",
+            "pip install pyyaml, or give it as JSON or TOML",
         ) from None
     try:
         return yaml.safe_load(text)
@@ -106,7 +119,9 @@ def _setting(path: tuple[str, ...], value: Any) -> Iterator[Setting]:
 
 
 def _of_python(tree: ast.Module) -> Iterator[Setting]:
-    """Constants that are assigned, given as keywords, written in dicts, or defaults of command-line options."""
+    """Constants that are assigned, given as keywords, written in dicts, or defaults of command-line
+    options.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -125,7 +140,11 @@ def _of_call(call: ast.Call) -> Iterator[Setting]:
     function = _name(call.func)
     option = call.args[0] if call.args else None
     for given in call.keywords:
-        if given.arg == "default" and isinstance(option, ast.Constant) and isinstance(option.value, str):
+        if (
+            given.arg == "default"
+            and isinstance(option, ast.Constant)
+            and isinstance(option.value, str)
+        ):
             yield from _constant((option.value.lstrip("-"),), given.value)
         elif given.arg not in (None, "default"):
             yield from _constant((function, str(given.arg)), given.value)

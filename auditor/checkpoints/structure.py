@@ -1,16 +1,38 @@
-"""Which part of a checkpoint's tree is an optimizer, a scheduler, a scaler, a counter: told by its keys, as torch names them."""
+"""Which part of a checkpoint's tree is an optimizer, a scheduler, a scaler, a counter: told by its
+keys, as torch names them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from auditor.checkpoints.contents import COUNT, OptimizerFacts, SchedulerFacts, Stored, TensorFacts, printable
+from auditor.checkpoints.contents import (
+    COUNT,
+    OptimizerFacts,
+    SchedulerFacts,
+    Stored,
+    TensorFacts,
+    printable,
+)
 from auditor.checkpoints.pickles import walk
 
 Path = tuple[str | int, ...]
 
-COUNTERS = frozenset({"step", "steps", "global_step", "num_steps", "iter", "iters", "iteration", "iter_num", "n_iter", "it"})
+COUNTERS = frozenset(
+    {
+        "step",
+        "steps",
+        "global_step",
+        "num_steps",
+        "iter",
+        "iters",
+        "iteration",
+        "iter_num",
+        "n_iter",
+        "it",
+    }
+)
 EPOCHS = frozenset({"epoch", "epochs", "current_epoch"})
 """Keys (and those of ``COUNTERS``) under which trainers save how far they are."""
 
@@ -21,8 +43,12 @@ RNG_WORDS = ("rng", "random_state", "generator")
 
 
 def named(path: Path) -> str:
-    """A path in words: ``optimizer.state[3].exp_avg``; of a module that was pickled whole, as ``state_dict`` names it."""
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path if key not in MODULE_DICTS)
+    """A path in words: ``optimizer.state[3].exp_avg``; of a module that was pickled whole, as
+    ``state_dict`` names it.
+    """
+    text = "".join(
+        f"[{key}]" if isinstance(key, int) else f".{key}" for key in path if key not in MODULE_DICTS
+    )
     return printable(text.removeprefix("."))[:200] or "(the file)"
 
 
@@ -81,12 +107,20 @@ def _sort_in(found: Structure, path: Path, value: dict[Any, Any]) -> None:
 
 
 def _lists_weights(value: Any) -> bool:
-    """A list of tensors that are not all numbers: the shadow weights of an average, but not a history of losses."""
-    return isinstance(value, list) and all(isinstance(each, Stored) for each in value) and any(each.shape for each in value)
+    """A list of tensors that are not all numbers: the shadow weights of an average, but not a
+    history of losses.
+    """
+    return (
+        isinstance(value, list)
+        and all(isinstance(each, Stored) for each in value)
+        and any(each.shape for each in value)
+    )
 
 
 def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
-    """A state dict: hardly anything but tensors. At the root its names must have dots, or nothing else is there."""
+    """A state dict: hardly anything but tensors. At the root its names must have dots, or nothing
+    else is there.
+    """
     tensors = [key for key, each in value.items() if isinstance(each, Stored)]
     if not tensors or len(tensors) < 0.5 * len(value):
         return False
@@ -94,20 +128,34 @@ def _holds_weights(path: Path, value: dict[Any, Any]) -> bool:
 
 
 def _is_rng(path: Path) -> bool:
-    return bool(path) and any(isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS) for key in path[:3])
+    return bool(path) and any(
+        isinstance(key, str) and any(word in key.lower() for word in RNG_WORDS) for key in path[:3]
+    )
 
 
-# -- facts of each part ------------------------------------------------------------------------------------------------
+# -- facts of each part ----------------------------------------------------------------------------
 
 
-def optimizer_facts(path: Path, state: dict[str, Any], tensors: list[TensorFacts]) -> OptimizerFacts:
+def optimizer_facts(
+    path: Path, state: dict[str, Any], tensors: list[TensorFacts]
+) -> OptimizerFacts:
     """Plain numbers of the groups; the steps are those that its own counters reached."""
     groups = tuple(_numbers(group) for group in state["param_groups"] if isinstance(group, dict))
-    counts = [facts.scalar for facts in tensors if facts.place[: len(path)] == path and facts.place[-1] == "step"]
+    counts = [
+        facts.scalar
+        for facts in tensors
+        if facts.place[: len(path)] == path and facts.place[-1] == "step"
+    ]
     plain = state["state"].values() if isinstance(state["state"], dict) else ()
-    counts += [each.get("step") for each in plain if isinstance(each, dict) and isinstance(each.get("step"), (int, float))]
+    counts += [
+        each.get("step")
+        for each in plain
+        if isinstance(each, dict) and isinstance(each.get("step"), (int, float))
+    ]
     reached = [int(each) for each in counts if each is not None and abs(each) < COUNT]
-    parameters = sum(len(group["params"]) for group in state["param_groups"] if _lists_parameters(group))
+    parameters = sum(
+        len(group["params"]) for group in state["param_groups"] if _lists_parameters(group)
+    )
     return OptimizerFacts(named(path), groups, parameters, max(reached, default=None))
 
 
@@ -116,7 +164,9 @@ def _lists_parameters(group: Any) -> bool:
 
 
 def _numbers(group: dict[Any, Any]) -> dict[str, float]:
-    return {printable(str(key)[:200]): float(each) for key, each in group.items() if _is_number(each)}
+    return {
+        printable(str(key)[:200]): float(each) for key, each in group.items() if _is_number(each)
+    }
 
 
 def _is_number(value: Any) -> bool:
@@ -124,7 +174,9 @@ def _is_number(value: Any) -> bool:
 
 
 def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
-    """Rates and position; ``total`` where the schedule has an end (OneCycleLR, CosineAnnealingLR has none that it keeps to)."""
+    """Rates and position; ``total`` where the schedule has an end (OneCycleLR, CosineAnnealingLR
+    has none that it keeps to).
+    """
     position, total = state.get("last_epoch"), state.get("total_steps")
     return SchedulerFacts(
         named(path),
@@ -136,4 +188,8 @@ def scheduler_facts(path: Path, state: dict[str, Any]) -> SchedulerFacts:
 
 
 def _rates(value: Any) -> tuple[float, ...]:
-    return tuple(float(each) for each in value if _is_number(each)) if isinstance(value, (list, tuple)) else ()
+    return (
+        tuple(float(each) for each in value if _is_number(each))
+        if isinstance(value, (list, tuple))
+        else ()
+    )

@@ -18,17 +18,32 @@ PIECE = 2**22
 """Bytes that are looked at at once."""
 
 STRIDED = 2**26
-"""Bytes up to which a view with gaps is looked at element by element; of a larger one the gaps are counted with it."""
+"""Bytes up to which a view with gaps is looked at element by element; of a larger one the gaps are
+counted with it.
+"""
 
 NAN_CODES = {"float8_e4m3fn": (0x7F, 0xFF), "float8_e4m3fnuz": (0x80,), "float8_e5m2fnuz": (0x80,)}
 """Bytes that stand for NaN in formats without infinities (OCP FP8 and the fnuz variants)."""
 
-FLOATING = frozenset({"float64", "float32", "float16", "bfloat16", "float8_e5m2", "complex64", "complex128", *NAN_CODES})
+FLOATING = frozenset(
+    {
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e5m2",
+        "complex64",
+        "complex128",
+        *NAN_CODES,
+    }
+)
 """dtypes whose values are looked at; an integer is always finite."""
 
 
 def tally(stored: Stored, read: Read, *, big_endian: bool = False) -> Tally | None:
-    """What is in a tensor; None where there is nothing to look for. Raises :class:`Malformed` if it leaves its storage."""
+    """What is in a tensor; None where there is nothing to look for. Raises :class:`Malformed` if it
+    leaves its storage.
+    """
     width = BYTES.get(stored.dtype, 1 if stored.dtype in NAN_CODES else 0)
     if not width:
         return None
@@ -38,13 +53,22 @@ def tally(stored: Stored, read: Read, *, big_endian: bool = False) -> Tally | No
         raise Malformed(f"needs bytes {first} to {first + span} of a storage of {held}")
     if stored.dtype not in FLOATING:
         return None
-    dense = [(size, step) for size, step in zip(stored.shape, stored.stride, strict=True) if size > 1 and step]
+    dense = [
+        (size, step)
+        for size, step in zip(stored.shape, stored.stride, strict=True)
+        if size > 1 and step
+    ]
     numel = math.prod(size for size, _ in dense)
     if numel < stored.span and span <= STRIDED:
         return _strided(stored.dtype, read(first, span), dense, big_endian=big_endian)
     total = Tally()
     for begin in range(first, first + span, PIECE):
-        total += count(_numbers(stored.dtype, read(begin, min(PIECE, first + span - begin)), big_endian=big_endian), stored.dtype)
+        total += count(
+            _numbers(
+                stored.dtype, read(begin, min(PIECE, first + span - begin)), big_endian=big_endian
+            ),
+            stored.dtype,
+        )
     return total
 
 
@@ -67,12 +91,20 @@ def _numbers(dtype: str, raw: bytes, *, big_endian: bool) -> NDArray[Any]:
         return (np.frombuffer(raw, np.uint8).astype(np.uint16) << 8).view(np.float16)
     if dtype in NAN_CODES:
         return np.frombuffer(raw, np.uint8)
-    kinds = {"float64": "f8", "float32": "f4", "float16": "f2", "complex64": "c8", "complex128": "c16"}
+    kinds = {
+        "float64": "f8",
+        "float32": "f4",
+        "float16": "f2",
+        "complex64": "c8",
+        "complex128": "c16",
+    }
     return np.frombuffer(raw, order + kinds[dtype])
 
 
 def count(numbers: NDArray[Any], dtype: str) -> Tally:
-    """Tally of one piece: its smallest and largest number first, which a NaN or an infinity cannot hide from."""
+    """Tally of one piece: its smallest and largest number first, which a NaN or an infinity cannot
+    hide from.
+    """
     import numpy as np
 
     if not numbers.size:
@@ -82,7 +114,13 @@ def count(numbers: NDArray[Any], dtype: str) -> Tally:
     if numbers.dtype.kind == "c":
         real, imaginary = count(numbers.real, ""), count(numbers.imag, "")
         worse = real if real.nonfinite >= imaginary.nonfinite else imaginary
-        return Tally(numbers.size, worse.nan, worse.positive_inf, worse.negative_inf, *_range(real, imaginary))
+        return Tally(
+            numbers.size,
+            worse.nan,
+            worse.positive_inf,
+            worse.negative_inf,
+            *_range(real, imaginary),
+        )
     with np.errstate(all="ignore"):
         low, high = float(numbers.min()), float(numbers.max())
         if math.isfinite(low) and math.isfinite(high):

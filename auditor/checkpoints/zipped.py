@@ -1,4 +1,6 @@
-"""torch.save's format since 1.6: a zip archive of uncompressed records, one pickle and one record for each storage."""
+"""torch.save's format since 1.6: a zip archive of uncompressed records, one pickle and one record
+for each storage.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from auditor.checkpoints.directory import Record, records_of
 
 PIECE = 2**22
 
-OWN = ("data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/version", ".data/serialization_id")
+OWN = (
+    "data.pkl",
+    "version",
+    "byteorder",
+    ".format_version",
+    ".storage_alignment",
+    ".data/version",
+    ".data/serialization_id",
+)
 """Records of torch.save beside the storages, which are ``data/0``, ``data/1`` ..."""
 
 TORCHSCRIPT = ("constants.pkl", "code/")
@@ -24,7 +34,9 @@ SMALL = 64
 
 
 def open_zip(file: IO[bytes], size: int) -> Container:
-    """Read the pickle, check every record. Raises :class:`Malformed`, or :class:`NotACheckpoint` for other zip archives."""
+    """Read the pickle, check every record. Raises :class:`Malformed`, or :class:`NotACheckpoint`
+    for other zip archives.
+    """
     listed = records_of(file, size)
     root, records = _rooted(listed)
     bad = _wrong_checksums(file, records)
@@ -33,25 +45,48 @@ def open_zip(file: IO[bytes], size: int) -> Container:
         raise Malformed(f"its pickle has {pickled.size} bytes: more than any checkpoint needs")
     loaded = pickles.load(file, pickled.start, pickled.size)
     if pickled in bad:
-        problem = Malformed("the checksum of data.pkl is wrong: which tensors there are cannot be trusted")
+        problem = Malformed(
+            "the checksum of data.pkl is wrong: which tensors there are cannot be trusted"
+        )
         problem.foreign = loaded.foreign
         raise problem
-    data = {name.removeprefix("data/"): record for name, record in records.items() if name.startswith("data/")}
-    foreign = tuple(sorted({*loaded.foreign, *_hidden(file, [each for each in listed if each is not pickled])}))
+    data = {
+        name.removeprefix("data/"): record
+        for name, record in records.items()
+        if name.startswith("data/")
+    }
+    foreign = tuple(
+        sorted({*loaded.foreign, *_hidden(file, [each for each in listed if each is not pickled])})
+    )
     big = _word(file, records.get("byteorder")) == b"big"
-    container = Container("torch zip", loaded.tree, partial(_read, file, data), foreign, big_endian=big, protocol=loaded.protocol)
+    container = Container(
+        "torch zip",
+        loaded.tree,
+        partial(_read, file, data),
+        foreign,
+        big_endian=big,
+        protocol=loaded.protocol,
+    )
     container.damage += _contradictions(file, listed, records)
     container.damage += [
-        f"the checksum of {record.name.removeprefix(root)} is wrong: its bytes are not those that were saved" for record in bad
+        f"the checksum of {record.name.removeprefix(root)} is wrong: its bytes are not those that "
+        "were saved"
+        for record in bad
     ]
     container.unread = partial(_storages, loaded.storages, data)
     return container
 
 
 def _rooted(listed: list[Record]) -> tuple[str, dict[str, Record]]:
-    """The archive's one folder, as torch finds it (that of the first record), and what is in it by the name there."""
+    """The archive's one folder, as torch finds it (that of the first record), and what is in it by
+    the name there.
+    """
     root = listed[0].name.partition("/")[0] + "/" if listed else ""
-    records = {each.name.removeprefix(root): each for each in reversed(listed) if each.name.startswith(root)}
+    records = {
+        each.name.removeprefix(root): each
+        for each in reversed(listed)
+        if each.name.startswith(root)
+    }
     if any(name.startswith(TORCHSCRIPT) for name in records):
         raise NotACheckpoint("it is a TorchScript archive, which is a program and not a checkpoint")
     if "data.pkl" not in records:
@@ -65,16 +100,25 @@ def _contradictions(file: IO[bytes], listed: list[Record], records: dict[str, Re
     for record in listed:
         folded = record.name.lower()  # torch's reader looks names up without regard to case
         if folded in seen:
-            said.append(f"it has two records of the name {record.name[:80]}: which one is read depends on the reader")
+            said.append(
+                f"it has two records of the name {record.name[:80]}: which one is read depends on "
+                "the reader"
+            )
         seen.add(folded)
     inside = {record.name: name for name, record in records.items()}
-    strange = [each.name for each in listed if not _expected(inside.get(each.name, each.name)) and not each.name.endswith("/")]
+    strange = [
+        each.name
+        for each in listed
+        if not _expected(inside.get(each.name, each.name)) and not each.name.endswith("/")
+    ]
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         said.append(f"it has a record that torch.save never writes: {strange[0][:80]}{more}")
     version = records.get("version") or records.get(".data/version")
     if version is None or not _word(file, version).strip().isdigit():
-        said.append("its record of the format's version is missing or damaged: torch does not load it")
+        said.append(
+            "its record of the format's version is missing or damaged: torch does not load it"
+        )
     order = records.get("byteorder")
     if order is not None and _word(file, order) not in (b"little", b"big"):
         said.append("its record of the byte order is damaged: torch does not load it")
@@ -93,7 +137,9 @@ def _word(file: IO[bytes], record: Record | None) -> bytes:
 
 
 def _hidden(file: IO[bytes], records: list[Record]) -> set[str]:
-    """Names that pickles in the place of other records ask for: torch does not read them here, other loaders may."""
+    """Names that pickles in the place of other records ask for: torch does not read them here,
+    other loaders may.
+    """
     found: set[str] = set()
     for record in records:
         file.seek(record.start)
@@ -104,7 +150,9 @@ def _hidden(file: IO[bytes], records: list[Record]) -> set[str]:
 
 
 def _storages(storages: tuple[Storage, ...], data: dict[str, Record]) -> list[str]:
-    """What is wrong with records that the pickle refers to; what tensors of them say is said when they are looked at."""
+    """What is wrong with records that the pickle refers to; what tensors of them say is said when
+    they are looked at.
+    """
     said = []
     for storage in storages:
         try:
@@ -121,12 +169,17 @@ def _checked(data: dict[str, Record], storage: Storage) -> Record:
         raise Malformed(f"its data (record data/{storage.key[:40]}) is missing")
     width = BYTES.get(storage.dtype)
     if width is not None and record.size != storage.numel * width:
-        raise Malformed(f"its record has {record.size} bytes, and {storage.numel} x {storage.dtype} have {storage.numel * width}")
+        raise Malformed(
+            f"its record has {record.size} bytes, and {storage.numel} x {storage.dtype} have "
+            f"{storage.numel * width}"
+        )
     return record
 
 
 def _wrong_checksums(file: IO[bytes], records: dict[str, Record]) -> list[Record]:
-    """Damaged records; none where checksums were switched off (torch.serialization.set_crc32_options)."""
+    """Damaged records; none where checksums were switched off
+    (torch.serialization.set_crc32_options).
+    """
     written = [record for record in records.values() if record.size]
     if all(record.crc == 0 for record in written):
         return []
@@ -144,7 +197,9 @@ def _crc(file: IO[bytes], record: Record) -> int:
     return crc
 
 
-def _read(file: IO[bytes], data: dict[str, Record], storage: Storage, first: int, size: int) -> bytes:
+def _read(
+    file: IO[bytes], data: dict[str, Record], storage: Storage, first: int, size: int
+) -> bytes:
     record = _checked(data, storage)
     file.seek(record.start + first)
     return file.read(max(0, min(size, record.size - first)))

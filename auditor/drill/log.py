@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from auditor.recording import Recording, Row
+from auditor.recordings.folder import Recording, Row
 
 MESSAGE = 120
 """Characters of an error's message that are quoted."""
@@ -38,13 +38,17 @@ class Log:
 
     @classmethod
     def read(cls, recording: Recording, offset: int) -> Log:
-        """From a sealed recording; ``offset`` is the target's number of the first recorded step (1 for scripts)."""
+        """From a sealed recording; ``offset`` is the target's number of the first recorded step (1
+        for scripts).
+        """
         manifest = recording.manifest
         error = dict(manifest["error"]) if manifest.get("error") else None
         if error is not None and error.get("file"):
             error["file"] = recording.relative(error["file"])
         rows = recording.rows("drill")
-        events = tuple(Event(row["step"] + offset * (row["pass"] == "drill"), row["what"], row) for row in rows)
+        events = tuple(
+            Event(row["step"] + offset * (row["pass"] == "drill"), row["what"], row) for row in rows
+        )
         return cls(manifest["outcome"], error, events, bool(manifest.get("exhausted")))
 
     def of(self, *what: str) -> tuple[Event, ...]:
@@ -82,21 +86,38 @@ class Log:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """The last loss that each step went backward from, as the engine saw it (scaled, where a GradScaler scales)."""
-        return {event.step: float(event["loss"]) for event in self.of("backward") if event["loss"] is not None}
+        """The last loss that each step went backward from, as the engine saw it (scaled, where a
+        GradScaler scales).
+        """
+        return {
+            event.step: float(event["loss"])
+            for event in self.of("backward")
+            if event["loss"] is not None
+        }
 
     @property
     def said(self) -> str:
         """``ValueError: loss is NaN (trainer.py, line 44)``: what ended the run."""
         error = self.error or {}
-        message = textwrap.shorten(str(error.get("message", "")).strip().split("\n")[0], MESSAGE, placeholder=" ...")
-        where = f" ({Path(error['file']).as_posix()}, line {error['line']})" if error.get("file") else ""
-        return f"{error.get('type', self.outcome)}: {message}{where}" if message else f"{error.get('type', self.outcome)}{where}"
+        message = textwrap.shorten(
+            str(error.get("message", "")).strip().split("\n")[0], MESSAGE, placeholder=" ..."
+        )
+        where = (
+            f" ({Path(error['file']).as_posix()}, line {error['line']})"
+            if error.get("file")
+            else ""
+        )
+        return (
+            f"{error.get('type', self.outcome)}: {message}{where}"
+            if message
+            else f"{error.get('type', self.outcome)}{where}"
+        )
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One sentence about what was seen. ``bad`` ones fail the drill; ``note`` ones do not speak for or against.
+    """One sentence about what was seen. ``bad`` ones fail the drill; ``note`` ones do not speak for
+    or against.
 
     ``brief`` is what the verdict says of a bad one; empty where another one says it.
     """
@@ -122,9 +143,13 @@ def note(text: str) -> Observation:
 
 
 def first_difference(one: Log, other: Log, before: int) -> int | None:
-    """The first step before ``before`` after which two runs differ in weights or optimizer state; None if they do not."""
+    """The first step before ``before`` after which two runs differ in weights or optimizer state;
+    None if they do not.
+    """
     steps = sorted(step for step in one.ends.keys() & other.ends.keys() if step < before)
-    return next((step for step in steps if _state(one.ends[step]) != _state(other.ends[step])), None)
+    return next(
+        (step for step in steps if _state(one.ends[step]) != _state(other.ends[step])), None
+    )
 
 
 def _state(event: Event) -> tuple[str, str]:

@@ -1,11 +1,23 @@
-"""An out-of-memory error was raised: was the step retried rightly, dropped, or its handling itself an error?"""
+"""An out-of-memory error was raised: was the step retried rightly, dropped, or its handling itself
+an error?
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from auditor.drill.log import Event, Log, Observation, bad, count, first_difference, good, listed, note
+from auditor.drill.log import (
+    Event,
+    Log,
+    Observation,
+    bad,
+    count,
+    first_difference,
+    good,
+    listed,
+    note,
+)
 
 TWICE = re.compile(r"backward through the graph a second time", re.IGNORECASE)
 
@@ -27,7 +39,8 @@ def judge(undisturbed: Log, log: Log) -> Iterator[Observation]:
     yield from _retried(undisturbed, log, fault, forwards, again)
     if any(event["handling"] for event in forwards + again):
         yield note(
-            "The retry ran inside the except block: the exception's traceback keeps the failed attempt's tensors alive "
+            "The retry ran inside the except block: the exception's traceback keeps the failed "
+            "attempt's tensors alive "
             "until that block is left, so a real retry has less memory than the first attempt."
         )
     yield from _compared(undisturbed, log, fault)
@@ -38,9 +51,13 @@ def _ended(log: Log, fault: Event) -> Iterator[Observation]:
     if log.error.get("type") != "OutOfMemoryError":
         why = ""
         if TWICE.search(str(log.error.get("message", ""))):
-            why = ": backward was called again on the graph of the failed attempt, whose buffers the first call had freed"
+            why = (
+                ": backward was called again on the graph of the failed attempt, whose buffers the "
+                "first call had freed"
+            )
         yield bad(
-            f"Handling it raised another error at step {fault.step}, {log.said}{why}.", f"its handler raised {log.said}{why}"
+            f"Handling it raised another error at step {fault.step}, {log.said}{why}.",
+            f"its handler raised {log.said}{why}",
         )
     else:
         yield note("Nothing retried the step: the error ended the run.")
@@ -51,7 +68,8 @@ def _ended(log: Log, fault: Event) -> Iterator[Observation]:
     elif saves:
         lost = fault.step - saves[-1].step - 1
         yield bad(
-            f"The run ended, and its newest checkpoint is {saves[-1]['path']} of step {saves[-1].step}: {_lost(lost)}.",
+            f"The run ended, and its newest checkpoint is {saves[-1]['path']} of step "
+            f"{saves[-1].step}: {_lost(lost)}.",
             _lost(lost),
         )
     else:
@@ -59,15 +77,22 @@ def _ended(log: Log, fault: Event) -> Iterator[Observation]:
 
 
 def _lost(steps: int) -> str:
-    return f"{count(steps, 'completed step')} {'is' if steps == 1 else 'are'} lost" if steps > 0 else "no completed step is lost"
+    return (
+        f"{count(steps, 'completed step')} {'is' if steps == 1 else 'are'} lost"
+        if steps > 0
+        else "no completed step is lost"
+    )
 
 
 def _dropped(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]:
     yield note(f"Step {fault.step} was not retried: its batch was dropped.")
-    following = next((event for event in log.after if event.what == "backward" and event.step > fault.step), None)
+    following = next(
+        (event for event in log.after if event.what == "backward" and event.step > fault.step), None
+    )
     if following is not None and not _cleared(undisturbed, following):
         yield bad(
-            f"The gradients of the failed attempt were not cleared: the next backward, at step {following.step}, added to "
+            "The gradients of the failed attempt were not cleared: the next backward, at step "
+            f"{following.step}, added to "
             f"what {count(following['held'], 'parameter')} still held.",
             "gradients of the failed attempt were not cleared",
         )
@@ -76,32 +101,50 @@ def _dropped(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]:
 
 
 def _cleared(undisturbed: Log, backward: Event) -> bool:
-    """The gradients held nothing, or just what those of an undisturbed run hold at such a moment (accumulation)."""
-    same = [event for event in undisturbed.of("backward") if event["gradients"] == backward["gradients"]]
+    """The gradients held nothing, or just what those of an undisturbed run hold at such a moment
+    (accumulation).
+    """
+    same = [
+        event for event in undisturbed.of("backward") if event["gradients"] == backward["gradients"]
+    ]
     return not backward["held"] or bool(same)
 
 
-def _retried(undisturbed: Log, log: Log, fault: Event, forwards: list[Event], again: list[Event]) -> Iterator[Observation]:
-    inputs = [event["input"] for event in log.before if event.what == "forward" and event.step == fault.step]
+def _retried(
+    undisturbed: Log, log: Log, fault: Event, forwards: list[Event], again: list[Event]
+) -> Iterator[Observation]:
+    inputs = [
+        event["input"]
+        for event in log.before
+        if event.what == "forward" and event.step == fault.step
+    ]
     after = [event["input"] for event in forwards]
     first = next((event for event in log.after if event.what in ("forward", "backward")), None)
     if first is not None and first.what == "backward":
-        yield bad("Backward was called again without a fresh forward: on the graph of the failed attempt.")
+        yield bad(
+            "Backward was called again without a fresh forward: on the graph of the failed attempt."
+        )
     elif inputs and inputs[-1] in after:
         yield good("The step was retried with a fresh forward of the same batch.")
     elif after:
         yield note("The step went on with another batch: the one that failed was dropped.")
     if again and not _cleared(undisturbed, again[0]):
         yield bad(
-            f"The gradients were not cleared before the retry: {count(again[0]['held'], 'parameter')} still held what the "
+            "The gradients were not cleared before the retry: "
+            f"{count(again[0]['held'], 'parameter')} still held what the "
             f"failed backward had added, so the update mixed two attempts.",
             "gradients were not cleared before the retry",
         )
     elif again:
         yield good("The gradients were clean when the retry's backward began.")
-    updates = [sum(event.step == fault.step for event in run.of("optimizer")) for run in (undisturbed, log)]
+    updates = [
+        sum(event.step == fault.step for event in run.of("optimizer")) for run in (undisturbed, log)
+    ]
     if updates[1] > updates[0] > 0:
-        yield bad(f"The optimizer stepped {count(updates[1], 'time')} in step {fault.step}, and {updates[0]} when undisturbed.")
+        yield bad(
+            f"The optimizer stepped {count(updates[1], 'time')} in step {fault.step}, and "
+            f"{updates[0]} when undisturbed."
+        )
 
 
 def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]:
@@ -109,7 +152,8 @@ def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]
     apart = first_difference(undisturbed, log, fault.step)
     if apart is not None:
         yield note(
-            f"Even undisturbed, two runs of this target differ from step {apart} on (it is not seeded?), so the result of the "
+            f"Even undisturbed, two runs of this target differ from step {apart} on (it is not "
+            "seeded?), so the result of the "
             "retry was not compared."
         )
         return
@@ -119,24 +163,38 @@ def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]
         return
     last = later[-1]
     unequal = first_difference(undisturbed, log, last + 1)
-    losses = f"the loss of step {last} is {log.losses.get(last, 0):.6g}, undisturbed {undisturbed.losses.get(last, 0):.6g}"
+    losses = (
+        f"the loss of step {last} is {log.losses.get(last, 0):.6g}, undisturbed "
+        f"{undisturbed.losses.get(last, 0):.6g}"
+    )
     if unequal is None:
         yield good(
-            f"All parameters and optimizer states equal those of the undisturbed run bit for bit, after step {fault.step} and "
+            "All parameters and optimizer states equal those of the undisturbed run bit for bit, "
+            f"after step {fault.step} and "
             f"up to step {last}; {losses}."
         )
     elif undisturbed.ends[unequal]["random"] != log.ends[unequal]["random"]:
         yield note(
-            f"From step {unequal} on the parameters differ from the undisturbed run's, as they may: the retry drew new random "
+            f"From step {unequal} on the parameters differ from the undisturbed run's, as they "
+            "may: the retry drew new random "
             f"numbers (dropout) or another batch; {losses}."
         )
     elif _same_batches(undisturbed, log, unequal):
-        yield bad(f"From step {unequal} on the parameters differ from the undisturbed run's on the same batches; {losses}.")
+        yield bad(
+            f"From step {unequal} on the parameters differ from the undisturbed run's on the same "
+            f"batches; {losses}."
+        )
     else:
-        yield note(f"From step {unequal} on the parameters differ from the undisturbed run's: the batches do, too; {losses}.")
+        yield note(
+            f"From step {unequal} on the parameters differ from the undisturbed run's: the batches "
+            f"do, too; {losses}."
+        )
 
 
 def _same_batches(undisturbed: Log, log: Log, step: int) -> bool:
     """True if the last forward of the step saw the same input in both."""
-    last = [[event["input"] for event in run.of("forward") if event.step == step][-1:] for run in (undisturbed, log)]
+    last = [
+        [event["input"] for event in run.of("forward") if event.step == step][-1:]
+        for run in (undisturbed, log)
+    ]
     return last[0] == last[1]

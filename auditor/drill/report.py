@@ -12,7 +12,7 @@ from typing import Any
 from auditor.drill import memory, restart, values
 from auditor.drill.log import Log, Observation
 from auditor.drill.runs import Order, Pair
-from auditor.workplace import reached
+from auditor.runs.project_copy import reached
 
 SCHEMA = "audit-drill/1"
 
@@ -54,11 +54,19 @@ class DrillReport:
             "target": self.order.target,
             "args": list(self.order.args),
             "steps": self.order.steps,
-            "fault": {"what": fault.what, "step": fault.step, "where": fault.where, "planted": told},
+            "fault": {
+                "what": fault.what,
+                "step": fault.step,
+                "where": fault.where,
+                "planted": told,
+            },
             "survived": self.survived,
             "verdict": self.verdict,
             "observations": [{"kind": each.kind, "text": each.text} for each in self.observations],
-            "runs": [_run(name, log) for name, log in zip(pair.names, (pair.first, pair.second), strict=True)],
+            "runs": [
+                _run(name, log)
+                for name, log in zip(pair.names, (pair.first, pair.second), strict=True)
+            ],
             "environment": pair.environment,
             "recorded_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         }
@@ -70,10 +78,17 @@ def _run(name: str, log: Log) -> dict[str, Any]:
     return {
         "name": name,
         "outcome": log.outcome,
-        "error": {key: error.get(key) for key in ("type", "message", "file", "line")} if error else None,
+        "error": {key: error.get(key) for key in ("type", "message", "file", "line")}
+        if error
+        else None,
         "steps": len(log.ends),
-        "losses": [[step, loss if math.isfinite(loss) else str(loss)] for step, loss in log.losses.items()],
-        "saves": [{"path": e["path"], "step": e.step, "tensors": e["tensors"], "nonfinite": e["n"]} for e in log.of("save")],
+        "losses": [
+            [step, loss if math.isfinite(loss) else str(loss)] for step, loss in log.losses.items()
+        ],
+        "saves": [
+            {"path": e["path"], "step": e.step, "tensors": e["tensors"], "nonfinite": e["n"]}
+            for e in log.of("save")
+        ],
     }
 
 

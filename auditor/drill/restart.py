@@ -1,4 +1,6 @@
-"""The process was killed and the target started again: from which step does it go on, and with what?"""
+"""The process was killed and the target started again: from which step does it go on, and with
+what?
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def judge(killed: Log, restarted: Log) -> Iterator[Observation]:
     yield note(f"The process was killed at step {fault.step} {fault['place']}.")
     saves = killed.of("save")
     if saves:
-        yield note(f"Its newest checkpoint was {saves[-1]['path']}, saved at step {saves[-1].step}.")
+        yield note(
+            f"Its newest checkpoint was {saves[-1]['path']}, saved at step {saves[-1].step}."
+        )
     else:
         yield note("No checkpoint had been saved with torch.save by then.")
     if restarted.outcome not in ("completed", "not reached"):
@@ -28,16 +32,35 @@ def judge(killed: Log, restarted: Log) -> Iterator[Observation]:
 
 def _resumed(killed: Log, start: Event, step: int, *, loaded: bool) -> Iterator[Observation]:
     """``start`` is the restart just before its first optimizer step."""
-    after = next((number for number, end in sorted(killed.ends.items()) if end["weights"] == start["weights"]), None)
+    after = next(
+        (
+            number
+            for number, end in sorted(killed.ends.items())
+            if end["weights"] == start["weights"]
+        ),
+        None,
+    )
     if after is None and killed.start is not None and killed.start["weights"] == start["weights"]:
-        yield bad(f"It began again from the initial weights: {count(step, 'completed step')} of progress lost.")
+        yield bad(
+            f"It began again from the initial weights: {count(step, 'completed step')} of progress "
+            "lost."
+        )
     elif after is None and not loaded:
-        yield bad(f"It began again with weights of its own and loaded nothing: {count(step, 'completed step')} of progress lost.")
+        yield bad(
+            "It began again with weights of its own and loaded nothing: "
+            f"{count(step, 'completed step')} of progress lost."
+        )
     elif after is None:
-        yield note("It began with weights that no step of the killed run had ended with, so the lost steps were not counted.")
+        yield note(
+            "It began with weights that no step of the killed run had ended with, so the lost "
+            "steps were not counted."
+        )
     else:
         lost = step - after - 1
-        yield good(f"It went on with the weights of the end of step {after}: {count(lost, 'completed step')} of progress lost.")
+        yield good(
+            f"It went on with the weights of the end of step {after}: "
+            f"{count(lost, 'completed step')} of progress lost."
+        )
         yield from _optimizer(killed.ends[after], start)
         yield from _rate(killed, after, start)
 
@@ -52,10 +75,15 @@ def _optimizer(end: Event, start: Event) -> Iterator[Observation]:
 
 
 def _rate(killed: Log, after: int, start: Event) -> Iterator[Observation]:
-    """Compared at the same moment, just before the optimizer steps: some trainers set the rate first, some last in a step."""
+    """Compared at the same moment, just before the optimizer steps: some trainers set the rate
+    first, some last in a step.
+    """
     then = next((event for event in killed.of("optimizer") if event.step == after + 1), None)
     if then is not None and then["rates"] != start["rates"]:
-        yield bad(f"The learning rate began again at {_rates(start)}; the killed run had {_rates(then)} at that step.")
+        yield bad(
+            f"The learning rate began again at {_rates(start)}; the killed run had {_rates(then)} "
+            "at that step."
+        )
 
 
 def _rates(event: Event) -> str:

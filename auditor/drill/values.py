@@ -7,14 +7,18 @@ from collections.abc import Iterator
 
 from auditor.drill.log import Event, Log, Observation, bad, count, finite, good, listed, note
 
-NAMES_IT = re.compile(r"\bnan\b|\binf\b|infinit|finite|overflow|diverg|explod|invalid", re.IGNORECASE)
+NAMES_IT = re.compile(
+    r"\bnan\b|\binf\b|infinit|finite|overflow|diverg|explod|invalid", re.IGNORECASE
+)
 """Words with which a guard says what it saw."""
 
 KINDS = {"parameters": "parameter", "state": "optimizer state", "buffers": "buffer"}
 
 
 def judge(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
-    """Observations in the order of events. ``value`` is ``NaN`` or ``infinity``; ``log`` has its fault."""
+    """Observations in the order of events. ``value`` is ``NaN`` or ``infinity``; ``log`` has its
+    fault.
+    """
     assert log.injected is not None
     yield from _planted(value, log.injected)
     yield from _losses(log, log.injected.step)
@@ -25,19 +29,37 @@ def judge(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
 
 
 def _planted(value: str, fault: Event) -> Iterator[Observation]:
-    shape = f" (shape {fault['shape']}, {str(fault['dtype']).removeprefix('torch.')})" if fault["shape"] is not None else ""
-    yield note(f"{'A NaN' if value == 'NaN' else 'An infinity'} was put into {fault['place']}{shape} at step {fault.step}.")
+    shape = (
+        f" (shape {fault['shape']}, {str(fault['dtype']).removeprefix('torch.')})"
+        if fault["shape"] is not None
+        else ""
+    )
+    yield note(
+        f"{'A NaN' if value == 'NaN' else 'An infinity'} was put into {fault['place']}{shape} at "
+        f"step {fault.step}."
+    )
 
 
 def _losses(log: Log, step: int) -> Iterator[Observation]:
-    losses = [float(event["loss"]) for event in log.after if event.what == "backward" and event["loss"] is not None]
-    here = [float(e["loss"]) for e in log.after if e.what == "backward" and e.step == step and e["loss"] is not None]
+    losses = [
+        float(event["loss"])
+        for event in log.after
+        if event.what == "backward" and event["loss"] is not None
+    ]
+    here = [
+        float(e["loss"])
+        for e in log.after
+        if e.what == "backward" and e.step == step and e["loss"] is not None
+    ]
     if log.injected is not None and log.injected["where"] == "gradient":
         return
     if here and not finite(here[0]):
         yield note(f"The loss of step {step} was {here[0]}, and backward ran on it.")
     elif here and all(finite(loss) for loss in losses):
-        yield note(f"It reached no loss: that of step {step} was {here[0]:.6g}. What follows says little about a guard.")
+        yield note(
+            f"It reached no loss: that of step {step} was {here[0]:.6g}. What follows says little "
+            "about a guard."
+        )
     elif not here:
         yield note(f"No backward ran on step {step} after that.")
 
@@ -49,7 +71,8 @@ def _guarded(undisturbed: Log, log: Log, step: int) -> Iterator[Observation]:
         yield good(f"GradScaler skipped the update of step {step}.")
     elif update is not None and update["n"]:
         yield note(
-            f"No guard stopped it: at step {update.step} the optimizer stepped with a gradient that was not finite in "
+            f"No guard stopped it: at step {update.step} the optimizer stepped with a gradient "
+            "that was not finite in "
             f"{update['n']} of {update['fed']} parameters ({listed(update['bad'])})."
         )
     elif update is not None and not _skipped(undisturbed, log, update, step):
@@ -65,10 +88,14 @@ def _until(log: Log, update: Event | None) -> tuple[Event, ...]:
 
 
 def _skipped(undisturbed: Log, log: Log, update: Event, step: int) -> bool:
-    """True if the step ended before that update, or took another batch first (in a script, the update ends the step)."""
+    """True if the step ended before that update, or took another batch first (in a script, the
+    update ends the step).
+    """
     if any(event.what == "end" for event in _until(log, update)):
         return True
-    forwards = [sum(event.step == step for event in run.of("forward")) for run in (undisturbed, log)]
+    forwards = [
+        sum(event.step == step for event in run.of("forward")) for run in (undisturbed, log)
+    ]
     return update.step == step and forwards[0] < forwards[1]
 
 
@@ -81,8 +108,12 @@ def _stopped(log: Log) -> Iterator[Observation]:
 
 
 def _reached(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
-    """Where the value lies after steps, apart from where one lies without it, too (a mask of infinities)."""
-    known = {name for event in undisturbed.of("end") for names in event["bad"].values() for name in names}
+    """Where the value lies after steps, apart from where one lies without it, too (a mask of
+    infinities).
+    """
+    known = {
+        name for event in undisturbed.of("end") for names in event["bad"].values() for name in names
+    }
     states = [event for event in log.after if event.what in ("end", "broken")]
     if not any(_new(event, kind, known) for event in states for kind in KINDS):
         if states:
@@ -93,7 +124,11 @@ def _reached(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
         if first is None:
             continue
         names = _new(first, kind, known)
-        many = count(len(names), noun) if kind != "parameters" else f"{len(names)} of {first['parameters']} parameters"
+        many = (
+            count(len(names), noun)
+            if kind != "parameters"
+            else f"{len(names)} of {first['parameters']} parameters"
+        )
         brief = f"the {value} reached {many} at step {first.step}"
         where = f"T{brief[1:]} ({listed(names)})"
         if _new(states[-1], kind, known):
@@ -115,16 +150,22 @@ def _saved(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
     if held:
         event, names = held[0]
         paths = list(dict.fromkeys(each["path"] for each, _ in held))
-        more = f" So {'does' if len(paths) == 2 else 'do'} {listed(paths[1:])}." if len(paths) > 1 else ""
+        more = (
+            f" So {'does' if len(paths) == 2 else 'do'} {listed(paths[1:])}."
+            if len(paths) > 1
+            else ""
+        )
         yield bad(
-            f"Checkpoint {event['path']}, saved at step {event.step}, holds it in {len(names)} of {event['tensors']} "
+            f"Checkpoint {event['path']}, saved at step {event.step}, holds it in {len(names)} of "
+            f"{event['tensors']} "
             f"tensors ({listed(names)}).{more}",
             f"checkpoint{'s' * (len(paths) > 1)} {listed(paths)} hold{'s' * (len(paths) == 1)} it",
         )
     clean = [event["path"] for event, names in poisoned if not names]
     if clean:
         yield good(
-            f"{count(len(clean), 'checkpoint')} saved after it {'is' if len(clean) == 1 else 'are'} finite: {listed(clean)}."
+            f"{count(len(clean), 'checkpoint')} saved after it "
+            f"{'is' if len(clean) == 1 else 'are'} finite: {listed(clean)}."
         )
     elif not saves:
         yield note("No checkpoint was saved after it within the drill's steps.")
@@ -134,11 +175,17 @@ def _went_on(log: Log, step: int) -> Iterator[Observation]:
     later = [number for number in log.ends if number > step]
     if len(later) < 2 or log.error is not None or log.ends[max(later)]["counts"]["parameters"]:
         return
-    updates = {event.step for event in log.after if event.what == "optimizer" and not event["n"]} & set(later)
+    updates = {
+        event.step for event in log.after if event.what == "optimizer" and not event["n"]
+    } & set(later)
     if not updates:
         yield bad(
-            f"None of the {len(later)} steps after it updated the parameters with finite gradients: something carries it on.",
+            f"None of the {len(later)} steps after it updated the parameters with finite "
+            "gradients: something carries it on.",
             f"no later step trained (the {len(later)} after it)",
         )
     else:
-        yield good(f"Training went on: {len(updates)} of the {len(later)} steps after it updated the parameters.")
+        yield good(
+            f"Training went on: {len(updates)} of the {len(later)} steps after it updated the "
+            "parameters."
+        )

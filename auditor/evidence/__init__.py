@@ -1,48 +1,54 @@
-"""Evidence: typed tables that rules ask for by naming them as parameters. No torch here."""
+"""Evidence: typed tables that rules ask for by naming them as parameters. No torch here.
+
+The imports stay written out, since this is what rule packs import: type checkers and editors must
+see each name. It is no registry. A rule may ask for any :class:`Table`, also one from a module of
+its own; here stand those that are promised.
+"""
 
 from __future__ import annotations
 
-from auditor.evidence.amp import Amp
-from auditor.evidence.backward import Backward
-from auditor.evidence.batches import Batches
-from auditor.evidence.calls import DeviceCalls
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
-from auditor.evidence.configs import Configs
-from auditor.evidence.copies import Copies
-from auditor.evidence.doubles import Doubles
-from auditor.evidence.fed import Fed
-from auditor.evidence.held import Held
-from auditor.evidence.leaner import Leaner
-from auditor.evidence.loads import Loads
-from auditor.evidence.machine import Machine
-from auditor.evidence.memory import DeviceMemory, HostMemory
-from auditor.evidence.modes import Modes
-from auditor.evidence.norms import GradientNorms
-from auditor.evidence.numbers import Nonfinite
-from auditor.evidence.numerics import Numerics
-from auditor.evidence.oom_handlers import OomHandlers
-from auditor.evidence.piecewise import Piecewise
-from auditor.evidence.reads import Reads
-from auditor.evidence.recompute import Recompute
-from auditor.evidence.saves import Saves
-from auditor.evidence.snapshot import Snapshot
-from auditor.evidence.snapshot_churn import CacheChurn
-from auditor.evidence.snapshot_course import Allocations
-from auditor.evidence.snapshot_growth import LateGrowth
-from auditor.evidence.snapshot_kept import KeptLines
-from auditor.evidence.snapshot_oom import OutOfMemory
-from auditor.evidence.snapshot_peak import PeakHolders
-from auditor.evidence.snapshot_whatif import WhatIf
-from auditor.evidence.source import Source
-from auditor.evidence.steps import Steps
-from auditor.evidence.strays import Strays
-from auditor.evidence.table import Others, Table
-from auditor.evidence.uncleared import Uncleared
-from auditor.evidence.unwalked import Cycles, Evaluations
-from auditor.evidence.updates import Updates
-from auditor.evidence.zero_grads import ZeroGrads
+from auditor.evidence.recorded.activation_checkpointing import ActivationCheckpointing
+from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.backward import Backward
+from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.copies import Copies
+from auditor.evidence.recorded.debug_modes import DebugModes
+from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.float64_ops import Float64Ops
+from auditor.evidence.recorded.grad_norms import GradientNorms
+from auditor.evidence.recorded.half_updates import Updates
+from auditor.evidence.recorded.indexing_loops import IndexingLoops
+from auditor.evidence.recorded.leaves_outside_optimizer import LeavesOutsideOptimizer
+from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.machine import Machine
+from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
+from auditor.evidence.recorded.nonfinite import Nonfinite
+from auditor.evidence.recorded.oom_handlers import OomHandlers
+from auditor.evidence.recorded.op_ranges import OpRanges
+from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
+from auditor.evidence.recorded.peak_experiments import PeakExperiments
+from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.retained_graphs import RetainedGraphs
+from auditor.evidence.recorded.stale_grads import StaleGrads
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.torch_save import Saves
+from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
+from auditor.evidence.recorded.zero_grad import ZeroGrads
+from auditor.evidence.snapshot.cache_churn import CacheChurn
+from auditor.evidence.snapshot.history import Allocations
+from auditor.evidence.snapshot.late_growth import LateGrowth
+from auditor.evidence.snapshot.never_freed import NeverFreed
+from auditor.evidence.snapshot.out_of_memory import OutOfMemory
+from auditor.evidence.snapshot.peak import PeakHolders
+from auditor.evidence.snapshot.segments import Snapshot
+from auditor.evidence.snapshot.what_if import WhatIf
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Others, Table
 
 __all__ = [
+    "ActivationCheckpointing",
     "Allocations",
     "Amp",
     "Backward",
@@ -52,38 +58,63 @@ __all__ = [
     "Checkpoints",
     "Configs",
     "Copies",
-    "Cycles",
+    "CreateGraphCycles",
+    "DebugModes",
     "DeviceCalls",
     "DeviceMemory",
-    "Doubles",
-    "Evaluations",
-    "Fed",
+    "Evidence",
+    "Float64Ops",
     "GradientNorms",
-    "Held",
     "HostMemory",
-    "KeptLines",
+    "IndexingLoops",
     "LateGrowth",
-    "Leaner",
+    "LeavesOutsideOptimizer",
     "Loads",
     "Machine",
-    "Modes",
+    "NeverFreed",
     "Nonfinite",
-    "Numerics",
     "OomHandlers",
+    "OpRanges",
     "Others",
     "OutOfMemory",
+    "ParamsWithoutGrad",
+    "PeakExperiments",
     "PeakHolders",
-    "Piecewise",
     "Reads",
-    "Recompute",
+    "RetainedGraphs",
     "Saves",
     "Snapshot",
     "Source",
+    "StaleGrads",
     "Steps",
-    "Strays",
     "Table",
-    "Uncleared",
+    "UnusedGraphs",
     "Updates",
     "WhatIf",
     "ZeroGrads",
 ]
+
+FORMER = {
+    "Cycles": "CreateGraphCycles",
+    "Doubles": "Float64Ops",
+    "Evaluations": "UnusedGraphs",
+    "Fed": "ParamsWithoutGrad",
+    "Held": "RetainedGraphs",
+    "KeptLines": "NeverFreed",
+    "Leaner": "PeakExperiments",
+    "Modes": "DebugModes",
+    "Numerics": "OpRanges",
+    "Piecewise": "IndexingLoops",
+    "Recompute": "ActivationCheckpointing",
+    "Strays": "LeavesOutsideOptimizer",
+    "Uncleared": "StaleGrads",
+}
+"""Names of tables until 0.1, for rule packs that import them."""
+
+
+def __getattr__(name: str) -> type[Table]:
+    """A table by its former name."""
+    if name in FORMER:
+        table: type[Table] = globals()[FORMER[name]]
+        return table
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

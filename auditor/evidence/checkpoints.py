@@ -1,4 +1,6 @@
-"""Scanned checkpoints: what is broken, poisoned, missing or stale in each, and which is the latest good one."""
+"""Scanned checkpoints: what is broken, poisoned, missing or stale in each, and which is the latest
+good one.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from auditor.evidence.table import Table
-from auditor.recording import Recording
+from auditor.evidence.table import Evidence, Table
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ RATES = frozenset({"lr", "learning_rate", "max_lr", "peak_lr", "lr_max", "initia
 TOTALS = frozenset({"total_steps", "max_steps", "max_iters", "num_training_steps", "train_steps"})
 
 SECOND_MOMENTS = frozenset({"exp_avg_sq", "square_avg", "exp_inf", "sum"})
-"""Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every gradient was."""
+"""Running squares (or maxima) of gradients in the states of torch's optimizers: zero only if every
+gradient was.
+"""
 
 COMMANDS = frozenset(
     {
@@ -40,15 +43,21 @@ COMMANDS = frozenset(
         "ctypes",
     }
 )
-"""Modules that nothing which is data comes from. They only choose the words: any name that is not known may run code."""
+"""Modules that nothing which is data comes from. They only choose the words: any name that is not
+known may run code.
+"""
 
-BUILTINS = frozenset({"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"})
+BUILTINS = frozenset(
+    {"eval", "exec", "compile", "open", "__import__", "getattr", "setattr", "globals", "breakpoint"}
+)
 
 MODULE = "torch.nn.modules."
 """Beginning of the names that a module saved whole asks for."""
 
 HALF = frozenset({"float16", "fp16", "half", "16-mixed", "torch.float16"})
-"""Words for a precision that wants a GradScaler; as a key that is switched on, the first three do too."""
+"""Words for a precision that wants a GradScaler; as a key that is switched on, the first three do
+too.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,12 +73,20 @@ class Checkpoint:
 
     @property
     def poisoned(self) -> tuple[TensorFacts, ...]:
-        """Weights and optimizer state that are not finite. Masks are: minus infinity where they forbid, else zero."""
-        return tuple(each for each in self.scan.tensors if each.role != "other" and _nonfinite(each) and not _is_mask(each))
+        """Weights and optimizer state that are not finite. Masks are: minus infinity where they
+        forbid, else zero.
+        """
+        return tuple(
+            each
+            for each in self.scan.tensors
+            if each.role != "other" and _nonfinite(each) and not _is_mask(each)
+        )
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Names that may run code when the file is loaded: all but those of torch's own list and of known frameworks."""
+        """Names that may run code when the file is loaded: all but those of torch's own list and of
+        known frameworks.
+        """
         return self.scan.codes
 
     @property
@@ -79,12 +96,16 @@ class Checkpoint:
 
     @property
     def module(self) -> bool:
-        """True if it holds a module saved whole: its class, which is code, and not only its weights."""
+        """True if it holds a module saved whole: its class, which is code, and not only its
+        weights.
+        """
         return any(name.startswith(MODULE) for name in self.codes)
 
     @property
     def good(self) -> bool:
-        """True if it is whole, everything in its weights and optimizer state is finite, and loading it runs no code."""
+        """True if it is whole, everything in its weights and optimizer state is finite, and loading
+        it runs no code.
+        """
         return not self.scan.damage and not self.poisoned and not self.codes
 
     @property
@@ -94,7 +115,9 @@ class Checkpoint:
 
     @property
     def steps(self) -> int | None:
-        """How far its training was: its own counter of steps, else the optimizer's, else of epochs; None if nothing says."""
+        """How far its training was: its own counter of steps, else the optimizer's, else of epochs;
+        None if nothing says.
+        """
         counted = [n for name, n in self.scan.progress.items() if "epoch" not in name]
         own = [each.steps for each in self.scan.optimizers if each.steps is not None]
         return next((max(each) for each in (counted, own) if each), self.epochs)
@@ -106,10 +129,18 @@ class Checkpoint:
 
     @property
     def moments(self) -> Iterator[tuple[OptimizerFacts, list[tuple[TensorFacts, float]]]]:
-        """By optimizer: its second moments, each with the largest gradient that it remembers (a root mean square)."""
+        """By optimizer: its second moments, each with the largest gradient that it remembers (a
+        root mean square).
+        """
         for optimizer in self.scan.optimizers:
-            mine = [each for each in self.scan.tensors if each.name.startswith(f"{optimizer.name}.state[")]
-            seconds = [each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None]
+            mine = [
+                each
+                for each in self.scan.tensors
+                if each.name.startswith(f"{optimizer.name}.state[")
+            ]
+            seconds = [
+                each for each in mine if each.place[-1] in SECOND_MOMENTS and each.tally is not None
+            ]
             yield optimizer, [(each, math.sqrt(max(0.0, _high(each)))) for each in seconds]
 
 
@@ -143,21 +174,29 @@ class Checkpoints(Table):
     settings: tuple[Setting, ...] = ()
 
     @classmethod
-    def build(cls, recording: Recording) -> Checkpoints:
+    def build(cls, evidence: Evidence) -> Checkpoints:
         """From the scans of ``audit checkpoint``; a run has none."""
-        scans = getattr(recording, "scans", None)
+        scans = getattr(evidence.recording, "scans", None)
         if scans is None:
             raise NotLooked("no checkpoint was given: audit checkpoint FILE scans them")
-        return cls(tuple(Checkpoint(scan) for scan in scans), getattr(recording, "settings", ()))
+        return cls(
+            tuple(Checkpoint(scan) for scan in scans), getattr(evidence.recording, "settings", ())
+        )
 
     @property
     def latest_good(self) -> Checkpoint | None:
-        """The good one that is furthest in its training (by time where nothing says or all say the same); None if there is none."""
+        """The good one that is furthest in its training (by time where nothing says or all say the
+        same); None if there is none.
+        """
         good = [each for each in self.each if each.good]
         counted = all(each.steps is not None for each in good)
 
         def reached(each: Checkpoint) -> tuple[int, int, float]:
-            return (each.steps or 0, each.epochs or 0, each.scan.modified) if counted else (0, 0, each.scan.modified)
+            return (
+                (each.steps or 0, each.epochs or 0, each.scan.modified)
+                if counted
+                else (0, 0, each.scan.modified)
+            )
 
         return max(good, key=reached, default=None)
 
@@ -170,12 +209,20 @@ class Checkpoints(Table):
     @property
     def rates(self) -> dict[str, float]:
         """Configured learning rates by the setting's path."""
-        return {each.name: each.value for each in self.settings if each.key in RATES and isinstance(each.value, float)}
+        return {
+            each.name: each.value
+            for each in self.settings
+            if each.key in RATES and isinstance(each.value, float)
+        }
 
     @property
     def total_steps(self) -> float | None:
         """Configured length of the training in steps; None if it is not configured, or twice."""
-        totals = {each.value for each in self.settings if each.key in TOTALS and isinstance(each.value, float)}
+        totals = {
+            each.value
+            for each in self.settings
+            if each.key in TOTALS and isinstance(each.value, float)
+        }
         return totals.pop() if len(totals) == 1 else None
 
     @property

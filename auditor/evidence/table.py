@@ -1,32 +1,162 @@
-"""What every evidence table is: built lazily from named parts of a recording, typed, without torch."""
+"""Evidence of one recording, and what every table of it is: built lazily, once, from named parts;
+typed; without torch.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
-from auditor.recording import Recording, Row
+from auditor.evidence.absent import why_broken, why_missing
+from auditor.recordings import schema
+from auditor.recordings.folder import Recording, Row
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+T = TypeVar("T", bound="Table")
+V = TypeVar("V")
+R = TypeVar("R", bound=schema.Row)
+
 
 class Table:
     """Base of evidence tables.
 
-    ``parts`` names the files of a recording that the table is built from: the engine reads them to know which probes
-    a set of rules needs, and a missing part makes the rules that ask for the table *skipped*. ``files`` names what the
-    table reads besides parts (a memory snapshot): the table itself says what is missing.
+    ``parts`` names the files of a recording that the table is built from: the engine reads them to
+    know which probes a set of rules needs, and a missing part makes the rules that ask for the
+    table *skipped*. ``files`` names what the table reads besides parts (a memory snapshot): the
+    table itself says what is missing.
     """
 
     parts: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
+    absent: ClassVar[Mapping[str, str]] = {}
+    """What it means that one of these parts is missing from a run that was completed; else the
+    reason just names the part.
+    """
+    of_rehearsals: ClassVar[bool] = False
+    """True if nothing but a rehearsal records what this is built from."""
 
     @classmethod
-    def build(cls, recording: Recording) -> Self:
-        """Read the table from a recording. May raise :class:`auditor.rule.NotLooked` with a reason."""
+    def build(cls, evidence: Evidence) -> Self:
+        """Read the table; other tables come from :meth:`Evidence.get`. May raise
+        :class:`auditor.rule.NotLooked` with a reason.
+        """
         raise NotImplementedError
+
+
+class Evidence:
+    """All that is known of one recording: each part read once, each table built once, for rules,
+    report and charts alike.
+
+    A table of a rule pack is built with ``build(cls, recording)`` or ``build(cls, evidence)``: it
+    is given this object, which answers like the :class:`Recording` too (``rows``, ``has``,
+    ``site``, ``source``, ``manifest``, ...). Rows and tables are shared: nobody changes them.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.builds: Counter[type[Table]] = Counter()
+        """How often each table was built."""
+        self._kept: dict[Any, Any] = {}
+
+    if (
+        not TYPE_CHECKING
+    ):  # for tables of rule packs; our own name the recording, so that their types are checked
+
+        def __getattr__(self, name: str) -> Any:
+            """What a reader of the recording asks for."""
+            if (
+                name.startswith("__") or name == "recording"
+            ):  # a copy of this object is not made by asking the recording
+                raise AttributeError(name)
+            return getattr(self.recording, name)
+
+    # -- the recording -----------------------------------------------------------------------------
+
+    @property
+    def bare(self) -> str:
+        """``trace``, ``snapshot`` or ``checkpoint`` if there is nothing but that; else empty."""
+        return "" if self.recording.input == "run" else self.recording.input
+
+    def has(self, part: str) -> bool:
+        """True if the probe that writes this part ran (it may have seen nothing)."""
+        return self._once(("has", part), lambda: self.recording.has(part))
+
+    @overload
+    def rows(self, kind: type[R]) -> list[R]: ...
+
+    @overload
+    def rows(self, kind: str) -> list[Row]: ...
+
+    def rows(self, kind: type[R] | str) -> list[R] | list[Row]:
+        """As :meth:`Recording.rows`, read once."""
+        if isinstance(kind, str):
+            return list(self._once(("rows", kind), lambda: self.recording.rows(kind)))
+        typed = self._once(("typed rows", kind.part), lambda: self.recording.typed_rows(kind.part))
+        return [row for row in typed if isinstance(row, kind)]
+
+    def inside(self, name: str) -> Evidence | None:
+        """Evidence of a further run inside this one (``replay``, ``rehearsal``); None if it cannot
+        be read.
+        """
+        return self._once(("inside", name), lambda: self._inside(name))
+
+    def _inside(self, name: str) -> Evidence | None:
+        found = self.recording.inside(name)
+        return Evidence(found) if found is not None else None
+
+    # -- what is computed from it ------------------------------------------------------------------
+
+    def get(self, table: type[T]) -> T:
+        """The table. Raises :class:`NotLooked` when the recording does not hold what it needs."""
+        return cast("T", self._once(table, lambda: self._build(table)))
+
+    def once(self, make: Callable[[Evidence], V]) -> V:
+        """``make(self)``, called once: what several tables begin with. A :class:`NotLooked` that it
+        raises is remembered, too.
+        """
+        return self._once(make, lambda: make(self))
+
+    def tell(self, others: Others) -> None:
+        """What the rules said that were asked so far."""
+        self._kept[Others] = others
+
+    def why_broken(self, tables: Iterable[type[Table]]) -> str:
+        """Why *nothing found* in these tables says nothing: a probe that writes for one of them
+        failed. Empty if none did.
+        """
+        return why_broken(self, tables)
+
+    def why_unreadable(self, tables: Iterable[type[Table]]) -> str:
+        """A sentence about a row of their parts that could not be read and was left out; empty if
+        all could. A step that could not be read is one step fewer, for every rule alike.
+        """
+        parts = dict.fromkeys(
+            part for table in tables for part in table.parts if part != schema.StepRow.part
+        )
+        return next((told for part in parts if (told := self.recording.unreadable(part))), "")
+
+    def _build(self, table: type[Table]) -> Table:
+        missing = [part for part in table.parts if not self.has(part)]
+        if missing:
+            raise NotLooked(self.why_broken((table,)) or why_missing(self, table, missing))
+        self.builds[table] += 1
+        return table.build(self)
+
+    def _once(self, key: Any, make: Callable[[], V]) -> V:
+        if key not in self._kept:
+            try:
+                self._kept[key] = make()
+            except NotLooked as reason:
+                self._kept[key] = reason.with_traceback(None)
+        kept = self._kept[key]
+        if isinstance(kept, NotLooked):
+            raise kept
+        return cast("V", kept)
 
 
 @dataclass(frozen=True)
@@ -39,7 +169,7 @@ class Others(Table):
     """Codes of those that found something, silenced or not."""
 
     @classmethod
-    def build(cls, recording: Recording) -> Others:
+    def build(cls, evidence: Evidence) -> Others:
         """Nothing was asked: the engine knows what was."""
         return cls()
 
@@ -48,8 +178,10 @@ class Others(Table):
         return self.asked.issuperset(codes) and self.found.isdisjoint(codes)
 
 
-def rows_of(recording: Recording, part: str) -> list[Row]:
-    """All rows of a part; raises :class:`NotLooked` when the probe that writes it did not run."""
-    if not recording.has(part):
-        raise NotLooked(f"the recording holds no {part}: that probe was not switched on")
-    return recording.rows(part)
+def rows_of(evidence: Evidence, kind: type[R]) -> list[R]:
+    """All rows of a type; raises :class:`NotLooked` when the probe that writes its part did not
+    run.
+    """
+    if not evidence.has(kind.part):
+        raise NotLooked(f"the recording holds no {kind.part}: that probe was not switched on")
+    return evidence.rows(kind)

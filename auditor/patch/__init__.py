@@ -1,8 +1,10 @@
-"""Turns declarative edits into a unified diff of the user's own file that ``git apply`` accepts, or says why not.
+"""Turns declarative edits into a unified diff of the user's own file that ``git apply`` accepts, or
+says why not.
 
-Standard library only: ``ast`` gives exact spans, edits are spliced into the text, ``difflib`` makes the diff. Each
-result is parsed again and its tree compared with the intended change, so comments and layout around an edit cannot
-move. libcst would do the same at 24 times the time on a 3,000-line file, and is a dependency more.
+Standard library only: ``ast`` gives exact spans, edits are spliced into the text, ``difflib`` makes
+the diff. Each result is parsed again and its tree compared with the intended change, so comments
+and layout around an edit cannot move. libcst would do the same at 24 times the time on a 3,000-line
+file, and is a dependency more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Replaces the deprecated classes of ``torch.cuda.amp`` by those of ``torch.amp``, which take the device as first argument."""
+"""Replaces the deprecated classes of ``torch.cuda.amp`` by those of ``torch.amp``, which take the
+device as first argument.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +19,26 @@ _DEVICE = "cuda"
 
 
 def modernize_amp(module: Module, call: ast.Call, edit: Edit) -> Change:
-    """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``. Raises :class:`Refused`."""
+    """The change from ``torch.cuda.amp.autocast(...)`` to ``torch.amp.autocast("cuda", ...)``.
+    Raises :class:`Refused`.
+    """
     new = _NEW.get(edit.call)
     if new is None:
         raise Refused(f"`{edit.call}` has no successor that is known")
     if not _is_old(module, call.func, edit.call):
-        raise Refused(f"where `{edit.call}` is imported from is not visible, or it is not {_OLD_HOME}")
+        raise Refused(
+            f"where `{edit.call}` is imported from is not visible, or it is not {_OLD_HOME}"
+        )
     if edit.call == "autocast" and call.args:
         raise Refused("its arguments are not named, and their order has changed")
     if not any(map(binds_torch, module.tree.body)):
         raise Refused("the file lacks `import torch`")
     opened = read_arguments(module.source, call).opened
     comma = _comma(module.source.text[opened:], arguments=bool(call.args or call.keywords))
-    splices = (Splice(*module.source.span(call.func), new), Splice(opened, opened, f'"{_DEVICE}"{comma}'))
+    splices = (
+        Splice(*module.source.span(call.func), new),
+        Splice(opened, opened, f'"{_DEVICE}"{comma}'),
+    )
     return Change(splices, partial(_rewrite, call, parse_expression(new)))
 
 
@@ -45,7 +54,9 @@ def _rewrite(call: ast.Call, callee: ast.expr) -> None:
 
 
 def _is_old(module: Module, callee: ast.expr, name: str) -> bool:
-    """True if the callee is the class of ``torch.cuda.amp``, by its full name or as the file's imports bind it."""
+    """True if the callee is the class of ``torch.cuda.amp``, by its full name or as the file's
+    imports bind it.
+    """
     written = ast.unparse(callee)
     known = {f"{_OLD_HOME}.{name}"}
     for node in module.parents:
@@ -59,7 +70,9 @@ def _is_old(module: Module, callee: ast.expr, name: str) -> bool:
 
 
 def _bound_elsewhere(module: Module, callee: ast.expr) -> bool:
-    """True if the file also imports or assigns the first name of the callee otherwise: which one is called is not known."""
+    """True if the file also imports or assigns the first name of the callee otherwise: which one is
+    called is not known.
+    """
     while isinstance(callee, ast.Attribute):
         callee = callee.value
     if not isinstance(callee, ast.Name):
@@ -70,6 +83,9 @@ def _bound_elsewhere(module: Module, callee: ast.expr) -> bool:
 def _binds_otherwise(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
-    if not isinstance(node, ast.ImportFrom) or node.module in (_OLD_HOME, _OLD_HOME.rpartition(".")[0]):
+    if not isinstance(node, ast.ImportFrom) or node.module in (
+        _OLD_HOME,
+        _OLD_HOME.rpartition(".")[0],
+    ):
         return False
     return any((item.asname or item.name) == name for item in node.names)

@@ -1,4 +1,6 @@
-"""Where each argument of one call stands in the text, found from its tokens and checked against its syntax."""
+"""Where each argument of one call stands in the text, found from its tokens and checked against its
+syntax.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,23 @@ from dataclasses import dataclass
 
 from auditor.patch.source import Refused, SourceText
 
-_NO_CODE = frozenset({tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER})
+_NO_CODE = frozenset(
+    {
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.COMMENT,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One argument as written, parentheses around it included. ``after`` is the offset behind its comma, None without."""
+    """One argument as written, parentheses around it included. ``after`` is the offset behind its
+    comma, None without.
+    """
 
     node: ast.expr | ast.keyword
     start: int
@@ -30,7 +43,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments in the order written."""
+    """The inside of a call's parentheses, ``text[opened:closed]``, and its arguments in the order
+    written.
+    """
 
     opened: int
     closed: int
@@ -56,7 +71,14 @@ def read_arguments(source: SourceText, call: ast.Call) -> Arguments:
     """The arguments of a call. Raises :class:`Refused` if its text and its syntax do not agree."""
     callee_end = source.span(call.func)[1]
     tokens = list(_tokens(source, call))
-    begin = next((at for at, token in enumerate(tokens) if token.is_operator("(") and token.start >= callee_end), None)
+    begin = next(
+        (
+            at
+            for at, token in enumerate(tokens)
+            if token.is_operator("(") and token.start >= callee_end
+        ),
+        None,
+    )
     if begin is None or not tokens[-1].is_operator(")"):
         raise Refused("the arguments of the call cannot be read")
     nodes: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
@@ -66,7 +88,9 @@ def read_arguments(source: SourceText, call: ast.Call) -> Arguments:
     return Arguments(tokens[begin].end, tokens[-1].start, slots)
 
 
-def _slots(source: SourceText, nodes: list[ast.expr | ast.keyword], tokens: list[_Token]) -> Iterator[Slot]:
+def _slots(
+    source: SourceText, nodes: list[ast.expr | ast.keyword], tokens: list[_Token]
+) -> Iterator[Slot]:
     depth, first = 0, 0
     waiting = iter(nodes)
     node = next(waiting, None)

@@ -1,4 +1,6 @@
-"""Which lines around a dropped statement go with it: the comment that described it, and a blank line too many."""
+"""Which lines around a dropped statement go with it: the comment that described it, and a blank
+line too many.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,32 @@ _OF_TOOLS = re.compile(
 )
 """Comments that a tool reads, or that divide a file: they describe no statement."""
 
-_COMMON = frozenset({"torch", "cuda", "self", "this", "that", "with", "then", "from", "each", "every", "step", "will", "here"})
+_COMMON = frozenset(
+    {
+        "torch",
+        "cuda",
+        "self",
+        "this",
+        "that",
+        "with",
+        "then",
+        "from",
+        "each",
+        "every",
+        "step",
+        "will",
+        "here",
+    }
+)
 
 
 @dataclass(frozen=True)
 class Rows:
     """Whole lines (from 0, the last included) that statements stand on, and where they stand.
 
-    ``lowest`` is the first line that may belong to them: what is above is another statement, or the head of their block.
-    ``inner``: the head of a block is above them, not another statement; ``last``: no statement of their block follows.
+    ``lowest`` is the first line that may belong to them: what is above is another statement, or the
+    head of their block. ``inner``: the head of a block is above them, not another statement;
+    ``last``: no statement of their block follows.
     """
 
     first: int
@@ -37,7 +56,9 @@ class Rows:
 
 
 def widened(source: SourceText, rows: Rows, *, compound: bool) -> tuple[int, int]:
-    """First line, and the first one behind, of all that goes with the rows. ``compound``: they end in a statement with a block."""
+    """First line, and the first one behind, of all that goes with the rows. ``compound``: they end
+    in a statement with a block.
+    """
     lines = source.lines
     end = _with_deeper_comments(lines, rows) if compound else rows.end
     first = rows.first
@@ -47,23 +68,38 @@ def widened(source: SourceText, rows: Rows, *, compound: bool) -> tuple[int, int
     before = _blank_rows(lines, range(first - 1, rows.lowest - 1, -1))
     behind = _blank_rows(lines, range(end + 1, len(lines) - (lines[-1] == "")))
     closes = rows.last and not _comment_follows(lines, end + behind, lines[rows.first])
-    surplus = before + behind - _kept(before, behind, rows, first=first - before <= rows.lowest, closes=closes)
+    surplus = (
+        before
+        + behind
+        - _kept(before, behind, rows, first=first - before <= rows.lowest, closes=closes)
+    )
     cut_behind = min(behind, surplus)
     return first - (surplus - cut_behind), end + 1 + cut_behind
 
 
 def comment_above(source: SourceText, rows: Rows, end: int) -> int | None:
-    """The first line of the comment right above that described only these rows; None if there is none."""
+    """The first line of the comment right above that described only these rows; None if there is
+    none.
+    """
     lines = source.lines
     indent = _indent(lines[rows.first])
     first = rows.first
-    while first > rows.lowest and lines[first - 1].lstrip().startswith("#") and _indent(lines[first - 1]) == indent:
+    while (
+        first > rows.lowest
+        and lines[first - 1].lstrip().startswith("#")
+        and _indent(lines[first - 1]) == indent
+    ):
         first -= 1
     block = lines[first : rows.first]
     if not block or any(_OF_TOOLS.match(line.strip()) for line in block) or _is_code(block):
         return None
     following = lines[end + 1] if end + 1 < len(lines) else ""
-    if rows.clause or not following.strip() or following.lstrip().startswith("#") or _indent(following) != indent:
+    if (
+        rows.clause
+        or not following.strip()
+        or following.lstrip().startswith("#")
+        or _indent(following) != indent
+    ):
         return first
     said, gone = _words(" ".join(block)), _words("\n".join(lines[rows.first : end + 1]))
     return first if said & gone and not said & _words(following) else None
@@ -117,7 +153,9 @@ def _is_code(block: list[str]) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Beginnings of the words of a text, identifiers taken apart: ``cached`` and ``empty_cache`` share one."""
+    """Beginnings of the words of a text, identifiers taken apart: ``cached`` and ``empty_cache``
+    share one.
+    """
     found = (word.lower() for word in re.findall(r"[A-Za-z][a-z]+|[A-Z]{2,}", text))
     return frozenset(word[:4] for word in found if len(word) >= 4 and word not in _COMMON)
 

@@ -1,4 +1,6 @@
-"""Sets one value of a configuration file: each place where it could stand is tried, and the parser says which one it is."""
+"""Sets one value of a configuration file: each place where it could stand is tried, and the parser
+says which one it is.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from auditor.config_files import DOCUMENTS, INI, SCRIPTS, UnreadableConfig, read_document, suffix_of
 from auditor.model import Edit
 from auditor.patch.source import Refused, Splice, unify_line_ends
+from auditor.syntax.config_files import (
+    DOCUMENTS,
+    INI,
+    SCRIPTS,
+    UnreadableConfig,
+    read_document,
+    suffix_of,
+)
 
 _LITERAL = r"""(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,\[\]{}#"'&*!|>][^\s,\]}#]*)"""
 _PLAIN = re.compile(r"-?\d{1,18}|True|False")
@@ -66,7 +75,7 @@ def _spliced(text: str, splices: Sequence[Splice]) -> str:
     return text
 
 
-# -- documents ---------------------------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 
 def _value(text: str, suffix: str, data: Any, edit: Edit) -> Splice:
@@ -75,7 +84,11 @@ def _value(text: str, suffix: str, data: Any, edit: Edit) -> Splice:
     wanted = _changed(data, path, value)
     if _same(wanted, data):
         raise Refused(f"`{edit.keyword}` is already {edit.value}")
-    found = [splice for splice in _places(text, suffix, str(path[-1]), value) if _comes_to(text, suffix, splice, wanted)]
+    found = [
+        splice
+        for splice in _places(text, suffix, str(path[-1]), value)
+        if _comes_to(text, suffix, splice, wanted)
+    ]
     if len(found) != 1:
         raise Refused(f"where `{edit.keyword}` is set cannot be told")
     return found[0]
@@ -84,7 +97,9 @@ def _value(text: str, suffix: str, data: Any, edit: Edit) -> Splice:
 def _places(text: str, suffix: str, key: str, value: object) -> Iterator[Splice]:
     """Everything that looks like the key with a value of its own."""
     separator = "=" if suffix == ".toml" else "[:=]" if suffix in INI else ":"
-    pattern = re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?[ \t]*{separator}[ \t]*{_LITERAL}""")
+    pattern = re.compile(
+        rf"""(?<![\w-])["']?{re.escape(key)}["']?[ \t]*{separator}[ \t]*{_LITERAL}"""
+    )
     for number, match in enumerate(pattern.finditer(text)):
         if number == _MOST_PLACES:
             raise Refused(f"`{key}` stands in too many places")
@@ -121,7 +136,11 @@ def _path(edit: Edit) -> tuple[str | int, ...]:
         path = json.loads(edit.keyword)
     except ValueError:
         path = None
-    if not isinstance(path, list) or not path or not all(isinstance(key, (str, int)) for key in path):
+    if (
+        not isinstance(path, list)
+        or not path
+        or not all(isinstance(key, (str, int)) for key in path)
+    ):
         raise Refused(f"`{edit.keyword}` is not the place of a value")
     return tuple(path)
 
@@ -134,7 +153,9 @@ def _literal(edit: Edit) -> object:
 
 
 def _changed(data: Any, path: tuple[str | int, ...], value: object) -> Any:
-    """A copy of the data with the value at ``path`` replaced, which must be there. Raises :class:`Refused`."""
+    """A copy of the data with the value at ``path`` replaced, which must be there. Raises
+    :class:`Refused`.
+    """
     if not path:
         if isinstance(data, (dict, list)):
             raise Refused("what stands there is not a single value")
@@ -158,15 +179,22 @@ def _same(left: Any, right: Any) -> bool:
     return bool(left == right) or (left != left and right != right)  # noqa: PLR0124 - NaN
 
 
-# -- variables of the environment --------------------------------------------------------------------------------------
+# -- variables of the environment ------------------------------------------------------------------
 
 
 def _variable(text: str, edit: Edit) -> Splice:
-    """The splice that sets a variable where the file sets it already, once; its other options stay."""
+    """The splice that sets a variable where the file sets it already, once; its other options
+    stay.
+    """
     name = edit.keyword
     if name not in _VARIABLES or not _SETTING.fullmatch(edit.value):
         raise Refused(f"`{name}={edit.value}` is not a setting of the allocator")
-    found = list(re.finditer(rf"""(?<![\w$]){name}=(?P<quote>["']?)(?P<value>[\w:.,\[\]>-]*)(?P=quote)(?=[ \t;\r\n]|\Z)""", text))
+    found = list(
+        re.finditer(
+            rf"""(?<![\w$]){name}=(?P<quote>["']?)(?P<value>[\w:.,\[\]>-]*)(?P=quote)(?=[ \t;\r\n]|\Z)""",
+            text,
+        )
+    )
     if len(found) != 1 or len(re.findall(rf"\b{name}\b", text)) != 1:
         raise Refused(f"where `{name}` is set cannot be told")
     if not _BEFORE_VARIABLE.fullmatch(re.split(r"[\r\n]", text[: found[0].start()])[-1]):
@@ -178,12 +206,16 @@ def _variable(text: str, edit: Edit) -> Splice:
 
 
 def _merged(old: str, new: str) -> str:
-    """Options of the allocator, ``name:value`` joined by commas: new ones replace those of the same name, others stay."""
+    """Options of the allocator, ``name:value`` joined by commas: new ones replace those of the same
+    name, others stay.
+    """
     options = {item.partition(":")[0]: item for item in _options(old)}
     options.update((item.partition(":")[0], item) for item in _options(new))
     return ",".join(options.values())
 
 
 def _options(text: str) -> list[str]:
-    """Split at commas that stand in no brackets: ``roundup_power2_divisions:[256:1,512:2]`` is one option."""
+    """Split at commas that stand in no brackets: ``roundup_power2_divisions:[256:1,512:2]`` is one
+    option.
+    """
     return [item for item in re.split(r",(?![^\[]*\])", text) if item]

@@ -18,7 +18,9 @@ _UNSEEN = "no counter of the steps is in sight"
 
 @dataclass(frozen=True)
 class Counter:
-    """An expression that is 0, 1, 2 ... (or starts later) on the steps; ``loop`` is one that must be numbered by that name first."""
+    """An expression that is 0, 1, 2 ... (or starts later) on the steps; ``loop`` is one that must
+    be numbered by that name first.
+    """
 
     expression: ast.expr
     loop: ast.For | None = None
@@ -41,7 +43,9 @@ def counter_of(module: Module, statement: ast.stmt) -> Counter:
 
 
 def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | ast.FunctionDef:
-    """The innermost loop around the statement that steps an optimizer, else the innermost loop, else the function."""
+    """The innermost loop around the statement that steps an optimizer, else the innermost loop,
+    else the function.
+    """
     loops: list[ast.For | ast.While] = []
     below: ast.AST = statement
     for up in module.ancestors(statement):
@@ -60,12 +64,19 @@ def _step_scope(module: Module, statement: ast.stmt) -> ast.For | ast.While | as
 
 
 def _steps_an_optimizer(loop: ast.For | ast.While) -> bool:
-    calls = (node for node in ast.walk(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
-    return any(call.func.attr == "step" and "sched" not in ast.unparse(call.func).lower() for call in calls)  # type: ignore[attr-defined]
+    called = (node.func for node in ast.walk(loop) if isinstance(node, ast.Call))
+    return any(
+        isinstance(func, ast.Attribute)
+        and func.attr == "step"
+        and "sched" not in ast.unparse(func).lower()
+        for func in called
+    )
 
 
 def _loop_variable(loop: ast.For) -> ast.Name | None:
-    """``i`` of ``for i in range(n)`` and of ``for i, batch in enumerate(loader)``, a progress bar around them or not."""
+    """``i`` of ``for i in range(n)`` and of ``for i, batch in enumerate(loader)``, a progress bar
+    around them or not.
+    """
     source = loop.iter
     while isinstance(source, ast.Call) and last_name(source.func) in _BARS and source.args:
         source = source.args[0]
@@ -74,7 +85,11 @@ def _loop_variable(loop: ast.For) -> ast.Name | None:
     name = source.func.id
     if name in ("range", "trange") and len(source.args) <= 2 and isinstance(loop.target, ast.Name):
         return _name(loop.target)
-    if name == "enumerate" and isinstance(loop.target, ast.Tuple) and isinstance(loop.target.elts[0], ast.Name):
+    if (
+        name == "enumerate"
+        and isinstance(loop.target, ast.Tuple)
+        and isinstance(loop.target.elts[0], ast.Name)
+    ):
         return _name(loop.target.elts[0])
     return None
 
@@ -86,7 +101,11 @@ def _name(target: ast.Name) -> ast.Name:
 def _counted_up(scope: ast.For | ast.While | ast.FunctionDef) -> Iterator[ast.expr]:
     """What the scope's own statements, under no condition, count up by one."""
     for node in scope.body:
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _is_int(node.value, 1):
+        if (
+            isinstance(node, ast.AugAssign)
+            and isinstance(node.op, ast.Add)
+            and _is_int(node.value, 1)
+        ):
             counted = _loaded(node.target)
             if isinstance(counted, (ast.Name, ast.Attribute)):
                 yield counted
@@ -98,9 +117,13 @@ def _is_int(node: ast.AST | None, value: int | None = None) -> bool:
 
 
 def _starts_as_integer(module: Module, counted: ast.expr) -> bool:
-    """Something in the file sets it to a plain integer: a tensor that counts would be read on the host."""
+    """Something in the file sets it to a plain integer: a tensor that counts would be read on the
+    host.
+    """
     return any(
-        isinstance(node, ast.Assign) and _is_int(node.value) and any(same(_loaded(target), counted) for target in node.targets)
+        isinstance(node, ast.Assign)
+        and _is_int(node.value)
+        and any(same(_loaded(target), counted) for target in node.targets)
         for node in module.parents
     )
 
@@ -112,7 +135,9 @@ def _set_once(scope: ast.For | ast.While | ast.FunctionDef, counted: ast.expr) -
 def _stores(body: list[ast.stmt]) -> Iterator[ast.expr]:
     for statement in body:
         for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
+                node.ctx, (ast.Store, ast.Del)
+            ):
                 yield node
 
 

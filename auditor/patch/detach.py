@@ -22,7 +22,9 @@ _NEEDS_PARENTHESES = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.NamedExpr, ast.Awai
 
 @dataclass(frozen=True)
 class _Stored:
-    """A value, the statement or call that stores it, and that call's name (empty for an assignment)."""
+    """A value, the statement or call that stores it, and that call's name (empty for an
+    assignment).
+    """
 
     value: ast.expr
     holder: ast.AST
@@ -31,7 +33,11 @@ class _Stored:
 
 def values_to_detach(module: Module, edit: Edit) -> list[ast.expr]:
     """The expressions that the edit wants detached. Raises :class:`Refused`."""
-    stored = [item for holder in _holders(module, edit) for item in _stored(holder, named=bool(edit.value))]
+    stored = [
+        item
+        for holder in _holders(module, edit)
+        for item in _stored(holder, named=bool(edit.value))
+    ]
     if not stored:
         raise Refused(f"line {edit.site.line} stores no value that could be detached")
     values = _named_values(module, edit, stored) if edit.value else _sole_values(edit, stored)
@@ -51,7 +57,9 @@ def detach(module: Module, value: ast.expr) -> Change:
             splices = (Splice(closing, closing, _SUFFIX),)
         else:
             splices = (Splice(start, start, "("), Splice(end, end, f"){_SUFFIX}"))
-    called = ast.Call(func=ast.Attribute(value=value, attr="detach", ctx=ast.Load()), args=[], keywords=[])
+    called = ast.Call(
+        func=ast.Attribute(value=value, attr="detach", ctx=ast.Load()), args=[], keywords=[]
+    )
     return Change(splices, partial(module.replace, value, called))
 
 
@@ -72,7 +80,9 @@ def _holders(module: Module, edit: Edit) -> list[ast.AST]:
     if edit.call:
         return [*module.calls(edit)]
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
-    here = [node for node in module.parents if isinstance(node, kinds) and covers(node, edit.site.line)]
+    here = [
+        node for node in module.parents if isinstance(node, kinds) and covers(node, edit.site.line)
+    ]
     return [node.value if isinstance(node, ast.Expr) else node for node in here]
 
 
@@ -83,7 +93,10 @@ def _stored(holder: ast.AST, *, named: bool) -> Iterator[_Stored]:
     if isinstance(holder, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and holder.value is not None:
         yield _Stored(holder.value, holder)
     if isinstance(holder, ast.Call):
-        name, values = last_name(holder.func), [*holder.args, *(item.value for item in holder.keywords)]
+        name, values = (
+            last_name(holder.func),
+            [*holder.args, *(item.value for item in holder.keywords)],
+        )
         if named or (name in _STORING_CALLS and len(values) == len(holder.args) == 1):
             yield from (_Stored(value, holder, name) for value in values)
 
@@ -91,20 +104,36 @@ def _stored(holder: ast.AST, *, named: bool) -> Iterator[_Stored]:
 def _sole_values(edit: Edit, stored: list[_Stored]) -> list[ast.expr]:
     if any(item.call in _LIST_CALLS for item in stored):
         raise Refused("which element of the list carries the graph is not known")
-    only_alike([item.holder for item in stored], f"line {edit.site.line} stores more than one value")
+    only_alike(
+        [item.holder for item in stored], f"line {edit.site.line} stores more than one value"
+    )
     return [_sole(item.value) for item in stored]
 
 
 def _named_values(module: Module, edit: Edit, stored: list[_Stored]) -> list[ast.expr]:
     wanted = parse_expression(edit.value)
     inside = [(node, item) for item in stored for node in ast.walk(item.value)]
-    found = [(node, item) for node, item in inside if isinstance(node, ast.expr) and same(node, wanted)]
-    # extend(losses) stores the elements of a list, and a list has no detach(); nor has a function that is called.
-    found = [(node, item) for node, item in found if not (node is item.value and item.call in _LIST_CALLS)]
-    found = [(node, item) for node, item in found if not _is_callee(module, node) and module.quoted_in(node) is None]
+    found = [
+        (node, item) for node, item in inside if isinstance(node, ast.expr) and same(node, wanted)
+    ]
+    # extend(losses) stores the elements of a list, and a list has no detach(); nor has a function
+    # that is called.
+    found = [
+        (node, item)
+        for node, item in found
+        if not (node is item.value and item.call in _LIST_CALLS)
+    ]
+    found = [
+        (node, item)
+        for node, item in found
+        if not _is_callee(module, node) and module.quoted_in(node) is None
+    ]
     if not found:
         raise Refused(f"`{edit.value}` is not a value that line {edit.site.line} stores")
-    only_alike([item.holder for _, item in found], f"line {edit.site.line} stores `{edit.value}` more than once")
+    only_alike(
+        [item.holder for _, item in found],
+        f"line {edit.site.line} stores `{edit.value}` more than once",
+    )
     fresh = [node for node, item in found if not _is_cut_above(module, node, item.value)]
     if not fresh:
         raise Refused(f"`{edit.value}` is already detached on line {edit.site.line}")
@@ -135,7 +164,9 @@ def _sole(value: ast.expr) -> ast.expr:
     if inside is None:
         return value
     if len(inside) != 1:
-        raise Refused("several values are stored together, so which one carries the graph is not known")
+        raise Refused(
+            "several values are stored together, so which one carries the graph is not known"
+        )
     return _sole(inside[0])
 
 
@@ -147,9 +178,13 @@ def _expect_tensor(module: Module, value: ast.expr) -> None:
         raise Refused(f"`{code}` is not an expression that can be detached")
     if module.quoted_in(value) is not None:
         raise Refused(f"`{code}` stands inside an f-string")
-    if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.IfExp)) and any(_is_number(node) for node in _operands(value)):
+    if isinstance(value, (ast.BinOp, ast.UnaryOp, ast.IfExp)) and any(
+        _is_number(node) for node in _operands(value)
+    ):
         # number * unknown may be a plain number, which has no detach()
-        raise Refused(f"`{code}` has a plain number in it, so which part carries the graph is not known")
+        raise Refused(
+            f"`{code}` has a plain number in it, so which part carries the graph is not known"
+        )
 
 
 def _is_not(value: ast.expr) -> bool:

@@ -12,22 +12,36 @@ from auditor.patch.source import Refused, detect_encoding
 _CONTEXT = 3
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+", re.MULTILINE)
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
-_ESCAPES = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+_ESCAPES = {
+    7: "\\a",
+    8: "\\b",
+    9: "\\t",
+    10: "\\n",
+    11: "\\v",
+    12: "\\f",
+    13: "\\r",
+    34: '\\"',
+    92: "\\\\",
+}
 
 
 def diff_bytes(before: bytes, after: bytes, path: str) -> bytes:
     """Diff of one file with headers ``a/path`` and ``b/path``; empty if nothing changed.
 
-    There is no ``diff --git`` line: with one, git reads paths from the top of the repository instead of from the
-    working directory, and silently skips the file when it is run in a folder below. Where a path starts with the name of
-    that very folder (``project/step.py`` applied in ``repo/project``), git guesses wrong and needs ``git apply -p1``.
+    There is no ``diff --git`` line: with one, git reads paths from the top of the repository
+    instead of from the working directory, and silently skips the file when it is run in a folder
+    below. Where a path starts with the name of that very folder (``project/step.py`` applied in
+    ``repo/project``), git guesses wrong and needs ``git apply -p1``.
     """
     old, new = _lines(before), _lines(after)
     # Latin-1 maps each byte to one character and back, so difflib may compare any bytes.
     body = list(difflib.unified_diff(old, new, n=_CONTEXT))[2:]
     if not body:
         return b""
-    hunks = (line.encode("latin-1") if line.endswith("\n") else line.encode("latin-1") + _NO_NEWLINE for line in body)
+    hunks = (
+        line.encode("latin-1") if line.endswith("\n") else line.encode("latin-1") + _NO_NEWLINE
+        for line in body
+    )
     return b"".join([_header("---", f"a/{path}"), _header("+++", f"b/{path}"), *hunks])
 
 
@@ -38,7 +52,9 @@ def shows_line(diff: bytes, lines: Collection[int]) -> bool:
 
 
 def unified_diff(before: bytes, after: bytes, path: str) -> str:
-    """:func:`diff_bytes` for reading: decoded as the file is, what cannot be decoded replaced. Write files from bytes."""
+    """:func:`diff_bytes` for reading: decoded as the file is, what cannot be decoded replaced.
+    Write files from bytes.
+    """
     try:
         encoding = detect_encoding(before)
     except Refused:
@@ -56,7 +72,11 @@ def _header(mark: str, path: str) -> bytes:
 
 
 def quote_path(path: str) -> str:
-    """A path as git prints it: in C quotes with octal bytes where it holds anything but printable ASCII."""
+    """A path as git prints it: in C quotes with octal bytes where it holds anything but printable
+    ASCII.
+    """
     raw = os.fsencode(path)
-    text = "".join(_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in raw)
+    text = "".join(
+        _ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in raw
+    )
     return f'"{text}"' if text != path else path

@@ -1,4 +1,6 @@
-"""All edits of one file: finds what each means, splices the text, and proves by the syntax tree that nothing else changed."""
+"""All edits of one file: finds what each means, splices the text, and proves by the syntax tree
+that nothing else changed.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,9 @@ def edit_key(edit: Edit) -> tuple[str, ...]:
 def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
     """The file's bytes with all edits made; every edit must be of this one file.
 
-    Raises :class:`Refused` if the file is not what was recorded, an edit cannot be placed, is made already, or
-    conflicts with another, or if the syntax of the result is not exactly that of the file with the edits made.
+    Raises :class:`Refused` if the file is not what was recorded, an edit cannot be placed, is made
+    already, or conflicts with another, or if the syntax of the result is not exactly that of the
+    file with the edits made.
     """
     if any(edit.action == "set_value" for edit in edits):
         if not all(edit.action == "set_value" for edit in edits):
@@ -53,7 +56,9 @@ def apply_edits(raw: bytes, edits: Sequence[Edit]) -> bytes:
 
 @dataclass
 class _Wanted:
-    """What all edits together want, by the node that they change. A later edit that contradicts an earlier one is refused."""
+    """What all edits together want, by the node that they change. A later edit that contradicts an
+    earlier one is refused.
+    """
 
     keywords: dict[ast.Call, KeywordEdits] = field(default_factory=dict)
     doomed: dict[ast.stmt, None] = field(default_factory=dict)
@@ -73,7 +78,9 @@ class _Wanted:
         elif edit.action == "detach":
             self.detached.update(dict.fromkeys(values_to_detach(module, edit)))
         elif edit.action == "throttle":
-            if self.throttled.setdefault(logging_statement(module, edit), every_of(edit)) != every_of(edit):
+            if self.throttled.setdefault(
+                logging_statement(module, edit), every_of(edit)
+            ) != every_of(edit):
                 raise Refused("an earlier edit wants another distance between the logs")
         elif edit.action == "set_constant":
             value = constant_on_line(module, edit)
@@ -102,21 +109,32 @@ def _changes(module: Module, edits: Sequence[Edit]) -> list[Change]:
 
 
 def _written(module: Module, wanted: _Wanted) -> Iterator[Change]:
-    yield from (change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items())
+    yield from (
+        change_keywords(module, call, keywords) for call, keywords in wanted.keywords.items()
+    )
     yield from (detach(module, value) for value in wanted.detached)
     for call, edit in wanted.renamed.items():
         yield _replaced(module, call, edit)
     yield from (set_constant(module, value, text) for value, text in wanted.constants.items())
     for edit in wanted.inserted:
-        yield insert_before(module, edit) if edit.action == "insert_before" else insert_after_imports(module, edit)
-    # Last, because it puts statements a level deeper, where the changes above would not look for them.
+        yield (
+            insert_before(module, edit)
+            if edit.action == "insert_before"
+            else insert_after_imports(module, edit)
+        )
+    # Last, because it puts statements a level deeper, where the changes above would not look for
+    # them.
     yield from throttle(module, wanted.throttled)
 
 
 def _replaced(module: Module, call: ast.Call, edit: Edit) -> Change:
     if edit.action == "modernize_amp":
         return modernize_amp(module, call, edit)
-    return make_on_device(module, call) if edit.action == "make_on_device" else rename_call(module, call, edit)
+    return (
+        make_on_device(module, call)
+        if edit.action == "make_on_device"
+        else rename_call(module, call, edit)
+    )
 
 
 def _expect_disjoint(splices: Sequence[Splice]) -> None:

@@ -1,4 +1,6 @@
-"""Which expressions only read: leaving one out, or evaluating it less often, changes nothing else."""
+"""Which expressions only read: leaving one out, or evaluating it less often, changes nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +71,13 @@ _METHODS = frozenset(
         "max_memory_reserved",
     ]
 )
-"""Methods and functions of a module that read: they return a value and leave what they read as it was."""
+"""Methods and functions of a module that read: they return a value and leave what they read as it
+was.
+"""
 
-_FUNCTIONS = frozenset(["float", "int", "str", "bool", "len", "round", "abs", "min", "max", "sum", "format", "repr"])
+_FUNCTIONS = frozenset(
+    ["float", "int", "str", "bool", "len", "round", "abs", "min", "max", "sum", "format", "repr"]
+)
 
 _ASKING_METHODS = frozenset(
     [
@@ -100,7 +106,16 @@ _ASKING_METHODS = frozenset(
 """What conditions and settings ask besides: of a device, a process group, a string, a clock."""
 
 _ASKING_FUNCTIONS = frozenset(
-    {"isinstance", "hasattr", "getattr", "range", "type", "is_main_process", "get_rank", "device_count"}
+    {
+        "isinstance",
+        "hasattr",
+        "getattr",
+        "range",
+        "type",
+        "is_main_process",
+        "get_rank",
+        "device_count",
+    }
 )
 
 _NODES = (
@@ -137,7 +152,8 @@ _NODES = (
 def writes(expression: ast.AST, *, asks: bool = False) -> ast.AST | None:
     """The first part of an expression that may do more than read, None if all of it only reads.
 
-    ``asks``: it is a condition or a setting, which may also ask for what a logged value has no use for.
+    ``asks``: it is a condition or a setting, which may also ask for what a logged value has no use
+    for.
     """
     for node in ast.walk(expression):
         if isinstance(node, ast.Call):

@@ -1,4 +1,6 @@
-"""Puts a call before a statement, or after the imports. A report may be a stranger's, so only calls listed here are written."""
+"""Puts a call before a statement, or after the imports. A report may be a stranger's, so only calls
+listed here are written.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,23 @@ from auditor.patch.statements import Block, block_of
 
 _BEFORE = frozenset({"unscale_", "zero_grad"})
 _AFTER_IMPORTS = frozenset({"torch.set_float32_matmul_precision"})
-_COMPOUND = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.FunctionDef, ast.ClassDef)
+_COMPOUND = (
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.If,
+    ast.With,
+    ast.AsyncWith,
+    ast.Try,
+    ast.FunctionDef,
+    ast.ClassDef,
+)
 
 
 def insert_before(module: Module, edit: Edit) -> Change:
-    """The change that puts the call ``value`` on a line of its own before the statement on the edit's line."""
+    """The change that puts the call ``value`` on a line of its own before the statement on the
+    edit's line.
+    """
     call = _wanted_call(edit)
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _BEFORE:
         raise Refused(f"`{edit.value}` is not a call that may be inserted")
@@ -28,11 +42,16 @@ def insert_before(module: Module, edit: Edit) -> Change:
     block = block_of(module, statement)
     _expect_new(call, block.statements)
     added = ast.Expr(value=call)
-    return Change((Splice(start, start, f"{edit.value.strip()}\n{indent}"),), partial(_put, block, added, statement))
+    return Change(
+        (Splice(start, start, f"{edit.value.strip()}\n{indent}"),),
+        partial(_put, block, added, statement),
+    )
 
 
 def insert_after_imports(module: Module, edit: Edit) -> Change:
-    """The change that puts the call ``value`` behind the imports at the top of the file, ``import torch`` among them."""
+    """The change that puts the call ``value`` behind the imports at the top of the file, ``import
+    torch`` among them.
+    """
     call = _wanted_call(edit)
     if ast.unparse(call.func) not in _AFTER_IMPORTS:
         raise Refused(f"`{edit.value}` is not a call that may be inserted")
@@ -43,12 +62,19 @@ def insert_after_imports(module: Module, edit: Edit) -> Change:
         raise Refused("the last import shares its line with another statement")
     at = module.source.line_end(end)
     block = Block(module.tree, "body")
-    return Change((Splice(at, at, f"\n\n{edit.value.strip()}"),), partial(_put, block, ast.Expr(value=call), last, after=True))
+    return Change(
+        (Splice(at, at, f"\n\n{edit.value.strip()}"),),
+        partial(_put, block, ast.Expr(value=call), last, after=True),
+    )
 
 
 def _wanted_call(edit: Edit) -> ast.Call:
     call = parse_expression(edit.value)
-    if not isinstance(call, ast.Call) or call.keywords or not all(map(_is_plain, [call.func, *call.args])):
+    if (
+        not isinstance(call, ast.Call)
+        or call.keywords
+        or not all(map(_is_plain, [call.func, *call.args]))
+    ):
         raise Refused(f"`{edit.value}` is not a plain call")
     return call
 
@@ -60,7 +86,11 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _simple_statement(module: Module, edit: Edit) -> ast.stmt:
-    here = [node for node in module.parents if isinstance(node, ast.stmt) and covers(node, edit.site.line)]
+    here = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.stmt) and covers(node, edit.site.line)
+    ]
     simple = [node for node in here if not isinstance(node, _COMPOUND)]
     if len(simple) != 1:
         raise Refused(f"line {edit.site.line} is not one plain statement")
@@ -70,7 +100,11 @@ def _simple_statement(module: Module, edit: Edit) -> ast.stmt:
 def _expect_new(call: ast.Call, statements: list[ast.stmt]) -> None:
     for statement in statements:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and last_name(node.func) == last_name(call.func) and same(node.func, call.func):
+            if (
+                isinstance(node, ast.Call)
+                and last_name(node.func) == last_name(call.func)
+                and same(node.func, call.func)
+            ):
                 raise Refused(f"`{ast.unparse(call.func)}` is already called there")
 
 
@@ -92,7 +126,9 @@ def binds_torch(statement: ast.stmt) -> bool:
     """True if an import makes the name ``torch`` known: ``import torch``, ``import torch.nn``."""
     if not isinstance(statement, ast.Import):
         return False
-    return any(item.name.partition(".")[0] == "torch" and item.asname is None for item in statement.names)
+    return any(
+        item.name.partition(".")[0] == "torch" and item.asname is None for item in statement.names
+    )
 
 
 def _put(block: Block, added: ast.stmt, anchor: ast.stmt, *, after: bool = False) -> None:

@@ -28,7 +28,9 @@ class KeywordEdits:
         dropping = edit.action == "drop_keyword"
         if not name.isidentifier() or keyword.iskeyword(name):
             raise Refused(f"`{name}` is not the name of a keyword")
-        if name in (self.sets if dropping else self.drops) or (not dropping and self.sets.get(name, value) != value):
+        if name in (self.sets if dropping else self.drops) or (
+            not dropping and self.sets.get(name, value) != value
+        ):
             raise Refused(f"an earlier edit of this call wants something else of `{name}`")
         if dropping:
             self.drops.add(name)
@@ -48,19 +50,27 @@ def change_keywords(module: Module, call: ast.Call, edits: KeywordEdits) -> Chan
         raise Refused("keywords of one call are either added or dropped by one patch, not both")
     arguments = read_arguments(module.source, call)
     splices = [
-        *(Splice(*module.source.span(present[name].value), edits.sets[name]) for name in edits.sets.keys() - added.keys()),
+        *(
+            Splice(*module.source.span(present[name].value), edits.sets[name])
+            for name in edits.sets.keys() - added.keys()
+        ),
         *_add(module.source, arguments, [f"{name}={text}" for name, text in added.items()]),
         *_drop(module.source, arguments, edits.drops),
     ]
     return Change(tuple(splices), partial(_rewrite, call, values, edits.drops))
 
 
-def _refuse_if_done(present: Mapping[str | None, ast.keyword], values: Mapping[str, ast.expr], edits: KeywordEdits) -> None:
+def _refuse_if_done(
+    present: Mapping[str | None, ast.keyword], values: Mapping[str, ast.expr], edits: KeywordEdits
+) -> None:
     for name, value in values.items():
         if name in present and same(present[name].value, value):
             raise Refused(f"`{name}` is already {edits.sets[name]}")
         if name in present and not _is_plain(present[name].value):
-            raise Refused(f"`{name}` is decided by `{ast.unparse(present[name].value)}`: change it where that is set")
+            raise Refused(
+                f"`{name}` is decided by `{ast.unparse(present[name].value)}`: change it where "
+                "that is set"
+            )
     for name in sorted(edits.drops):
         if name not in present:
             raise Refused(f"the call already has no `{name}`")
@@ -75,7 +85,9 @@ def _is_plain(value: ast.expr) -> bool:
     root = value
     while isinstance(root, ast.Attribute):
         root = root.value
-    of_torch = isinstance(value, ast.Attribute) and isinstance(root, ast.Name) and root.id == "torch"
+    of_torch = (
+        isinstance(value, ast.Attribute) and isinstance(root, ast.Name) and root.id == "torch"
+    )
     return of_torch or isinstance(value, ast.Constant)
 
 
@@ -90,7 +102,9 @@ def _rewrite(call: ast.Call, values: Mapping[str, ast.expr], drops: set[str]) ->
 
 
 def _add(source: SourceText, arguments: Arguments, words: list[str]) -> Iterator[Splice]:
-    """Behind the last argument: on its line, or on lines of their own where the last argument has one."""
+    """Behind the last argument: on its line, or on lines of their own where the last argument has
+    one.
+    """
     if not words:
         return
     if not arguments.slots:
@@ -129,14 +143,24 @@ def _drop(source: SourceText, arguments: Arguments, drops: set[str]) -> Iterator
         first = inside[0]
         run = replace(slots[inside[-1]], start=slots[first].start)
         before = slots[first - 1] if first else None
-        yield from _drop_last(source, run, before) if run.after is None else [_drop_inner(source, run, run.after, before)]
+        yield from (
+            _drop_last(source, run, before)
+            if run.after is None
+            else [_drop_inner(source, run, run.after, before)]
+        )
 
 
 def _drop_inner(source: SourceText, run: Slot, after: int, before: Slot | None) -> Splice:
-    """Cut a run that ends in a comma: its lines, or from the comma before it, or up to the argument behind it."""
+    """Cut a run that ends in a comma: its lines, or from the comma before it, or up to the argument
+    behind it.
+    """
     if _has_own_lines(source, run.start, after):
         return _lines(source, run.start, after)
-    if before is not None and before.after is not None and before.after >= source.line_start(run.start):
+    if (
+        before is not None
+        and before.after is not None
+        and before.after >= source.line_start(run.start)
+    ):
         return Splice(before.after, after)
     rest = source.text[after : source.line_end(after)]
     return Splice(run.start, after + len(rest) - len(rest.lstrip()))

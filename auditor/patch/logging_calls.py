@@ -1,23 +1,35 @@
-"""Which statements do nothing but log, and under which conditions: skipping one leaves the training as it is."""
+"""Which statements do nothing but log, and under which conditions: skipping one leaves the training
+as it is.
+"""
 
 from __future__ import annotations
 
 import ast
 
-from auditor.logged import counts_its_calls, log_kind
 from auditor.patch.effects import writes
 from auditor.patch.module import Module, last_name
 from auditor.patch.source import Refused
+from auditor.syntax.logging_calls import counts_its_calls, log_kind
 
 _SCOPES = (ast.For, ast.While, ast.FunctionDef, ast.Lambda, ast.ClassDef)
 _SWITCH_CALLS = frozenset(
-    {"is_main_process", "is_rank_zero", "get_rank", "is_available", "is_initialized", "isinstance", "hasattr", "getattr"}
+    {
+        "is_main_process",
+        "is_rank_zero",
+        "get_rank",
+        "is_available",
+        "is_initialized",
+        "isinstance",
+        "hasattr",
+        "getattr",
+    }
 )
 _SWITCH_OPERATORS = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 def expect_only_logs(statement: ast.Expr, *, safe: bool) -> None:
-    """Raise :class:`Refused` unless the statement is one call that logs, and its arguments only read.
+    """Raise :class:`Refused` unless the statement is one call that logs, and its arguments only
+    read.
 
     ``safe``: the edit is to be called safe, which it is not where a file is written.
     """
@@ -38,7 +50,9 @@ def expect_only_logs(statement: ast.Expr, *, safe: bool) -> None:
 
 
 def expect_no_interval(module: Module, statement: ast.stmt) -> None:
-    """Raise :class:`Refused` unless all conditions around the statement are switches that no step changes: ``if verbose:``."""
+    """Raise :class:`Refused` unless all conditions around the statement are switches that no step
+    changes: ``if verbose:``.
+    """
     below: ast.AST = statement
     conditions: list[ast.expr] = []
     for up in module.ancestors(statement):
@@ -59,7 +73,9 @@ def expect_no_interval(module: Module, statement: ast.stmt) -> None:
 
 
 def _is_switch(test: ast.expr) -> bool:
-    """True for names, paths, and comparisons of them with a string, a flag or None; of a rank with a number."""
+    """True for names, paths, and comparisons of them with a string, a flag or None; of a rank with
+    a number.
+    """
     if isinstance(test, ast.BoolOp):
         return all(map(_is_switch, test.values))
     if isinstance(test, ast.UnaryOp):
@@ -67,8 +83,12 @@ def _is_switch(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare):
         sides = [test.left, *test.comparators]
         plain = all(isinstance(op, _SWITCH_OPERATORS) for op in test.ops) and len(sides) == 2
-        numbers = any(isinstance(side, ast.Constant) and type(side.value) in (int, float) for side in sides)
-        written = any(isinstance(side, (ast.Constant, ast.Tuple, ast.List, ast.Set)) for side in sides)
+        numbers = any(
+            isinstance(side, ast.Constant) and type(side.value) in (int, float) for side in sides
+        )
+        written = any(
+            isinstance(side, (ast.Constant, ast.Tuple, ast.List, ast.Set)) for side in sides
+        )
         of_rank = any("rank" in _name(side).lower() for side in sides)
         return plain and written and (not numbers or of_rank) and all(map(_is_plain, sides))
     return _is_plain(test)

@@ -1,4 +1,6 @@
-"""A parsed file: finds the calls that an edit names, and changes the syntax tree as the text is to change."""
+"""A parsed file: finds the calls that an edit names, and changes the syntax tree as the text is to
+change.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _QUOTED = frozenset({"JoinedStr", "TemplateStr"})
 
 @dataclass(frozen=True)
 class Change:
-    """One change, said twice: in text, and on the syntax tree. The patch stands only if both come to the same."""
+    """One change, said twice: in text, and on the syntax tree. The patch stands only if both come
+    to the same.
+    """
 
     splices: tuple[Splice, ...]
     rewrite: Callable[[], None]
@@ -31,7 +35,9 @@ class Module:
         self.source = source
         self.tree = parse(source.raw)
         self.parents: dict[ast.AST, ast.AST] = {
-            child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)
+            child: parent
+            for parent in ast.walk(self.tree)
+            for child in ast.iter_child_nodes(parent)
         }
 
     @cached_property
@@ -47,12 +53,17 @@ class Module:
     def quoted_in(self, node: ast.AST) -> ast.AST | None:
         """The outermost f-string that holds the node.
 
-        Before Python 3.12 positions inside an f-string are wrong, so no edit is made there, on any version.
+        Before Python 3.12 positions inside an f-string are wrong, so no edit is made there, on any
+        version.
         """
-        return next((up for up in reversed([*self.ancestors(node)]) if type(up).__name__ in _QUOTED), None)
+        return next(
+            (up for up in reversed([*self.ancestors(node)]) if type(up).__name__ in _QUOTED), None
+        )
 
     def expect_line(self, edit: Edit) -> None:
-        """Raise :class:`Refused` if the site's line is not what it was when the run was recorded."""
+        """Raise :class:`Refused` if the site's line is not what it was when the run was
+        recorded.
+        """
         site = edit.site
         if not 0 < site.line <= len(self.source.lines):
             raise Refused(f"the file has no line {site.line}")
@@ -61,7 +72,9 @@ class Module:
             raise Refused(f"line {site.line} is not what it was when the run was recorded")
 
     def calls(self, edit: Edit) -> list[ast.Call]:
-        """The call that the edit names on its line; several only if they are written alike. Raises :class:`Refused`."""
+        """The call that the edit names on its line; several only if they are written alike. Raises
+        :class:`Refused`.
+        """
         line = edit.site.line
         named = [call for call in self._calls if last_name(call.func) == edit.call]
         exact = [call for call in named if span_of(call) == edit.span]
@@ -72,7 +85,9 @@ class Module:
             raise Refused(f"there is no call of `{edit.call}` on line {line}")
         if any(place is not call for call, place in near or here):
             raise Refused(f"the call of `{edit.call}` on line {line} stands inside an f-string")
-        return only_alike([call for call, _ in near or here], f"line {line} calls `{edit.call}` more than once")
+        return only_alike(
+            [call for call, _ in near or here], f"line {line} calls `{edit.call}` more than once"
+        )
 
     def replace(self, old: ast.expr, new: ast.expr) -> None:
         """Put ``new`` where ``old`` stands in the tree; ``new`` may hold ``old``."""
@@ -106,21 +121,27 @@ def covers(node: ast.AST, line: int) -> bool:
 
 
 def only_alike(nodes: Sequence[Node], otherwise: str) -> list[Node]:
-    """All nodes if they are the same syntax, so that one edit means all of them; else :class:`Refused`."""
+    """All nodes if they are the same syntax, so that one edit means all of them; else
+    :class:`Refused`.
+    """
     if not all(same(nodes[0], node) for node in nodes[1:]):
         raise Refused(f"{otherwise}, so which one is meant is not known")
     return list(nodes)
 
 
 def same(left: object, right: object) -> bool:
-    """True if two trees are the same syntax, wherever they stand. Does not recurse: real files nest deeply."""
+    """True if two trees are the same syntax, wherever they stand. Does not recurse: real files nest
+    deeply.
+    """
     pending = [(left, right)]
     while pending:
         one, other = pending.pop()
         if type(one) is not type(other):
             return False
         if isinstance(one, ast.AST):
-            pending += [(getattr(one, name, None), getattr(other, name, None)) for name in one._fields]
+            pending += [
+                (getattr(one, name, None), getattr(other, name, None)) for name in one._fields
+            ]
         elif isinstance(one, list) and isinstance(other, list):
             if len(one) != len(other):
                 return False

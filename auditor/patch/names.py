@@ -1,4 +1,6 @@
-"""What a name in a file stands for: followed through its imports, plain aliases and base classes, never by running anything."""
+"""What a name in a file stands for: followed through its imports, plain aliases and base classes,
+never by running anything.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _OWN = "."
 
 @dataclass
 class Names:
-    """The names that a file binds: full names of what it imports, and those that it binds in another way."""
+    """The names that a file binds: full names of what it imports, and those that it binds in
+    another way.
+    """
 
     imported: dict[str, set[str]] = field(default_factory=dict)
     aliases: dict[str, list[ast.expr]] = field(default_factory=dict)
@@ -56,7 +60,9 @@ class Names:
                 self.imported.setdefault(item.asname or item.name, set()).add(f"{home}.{item.name}")
 
     def full(self, expression: ast.expr, *, steps: int = _STEPS) -> set[str] | None:
-        """All full names that an expression may stand for; None if it may also be an object that the file makes or is given."""
+        """All full names that an expression may stand for; None if it may also be an object that
+        the file makes or is given.
+        """
         root, path = _split(expression)
         if root is None or root in self.local or not steps:
             return None
@@ -77,7 +83,10 @@ class Names:
         root, _ = _split(expression)
         if root is None:
             return False
-        found = {*self.imported.get(root, ()), *(name for value in self.aliases.get(root, ()) for name in self.full(value) or ())}
+        found = {
+            *self.imported.get(root, ()),
+            *(name for value in self.aliases.get(root, ()) for name in self.full(value) or ()),
+        }
         known = bool(found) or root in self.local or root in self.aliases
         return any(_is_standard(name) for name in found) or (not known and hasattr(builtins, root))
 

@@ -1,4 +1,6 @@
-"""Numbers a loop that counts nothing: ``for batch in loader`` becomes ``for step, batch in enumerate(loader)``."""
+"""Numbers a loop that counts nothing: ``for batch in loader`` becomes ``for step, batch in
+enumerate(loader)``.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,16 @@ def number_loop(module: Module, loop: ast.For, name: str) -> Change:
     """The change that counts the rounds of a loop from 0."""
     start, end = module.source.span(loop.target)
     target = module.source.text[start:end]
-    bare = isinstance(loop.target, ast.Tuple) and not (target.startswith("(") and target.endswith(")"))
+    bare = isinstance(loop.target, ast.Tuple) and not (
+        target.startswith("(") and target.endswith(")")
+    )
     opening, closing = (f"{name}, (", ")") if bare else (f"{name}, ", "")
     first, last = module.source.span(loop.iter)
-    splices = [Splice(start, start, opening), Splice(first, first, "enumerate("), Splice(last, last, ")")]
+    splices = [
+        Splice(start, start, opening),
+        Splice(first, first, "enumerate("),
+        Splice(last, last, ")"),
+    ]
     if closing:
         splices.append(Splice(end, end, closing))
     return Change(tuple(splices), partial(_rewrite, loop, name))
@@ -39,7 +47,9 @@ def number_loop(module: Module, loop: ast.For, name: str) -> Change:
 def _rewrite(loop: ast.For, name: str) -> None:
     number = ast.Name(id=name, ctx=ast.Store())
     loop.target = ast.Tuple(elts=[number, loop.target], ctx=ast.Store())
-    loop.iter = ast.Call(func=ast.Name(id="enumerate", ctx=ast.Load()), args=[loop.iter], keywords=[])
+    loop.iter = ast.Call(
+        func=ast.Name(id="enumerate", ctx=ast.Load()), args=[loop.iter], keywords=[]
+    )
 
 
 def _reads(node: ast.AST) -> bool:

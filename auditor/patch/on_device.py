@@ -1,19 +1,23 @@
-"""Makes a tensor where it is used: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``."""
+"""Makes a tensor where it is used: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n,
+device=device)``.
+"""
 
 from __future__ import annotations
 
 import ast
 
-from auditor.factories import FACTORIES
 from auditor.patch.keywords import KeywordEdits, change_keywords
 from auditor.patch.module import Change, Module
 from auditor.patch.source import Refused, Splice
+from auditor.syntax.tensor_factories import FACTORIES
 
 _MOVE_OPTIONS = frozenset({"device", "non_blocking"})
 
 
 def make_on_device(module: Module, move: ast.Call) -> Change:
-    """The change that hands the device to the function which makes the tensor. Raises :class:`Refused`."""
+    """The change that hands the device to the function which makes the tensor. Raises
+    :class:`Refused`.
+    """
     made = _made(move)
     if module.quoted_in(move) is not None:
         raise Refused("the call stands inside an f-string")
@@ -33,8 +37,16 @@ def make_on_device(module: Module, move: ast.Call) -> Change:
 
 def _made(move: ast.Call) -> ast.Call:
     """The call of a factory of torch whose result is moved."""
-    made = move.func.value if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda") else None
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or made.func.attr not in FACTORIES:
+    made = (
+        move.func.value
+        if isinstance(move.func, ast.Attribute) and move.func.attr in ("to", "cuda")
+        else None
+    )
+    if (
+        not isinstance(made, ast.Call)
+        or not isinstance(made.func, ast.Attribute)
+        or made.func.attr not in FACTORIES
+    ):
         raise Refused("what is moved is not made by a function of torch that takes a device")
     if not isinstance(made.func.value, ast.Name) or made.func.value.id != "torch":
         raise Refused("what is moved is not made by a function of torch that takes a device")
@@ -62,7 +74,9 @@ def _is_cuda(move: ast.Call) -> bool:
 
 
 def _is_device(node: ast.expr) -> bool:
-    """True for a name that ends in ``device``, for ``"cuda:0"``, and for ``torch.device(...)``: not for a dtype or another tensor."""
+    """True for a name that ends in ``device``, for ``"cuda:0"``, and for ``torch.device(...)``: not
+    for a dtype or another tensor.
+    """
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Constant):

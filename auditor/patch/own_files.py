@@ -1,4 +1,6 @@
-"""Which files a report may have edited: sources of the user's, and nothing that tools, packages or links keep beside them."""
+"""Which files a report may have edited: sources of the user's, and nothing that tools, packages or
+links keep beside them.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from auditor.config_files import SUFFIXES
 from auditor.model import Action
 from auditor.patch.source import Refused
 from auditor.patch.trees import base_of, leads_out
+from auditor.syntax.config_files import SUFFIXES
 
-_INSTALLED = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__", "__pypackages__"})
+_INSTALLED = frozenset(
+    {"site-packages", "dist-packages", "node_modules", "__pycache__", "__pypackages__"}
+)
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 """What makes a folder an environment of Python's, whatever its name."""
 
@@ -26,7 +30,9 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 def require_own_name(file: str, action: Action) -> None:
-    """Raise :class:`Refused` if no rule would edit a file of this name: it is hidden, a package's, or no source."""
+    """Raise :class:`Refused` if no rule would edit a file of this name: it is hidden, a package's,
+    or no source.
+    """
     path = posixpath.normpath(file.replace(os.sep, "/"))
     folder, name = posixpath.split(path)
     if not file or "\0" in file:
@@ -43,9 +49,11 @@ def require_own_name(file: str, action: Action) -> None:
 
 
 def require_own_file(root: Path, file: str, action: Action) -> None:
-    """As :func:`require_own_name`, and by what lies there: no link, no environment's, nothing that git ignores.
+    """As :func:`require_own_name`, and by what lies there: no link, no environment's, nothing that
+    git ignores.
 
-    ``root`` is the directory of the run. A file that is not there passes: nothing can be made of it.
+    ``root`` is the directory of the run. A file that is not there passes: nothing can be made of
+    it.
     """
     require_own_name(file, action)
     path = os.path.join(str(root), posixpath.normpath(file.replace(os.sep, "/")))
@@ -67,14 +75,18 @@ def require_own_file(root: Path, file: str, action: Action) -> None:
 
 
 class OwnFiles:
-    """Sources of the user's as they are now, by their names in a report; ``names`` may hold anything, and others are not read."""
+    """Sources of the user's as they are now, by their names in a report; ``names`` may hold
+    anything, and others are not read.
+    """
 
     def __init__(self, root: Path, names: Iterable[str]) -> None:
         self._root = root
         self.names = tuple(dict.fromkeys(names))
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes; None for one that is none of the user's sources, or too large to be one."""
+        """The file's bytes; None for one that is none of the user's sources, or too large to be
+        one.
+        """
         try:
             require_own_file(self._root, name, "set_keyword")
             path = self._root / name
@@ -98,23 +110,40 @@ def _steps(base: str, inside: str) -> Iterator[str]:
 
 
 def _is_ignored(path: str, root: str) -> bool:
-    """True if git keeps the file out of the repository that it lies in. Where the whole project is kept out, that says nothing."""
+    """True if git keeps the file out of the repository that it lies in. Where the whole project is
+    kept out, that says nothing.
+    """
     git = shutil.which("git")
     folder, name = os.path.split(path)
     if git is None or not _in_repository(folder):
         return False
-    listed = _git(git, folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", f":(literal){name}")
+    listed = _git(
+        git,
+        folder,
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        f":(literal){name}",
+    )
     if listed is None or listed:
         return False
     return _git(git, root, "check-ignore", ".") == b""
 
 
 def _in_repository(folder: str) -> bool:
-    return any(os.path.lexists(os.path.join(each, ".git")) for each in (folder, *map(str, Path(folder).parents)))
+    return any(
+        os.path.lexists(os.path.join(each, ".git"))
+        for each in (folder, *map(str, Path(folder).parents))
+    )
 
 
 def _git(git: str, folder: str, *words: str) -> bytes | None:
-    """What git prints; None where it refuses. No hook and no monitor that the repository names is run."""
+    """What git prints; None where it refuses. No hook and no monitor that the repository names is
+    run.
+    """
     quiet = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
     try:
         done = subprocess.run(

@@ -1,7 +1,8 @@
 """Holds the edits of a report against what their rules declare, and against the file as it stands.
 
-A report may be a stranger's. An edit passes only if the rule of its code declares edits of its kind (``Rule.edits``), if the call
-that it names is the function that the rule speaks of, by the file's own imports, and if the file may be a source of the user's.
+A report may be a stranger's. An edit passes only if the rule of its code declares edits of its kind
+(``Rule.edits``), if the call that it names is the function that the rule speaks of, by the file's
+own imports, and if the file may be a source of the user's.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from auditor.config_files import SCRIPTS, UnreadableConfig, read_document
 from auditor.model import Edit
-from auditor.naming import kept_as, last_key
 from auditor.patch.module import Module, covers, last_name
 from auditor.patch.names import Names
 from auditor.patch.own_files import require_own_name
 from auditor.patch.source import Refused, SourceText
 from auditor.permit import ANY, Permit, last, path_of
+from auditor.syntax.config_files import SCRIPTS, UnreadableConfig, read_document
+from auditor.syntax.qualified_names import kept_as, last_key
 
 MOST_FILES = 500
 """Files that are searched for the call which a setting is given to."""
@@ -27,14 +28,19 @@ Read = Callable[[str], "bytes | None"]
 
 
 class Permitted:
-    """What the rules at hand may write, by their codes. ``read`` gives a file's bytes by its name in the report.
+    """What the rules at hand may write, by their codes. ``read`` gives a file's bytes by its name
+    in the report.
 
-    ``files`` are further files of the project, in which a setting that stands apart from its call may be used, and ``live``
-    reads them as they are now: what was recorded may be a stranger's.
+    ``files`` are further files of the project, in which a setting that stands apart from its call
+    may be used, and ``live`` reads them as they are now: what was recorded may be a stranger's.
     """
 
     def __init__(
-        self, permits: Mapping[str, tuple[Permit, ...]], read: Read, files: Iterable[str] = (), live: Read | None = None
+        self,
+        permits: Mapping[str, tuple[Permit, ...]],
+        read: Read,
+        files: Iterable[str] = (),
+        live: Read | None = None,
     ) -> None:
         self._permits = permits
         self._read = read
@@ -43,10 +49,12 @@ class Permitted:
         self._parsed: dict[tuple[str, Read], _File | None] = {}
 
     def require(self, codes: Sequence[str], edit: Edit) -> None:
-        """Raise :class:`Refused` with one sentence if no rule of these codes would ask for this edit of this file.
+        """Raise :class:`Refused` with one sentence if no rule of these codes would ask for this
+        edit of this file.
 
-        A finding has several codes where one statement has one cause for several rules.
-        An edit that cannot be placed in the file at all passes: no patch is made of it, and the patcher says why.
+        A finding has several codes where one statement has one cause for several rules. An edit
+        that cannot be placed in the file at all passes: no patch is made of it, and the patcher
+        says why.
         """
         code, known = " or ".join(codes), [code for code in codes if code in self._permits]
         if not known:
@@ -59,9 +67,16 @@ class Permitted:
             holds = any(self._sets_value(kind, edit) for kind in covering)
         else:
             file = self._file(edit.site.file, self._read)
-            holds = file is None or not file.has_line(edit) or any(self._holds(kind, edit, file) for kind in covering)
+            holds = (
+                file is None
+                or not file.has_line(edit)
+                or any(self._holds(kind, edit, file) for kind in covering)
+            )
         if not holds:
-            raise Refused(f"by the imports of {edit.site.file}, line {edit.site.line} is not certain to be what {code} speaks of")
+            raise Refused(
+                f"by the imports of {edit.site.file}, line {edit.site.line} is not certain to be "
+                f"what {code} speaks of"
+            )
 
     def _holds(self, kind: Permit, edit: Edit, file: _File) -> bool:
         if edit.action == "set_constant":
@@ -71,9 +86,14 @@ class Permitted:
         if not kind.calls:
             return kind.made is None or edit.value.strip() in kind.made(file.tree, None)
         calls = file.calls(edit)
-        return all(file.is_call(kind, call) and _made(kind, edit, file.tree, call) and _drops_plain(edit, call) for call in calls)
+        return all(
+            file.is_call(kind, call)
+            and _made(kind, edit, file.tree, call)
+            and _drops_plain(edit, call)
+            for call in calls
+        )
 
-    # -- settings that stand apart from the call -----------------------------------------------------------------------
+    # -- settings that stand apart from the call ---------------------------------------------------
 
     def _sets_default(self, kind: Permit, edit: Edit, file: _File) -> bool:
         calls = file.calls(edit)
@@ -87,17 +107,25 @@ class Permitted:
             return True  # the patcher finds no such constant either
         if kind.names(edit):
             return all(_is_any_of(file.names.full(target), kind.calls) for target, _ in found)
-        return all(_alike(value, edit.value) for _, value in found) and self._is_taken(kind, edit.keyword, edit)
+        return all(_alike(value, edit.value) for _, value in found) and self._is_taken(
+            kind, edit.keyword, edit
+        )
 
     def _sets_value(self, kind: Permit, edit: Edit) -> bool:
         suffix = posixpath.splitext(edit.site.file)[1].lower() or posixpath.basename(edit.site.file)
         if kind.names(edit):
             return suffix in SCRIPTS
         key = str(path_of(edit)[-1])
-        return suffix not in SCRIPTS and self._has_like(edit, suffix) and self._is_taken(kind, key, edit)
+        return (
+            suffix not in SCRIPTS
+            and self._has_like(edit, suffix)
+            and self._is_taken(kind, key, edit)
+        )
 
     def _has_like(self, edit: Edit, suffix: str) -> bool:
-        """True if the document holds a flag where a flag is to be written, and a number where a number is."""
+        """True if the document holds a flag where a flag is to be written, and a number where a
+        number is.
+        """
         raw = self._read(edit.site.file)
         if raw is None:
             return True
@@ -112,7 +140,11 @@ class Permitted:
     def _is_taken(self, kind: Permit, key: str, edit: Edit) -> bool:
         """True if some call that the rule speaks of takes its keyword from what has this name."""
         named = dict.fromkeys((edit.site.file, *self._files[:MOST_FILES]))
-        return any(file.takes(kind, key) for name in named if (file := self._file(name, self._live)) is not None)
+        return any(
+            file.takes(kind, key)
+            for name in named
+            if (file := self._file(name, self._live)) is not None
+        )
 
     def _file(self, name: str, read: Read) -> _File | None:
         key = (name, read)
@@ -157,7 +189,9 @@ class _File:
         for node in self._module.parents:
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and covers(node, edit.site.line):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                yield from ((target, node.value) for target in targets if last_name(target) == edit.keyword)
+                yield from (
+                    (target, node.value) for target in targets if last_name(target) == edit.keyword
+                )
 
     def is_call(self, kind: Permit, call: ast.Call) -> bool:
         """True if this is a call of what the permit names."""
@@ -170,7 +204,9 @@ class _File:
         return _is_any_of(self.names.full(call.func), kind.calls)
 
     def takes(self, kind: Permit, key: str) -> bool:
-        """True if a call of what the permit names is given the keyword by an expression of this name."""
+        """True if a call of what the permit names is given the keyword by an expression of this
+        name.
+        """
         for node in self._module.parents:
             if isinstance(node, ast.Call) and self.is_call(kind, node):
                 given = [item.value for item in node.keywords if item.arg == kind.keyword]
@@ -180,15 +216,28 @@ class _File:
 
 
 def _is_any_of(found: set[str] | None, wanted: Iterable[str]) -> bool:
-    """True if all that a name may stand for is one of the wanted functions, or of the same name further inside their module."""
-    homes = {(name.rpartition(".")[0] + ".", last(name)) for name in wanted if not name.startswith(".")}
-    return bool(found) and all(any(name.startswith(home) and last(name) == own for home, own in homes) for name in found or ())
+    """True if all that a name may stand for is one of the wanted functions, or of the same name
+    further inside their module.
+    """
+    homes = {
+        (name.rpartition(".")[0] + ".", last(name)) for name in wanted if not name.startswith(".")
+    }
+    return bool(found) and all(
+        any(name.startswith(home) and last(name) == own for home, own in homes)
+        for name in found or ()
+    )
 
 
 def _drops_plain(edit: Edit, call: ast.Call) -> bool:
-    """True if what the edit takes away computes nothing: what takes the patch back must not bring in a stranger's code."""
+    """True if what the edit takes away computes nothing: what takes the patch back must not bring
+    in a stranger's code.
+    """
     if edit.action == "drop_keyword":
-        return all(isinstance(item.value, ast.Constant) for item in call.keywords if item.arg == edit.keyword)
+        return all(
+            isinstance(item.value, ast.Constant)
+            for item in call.keywords
+            if item.arg == edit.keyword
+        )
     if edit.action != "drop_statement":
         return True
     given = [*call.args, *(item.value for item in call.keywords)]
@@ -197,7 +246,9 @@ def _drops_plain(edit: Edit, call: ast.Call) -> bool:
         if isinstance(owner, ast.Call):
             given += [*owner.args, *(item.value for item in owner.keywords)]
         owner = owner.func if isinstance(owner, ast.Call) else owner.value
-    return isinstance(owner, ast.Name) and all(isinstance(each, (ast.Constant, ast.Name, ast.Attribute)) for each in given)
+    return isinstance(owner, ast.Name) and all(
+        isinstance(each, (ast.Constant, ast.Name, ast.Attribute)) for each in given
+    )
 
 
 def _made(kind: Permit, edit: Edit, tree: ast.Module, call: ast.Call) -> bool:

@@ -1,4 +1,6 @@
-"""Many edits over many files: one plan, one diff, and the files rewritten in place when the user asks for it."""
+"""Many edits over many files: one plan, one diff, and the files rewritten in place when the user
+asks for it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from auditor.patch.trees import is_beside, is_theirs, joined_diff, leads_out
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file before and after. ``path`` is relative to the directory of the run, with ``/``; absolute for one beside it."""
+    """One file before and after. ``path`` is relative to the directory of the run, with ``/``;
+    absolute for one beside it.
+    """
 
     path: str
     before: bytes
@@ -29,7 +33,9 @@ class PatchedFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all edits come to. ``refused`` pairs each edit that is left out with one sentence why."""
+    """What all edits come to. ``refused`` pairs each edit that is left out with one sentence
+    why.
+    """
 
     files: tuple[PatchedFile, ...] = ()
     refused: tuple[tuple[Edit, str], ...] = ()
@@ -39,16 +45,19 @@ class Plan:
     def diff(self) -> bytes:
         """All files in one unified diff, for ``git apply`` in the directory of the run.
 
-        Where some lie beside it, in the innermost directory that holds them all, which the diff then names in its first line.
+        Where some lie beside it, in the innermost directory that holds them all, which the diff
+        then names in its first line.
         """
         return joined_diff(((file.path, file.before, file.after) for file in self.files), self.cwd)
 
 
 def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None], *, cwd: str = "") -> Plan:
-    """Plan the edits of any number of files; ``read`` gives a file's bytes by ``Site.file``, None if there is none.
+    """Plan the edits of any number of files; ``read`` gives a file's bytes by ``Site.file``, None
+    if there is none.
 
-    With ``cwd``, the directory of the run, source files beside it are patched too, else they are refused.
-    Equal edits merge. An edit that cannot be made, or that conflicts with an earlier one, is refused; the rest goes on.
+    With ``cwd``, the directory of the run, source files beside it are patched too, else they are
+    refused. Equal edits merge. An edit that cannot be made, or that conflicts with an earlier one,
+    is refused; the rest goes on.
     """
     files: list[PatchedFile] = []
     refused: list[tuple[Edit, str]] = []
@@ -66,10 +75,11 @@ def plan(edits: Iterable[Edit], read: Callable[[str], bytes | None], *, cwd: str
 
 
 def write(plan: Plan, root: Path) -> None:
-    """Rewrite the plan's files, each whole or not at all, keeping its mode. They lie below ``root``, or in a tree of the user's.
+    """Rewrite the plan's files, each whole or not at all, keeping its mode. They lie below
+    ``root``, or in a tree of the user's.
 
-    Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was planned for, and ``OSError``
-    where one cannot be written: those before it are patched then.
+    Raises :class:`Refused` before anything is written if a file lies elsewhere or is not what was
+    planned for, and ``OSError`` where one cannot be written: those before it are patched then.
     """
     for file, target in zip(plan.files, check(plan, root), strict=True):
         _replace(target, file.after)
@@ -97,7 +107,9 @@ def _readable(path: str, file: str, read: Callable[[str], bytes | None], cwd: st
     return raw
 
 
-def _apply_what_can_be(before: bytes, wanted: Sequence[Edit]) -> tuple[bytes, tuple[Edit, ...], list[tuple[Edit, str]]]:
+def _apply_what_can_be(
+    before: bytes, wanted: Sequence[Edit]
+) -> tuple[bytes, tuple[Edit, ...], list[tuple[Edit, str]]]:
     with contextlib.suppress(Refused):
         return apply_edits(before, wanted), tuple(wanted), []
     after = before
@@ -115,7 +127,10 @@ def _checked_target(file: PatchedFile, root: Path) -> Path:
     target = (root / file.path).resolve()  # a link must not lead out either
     if leads_out(posixpath.normpath(file.path)):
         if not is_theirs(file.path, str(root)):
-            raise Refused(f"{file.path} lies outside {root}, and neither PYTHONPATH nor an editable install names its folder")
+            raise Refused(
+                f"{file.path} lies outside {root}, and neither PYTHONPATH nor an editable install "
+                "names its folder"
+            )
     elif not target.is_relative_to(root):
         raise Refused(f"{file.path} lies outside {root}")
     try:

@@ -1,7 +1,8 @@
 """Drops statements so that what stays reads as if it had been written so.
 
-With a statement go the ``if`` or loop that only did it, the ``else`` that is empty then, the comment that described it, a
-blank line too many, and imports and plain assignments that nothing reads any more. What nothing read before stays.
+With a statement go the ``if`` or loop that only did it, the ``else`` that is empty then, the
+comment that described it, a blank line too many, and imports and plain assignments that nothing
+reads any more. What nothing read before stays.
 """
 
 from __future__ import annotations
@@ -31,14 +32,23 @@ class _Gone:
 
 
 def drop_statements(
-    module: Module, doomed: Iterable[ast.stmt], splices: Sequence[Splice], *, keep_imports: bool = False
+    module: Module,
+    doomed: Iterable[ast.stmt],
+    splices: Sequence[Splice],
+    *,
+    keep_imports: bool = False,
 ) -> Iterator[Change]:
-    """The changes that drop statements and what they leave useless. ``splices`` are written elsewhere by the same patch.
+    """The changes that drop statements and what they leave useless. ``splices`` are written
+    elsewhere by the same patch.
 
     Raises :class:`Refused` where something would be left that nobody would write, and may not go.
     """
     gone = _all_that_goes(module, set(doomed), splices, keep_imports=keep_imports)
-    outermost = [each for each in gone.statements if not any(up in gone.statements for up in module.ancestors(each))]
+    outermost = [
+        each
+        for each in gone.statements
+        if not any(up in gone.statements for up in module.ancestors(each))
+    ]
     blocks: dict[Block, set[ast.stmt]] = {}
     for statement in outermost:
         blocks.setdefault(block_of(module, statement), set()).add(statement)
@@ -48,7 +58,9 @@ def drop_statements(
         yield _without_names(module, statement, names)
 
 
-def _all_that_goes(module: Module, doomed: set[ast.stmt], splices: Sequence[Splice], *, keep_imports: bool) -> _Gone:
+def _all_that_goes(
+    module: Module, doomed: set[ast.stmt], splices: Sequence[Splice], *, keep_imports: bool
+) -> _Gone:
     gone = _Gone(doomed)
     close(module, gone.statements)
     names = Names(module, splices, keep_imports=keep_imports)
@@ -64,14 +76,21 @@ def _all_that_goes(module: Module, doomed: set[ast.stmt], splices: Sequence[Spli
         gone = _Gone(more, unread.names)
 
 
-# -- one block ---------------------------------------------------------------------------------------------------------
+# -- one block -------------------------------------------------------------------------------------
 
 
 def _dropped(module: Module, block: Block, lost: set[ast.stmt]) -> Change:
     statements = list(block.statements)
     if isinstance(block.owner, ast.Module) or len(lost) < len(statements):
-        return Change(tuple(_drop_some(module.source, block, statements, lost)), partial(_take_out, block, lost))
-    if isinstance(block.owner, ast.If) and block.field == "body" and not _is_elif(module.source, block.owner.orelse):
+        return Change(
+            tuple(_drop_some(module.source, block, statements, lost)),
+            partial(_take_out, block, lost),
+        )
+    if (
+        isinstance(block.owner, ast.If)
+        and block.field == "body"
+        and not _is_elif(module.source, block.owner.orelse)
+    ):
         return _turn_around(module, block.owner)
     if block.field in ("orelse", "finalbody"):
         return _drop_clause(module.source, block, statements)
@@ -80,10 +99,16 @@ def _dropped(module: Module, block: Block, lost: set[ast.stmt]) -> Change:
 
 
 def _take_out(block: Block, lost: set[ast.stmt]) -> None:
-    setattr(block.owner, block.field, [statement for statement in block.statements if statement not in lost])
+    setattr(
+        block.owner,
+        block.field,
+        [statement for statement in block.statements if statement not in lost],
+    )
 
 
-def _drop_some(source: SourceText, block: Block, statements: list[ast.stmt], lost: set[ast.stmt]) -> Iterator[Splice]:
+def _drop_some(
+    source: SourceText, block: Block, statements: list[ast.stmt], lost: set[ast.stmt]
+) -> Iterator[Splice]:
     whole: list[tuple[int, int]] = []
     for first, last in _runs(source, statements, lost):
         part = _part_of_a_line(source, statements, first, last)
@@ -97,14 +122,20 @@ def _drop_some(source: SourceText, block: Block, statements: list[ast.stmt], los
         yield _drop_rows(source, block, statements, first, last)
 
 
-def _runs(source: SourceText, statements: list[ast.stmt], doomed: set[ast.stmt]) -> Iterator[tuple[int, int]]:
+def _runs(
+    source: SourceText, statements: list[ast.stmt], doomed: set[ast.stmt]
+) -> Iterator[tuple[int, int]]:
     """First and last number of each run of doomed statements that semicolons join."""
     first: int | None = None
     for number, statement in enumerate(statements):
         if statement not in doomed:
             continue
         first = number if first is None else first
-        if number + 1 == len(statements) or statements[number + 1] not in doomed or not _joined(source, statements, number):
+        if (
+            number + 1 == len(statements)
+            or statements[number + 1] not in doomed
+            or not _joined(source, statements, number)
+        ):
             yield first, number
             first = None
 
@@ -124,8 +155,12 @@ def _start(source: SourceText, statement: ast.stmt) -> int:
     return min(source.span(node)[0] for node in (statement, *decorators))
 
 
-def _part_of_a_line(source: SourceText, statements: list[ast.stmt], first: int, last: int) -> Splice | None:
-    """The cut of a run that shares its line with a statement that stays; None if it has its lines for itself."""
+def _part_of_a_line(
+    source: SourceText, statements: list[ast.stmt], first: int, last: int
+) -> Splice | None:
+    """The cut of a run that shares its line with a statement that stays; None if it has its lines
+    for itself.
+    """
     start, end = source.span(statements[first])[0], source.span(statements[last])[1]
     if _joined(source, statements, last):
         return Splice(start, _start(source, statements[last + 1]))
@@ -136,12 +171,18 @@ def _part_of_a_line(source: SourceText, statements: list[ast.stmt], first: int, 
     return None
 
 
-def _drop_rows(source: SourceText, block: Block, statements: list[ast.stmt], first: int, last: int) -> Splice:
+def _drop_rows(
+    source: SourceText, block: Block, statements: list[ast.stmt], first: int, last: int
+) -> Splice:
     top = isinstance(block.owner, ast.Module)
     rows = Rows(
         statements[first].lineno - 1,
         (statements[last].end_lineno or 0) - 1,
-        lowest=_end_row(statements[first - 1]) if first else 0 if top else _head_row(statements[0], block.owner),
+        lowest=_end_row(statements[first - 1])
+        if first
+        else 0
+        if top
+        else _head_row(statements[0], block.owner),
         inner=not top and not first,
         last=last + 1 == len(statements),
         top=top,
@@ -155,7 +196,9 @@ def _end_row(statement: ast.stmt) -> int:
 
 
 def _head_row(statement: ast.stmt, owner: ast.AST) -> int:
-    """The first line (from 0) behind the head of a block; close enough: between head and statement stand comments at most."""
+    """The first line (from 0) behind the head of a block; close enough: between head and statement
+    stand comments at most.
+    """
     return min(getattr(owner, "lineno", 0), statement.lineno - 1)
 
 
@@ -164,11 +207,15 @@ def _cut(source: SourceText, first: int, behind: int) -> Splice:
     return Splice(source.offset(first + 1, 0), end)
 
 
-# -- a block that is left empty ----------------------------------------------------------------------------------------
+# -- a block that is left empty --------------------------------------------------------------------
 
 
 def _is_elif(source: SourceText, orelse: list[ast.stmt]) -> bool:
-    return len(orelse) == 1 and isinstance(orelse[0], ast.If) and source.code(orelse[0]).startswith("elif")
+    return (
+        len(orelse) == 1
+        and isinstance(orelse[0], ast.If)
+        and source.code(orelse[0]).startswith("elif")
+    )
 
 
 def _turn_around(module: Module, owner: ast.If) -> Change:
@@ -194,7 +241,11 @@ def _turned(source: SourceText, test: ast.expr) -> tuple[str, ast.expr]:
         if re.fullmatch(r" +(is|in|is not|not in) +", between):
             code = f"{left} {_TURNED[type(test.ops[0])]} {right}"
             return code, parse_expression(code)
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, (ast.Name, ast.Attribute)):
+    if (
+        isinstance(test, ast.UnaryOp)
+        and isinstance(test.op, ast.Not)
+        and isinstance(test.operand, (ast.Name, ast.Attribute))
+    ):
         code = source.code(test.operand)
         return code, parse_expression(code)
     plain = isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Compare))
@@ -228,7 +279,11 @@ def _drop_clause(source: SourceText, block: Block, statements: list[ast.stmt]) -
         first = statements[0].lineno - 1
         above = owner.body[-1]  # type: ignore[attr-defined]
     else:
-        clauses = [*owner.body, *getattr(owner, "handlers", []), *(owner.orelse if block.field == "finalbody" else [])]  # type: ignore[attr-defined]
+        clauses = [
+            *owner.body,  # type: ignore[attr-defined]
+            *getattr(owner, "handlers", []),
+            *(owner.orelse if block.field == "finalbody" else []),  # type: ignore[attr-defined]
+        ]
         above = clauses[-1]
         word = "else" if block.field == "orelse" else "finally"
         at = _clause(source, above, statements[0], word)
@@ -244,17 +299,21 @@ def _nothing_done(source: SourceText, statements: list[ast.stmt]) -> Iterator[Sp
     behind = re.compile(r"[ \t\f]*;?[ \t\f]*(#[^\n]*)?$", re.MULTILINE).match(source.text, end)
     yield Splice(start, behind.end() if behind else end, "pass")
     if not source.before(start).strip():
-        rows = Rows(statements[0].lineno - 1, _end_row(statements[-1]) - 1, lowest=1, inner=True, last=True)
+        rows = Rows(
+            statements[0].lineno - 1, _end_row(statements[-1]) - 1, lowest=1, inner=True, last=True
+        )
         above = comment_above(source, rows, rows.end)
         if above is not None:
             yield _cut(source, above, rows.first)
 
 
-# -- names of an import ------------------------------------------------------------------------------------------------
+# -- names of an import ----------------------------------------------------------------------------
 
 
 def _without_names(module: Module, statement: Import, names: set[ast.alias]) -> Change:
-    """The change that takes some names out of an import, each with its comma, and with its line where it has one."""
+    """The change that takes some names out of an import, each with its comma, and with its line
+    where it has one.
+    """
     source, listed = module.source, list(statement.names)
     splices = []
     for number, name in enumerate(listed):
@@ -268,4 +327,7 @@ def _without_names(module: Module, statement: Import, names: set[ast.alias]) -> 
             splices.append(Splice(source.span(listed[number - 1])[1], end))
         elif number + 1 < len(listed):
             splices.append(Splice(start, source.span(listed[number + 1])[0]))
-    return Change(tuple(splices), partial(setattr, statement, "names", [name for name in listed if name not in names]))
+    return Change(
+        tuple(splices),
+        partial(setattr, statement, "names", [name for name in listed if name not in names]),
+    )

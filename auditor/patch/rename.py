@@ -12,7 +12,9 @@ from auditor.patch.source import Refused, Splice, parse_expression
 
 
 def rename_call(module: Module, call: ast.Call, edit: Edit) -> Change:
-    """The change from ``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets the prefix that its module is imported by."""
+    """The change from ``a.b.old(...)`` to ``a.b.<value>``; a bare ``old(...)`` gets the prefix that
+    its module is imported by.
+    """
     wanted = parse_expression(edit.value)
     name = _leading_name(wanted)
     if name is None:
@@ -48,15 +50,28 @@ def _prefixed(expression: ast.expr, name: ast.Name, prefix: ast.expr | None) -> 
     reached = ast.Attribute(value=prefix, attr=name.id, ctx=ast.Load())
     if expression is name:
         return reached
-    parents = {child: parent for parent in ast.walk(expression) for child in ast.iter_child_nodes(parent)}
+    parents = {
+        child: parent for parent in ast.walk(expression) for child in ast.iter_child_nodes(parent)
+    }
     setattr(parents[name], "func" if isinstance(parents[name], ast.Call) else "value", reached)
     return expression
 
 
 def _prefix_for(module: Module, old: str, new: str) -> str:
-    """What to write before ``new`` so that it comes from the module that ``old`` was imported from; may be empty."""
-    imports = [node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom) and not node.level]
-    homes = {node.module for node in imports for name in node.names if name.name == old and name.asname in (None, old)}
+    """What to write before ``new`` so that it comes from the module that ``old`` was imported from;
+    may be empty.
+    """
+    imports = [
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and not node.level
+    ]
+    homes = {
+        node.module
+        for node in imports
+        for name in node.names
+        if name.name == old and name.asname in (None, old)
+    }
     if len(homes) != 1 or None in homes:
         raise Refused(f"where `{old}` is imported from is not visible in the file")
     home = str(homes.pop())
@@ -64,7 +79,9 @@ def _prefix_for(module: Module, old: str, new: str) -> str:
         return ""
     prefix = next(_ways_to(module.tree, home), None)
     if prefix is None:
-        raise Refused(f"the file lacks `import {home.partition('.')[0]}`, which `{home}.{new}` needs")
+        raise Refused(
+            f"the file lacks `import {home.partition('.')[0]}`, which `{home}.{new}` needs"
+        )
     return prefix
 
 
@@ -79,9 +96,18 @@ def _ways_to(tree: ast.Module, home: str) -> Iterator[str]:
     parent, _, leaf = home.rpartition(".")
     for node in tree.body:
         for item in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else []:
-            if isinstance(node, ast.Import) and item.asname is None and item.name.partition(".")[0] == home.partition(".")[0]:
+            if (
+                isinstance(node, ast.Import)
+                and item.asname is None
+                and item.name.partition(".")[0] == home.partition(".")[0]
+            ):
                 yield home
             elif isinstance(node, ast.Import) and (home + ".").startswith(item.name + "."):
                 yield f"{item.asname}{home[len(item.name) :]}"
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module == parent and item.name == leaf:
+            elif (
+                isinstance(node, ast.ImportFrom)
+                and not node.level
+                and node.module == parent
+                and item.name == leaf
+            ):
                 yield item.asname or item.name

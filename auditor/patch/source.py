@@ -1,4 +1,6 @@
-"""A user's file as exact text: decoded as Python decodes it, spliced by offset, encoded back without touching another byte."""
+"""A user's file as exact text: decoded as Python decodes it, spliced by offset, encoded back
+without touching another byte.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, order=True)
 class Splice:
-    r"""Replace ``text[start:end]`` of a :class:`SourceText` by ``text``; line ends are written as ``\n``."""
+    r"""Replace ``text[start:end]`` of a :class:`SourceText` by ``text``; line ends are written as
+    ``\n``.
+    """
 
     start: int
     end: int
@@ -29,7 +33,9 @@ class Splice:
 
 @dataclass(frozen=True)
 class SourceText:
-    r"""Python source as characters. All offsets count characters of ``text``, in which every line end is ``\n``."""
+    r"""Python source as characters. All offsets count characters of ``text``, in which every line
+    end is ``\n``.
+    """
 
     raw: bytes
     encoding: str
@@ -39,7 +45,9 @@ class SourceText:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> SourceText:
-        """Decode by byte order mark or coding line. Raises :class:`Refused` when the bytes would not come back the same."""
+        """Decode by byte order mark or coding line. Raises :class:`Refused` when the bytes would
+        not come back the same.
+        """
         encoding = detect_encoding(raw)
         try:
             decoded = raw.decode(encoding)
@@ -48,11 +56,15 @@ class SourceText:
             raise Refused(f"the file is not valid {encoding}") from None
         if not faithful:
             raise Refused(f"the file's encoding {encoding} cannot be written back byte for byte")
-        return cls(raw, encoding, unify_line_ends(decoded), tuple(re.findall(r"\r\n|\r|\n", decoded)))
+        return cls(
+            raw, encoding, unify_line_ends(decoded), tuple(re.findall(r"\r\n|\r|\n", decoded))
+        )
 
     @cached_property
     def lines(self) -> list[str]:
-        r"""Lines without their ends. Only ``\n``, ``\r\n`` and ``\r`` end a line, as in Python's own tokenizer."""
+        r"""Lines without their ends. Only ``\n``, ``\r\n`` and ``\r`` end a line, as in Python's
+        own tokenizer.
+        """
         return self.text.split("\n")
 
     @cached_property
@@ -70,10 +82,14 @@ class SourceText:
     def offset(self, line: int, column: int) -> int:
         """Offset of an ``ast`` position: ``line`` from 1, ``column`` in UTF-8 bytes."""
         text = self.lines[line - 1]
-        return self._starts[line - 1] + (column if text.isascii() else len(text.encode()[:column].decode()))
+        return self._starts[line - 1] + (
+            column if text.isascii() else len(text.encode()[:column].decode())
+        )
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Start and end offset of a syntax node that has a position; enclosing parentheses are not part of it."""
+        """Start and end offset of a syntax node that has a position; enclosing parentheses are not
+        part of it.
+        """
         start = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
         return start, self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
@@ -96,22 +112,31 @@ class SourceText:
         return self.text[self.line_start(offset) : offset]
 
     def rest_is_idle(self, offset: int) -> bool:
-        """True if nothing but a comment follows on the line. ``offset`` must not be inside a string."""
+        """True if nothing but a comment follows on the line. ``offset`` must not be inside a
+        string.
+        """
         rest = self.text[offset : self.line_end(offset)].strip()
         return not rest or rest.startswith("#")
 
     def splice(self, splices: Iterable[Splice]) -> bytes:
-        """The file with the splices made, which must not overlap. New lines end as the line they are put on does."""
+        """The file with the splices made, which must not overlap. New lines end as the line they
+        are put on does.
+        """
         decoded = self._decoded
         pieces, done = [], 0
         for splice in sorted(splices):
             start, end = self._decoded_offset(splice.start), self._decoded_offset(splice.end)
-            pieces += [decoded[done:start], splice.text.replace("\n", self._ending_at(splice.start))]
+            pieces += [
+                decoded[done:start],
+                splice.text.replace("\n", self._ending_at(splice.start)),
+            ]
             done = end
         try:
             return "".join([*pieces, decoded[done:]]).encode(self.encoding)
         except UnicodeEncodeError:
-            raise Refused(f"the new text cannot be written in the file's encoding {self.encoding}") from None
+            raise Refused(
+                f"the new text cannot be written in the file's encoding {self.encoding}"
+            ) from None
 
     @cached_property
     def _decoded(self) -> str:
@@ -127,7 +152,9 @@ class SourceText:
 
 
 def detect_encoding(raw: bytes) -> str:
-    """Encoding by byte order mark, coding line, or UTF-8. Raises :class:`Refused` for one that Python does not know."""
+    """Encoding by byte order mark, coding line, or UTF-8. Raises :class:`Refused` for one that
+    Python does not know.
+    """
     # detect_encoding reads lines ended by \n only; Python itself takes a lone \r too.
     head = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
@@ -142,7 +169,9 @@ def unify_line_ends(text: str) -> str:
 
 
 def parse(raw: bytes) -> ast.Module:
-    """Syntax tree of a file's bytes, as the import system would read them. Raises :class:`Refused`."""
+    """Syntax tree of a file's bytes, as the import system would read them. Raises
+    :class:`Refused`.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a user's invalid escape must neither print nor raise
         try:

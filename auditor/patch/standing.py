@@ -1,4 +1,6 @@
-"""Which of a report's edits a file has already: told from the file as it was recorded and as it is now."""
+"""Which of a report's edits a file has already: told from the file as it was recorded and as it is
+now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it shows a counter."""
+"""Puts a statement that only logs under ``if counter % every == 0:``, where the loop around it
+shows a counter.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,14 @@ _STRING_ENDS = frozenset({"FSTRING_END", "TSTRING_END"})
 
 
 def logging_statement(module: Module, edit: Edit) -> ast.Expr:
-    """The statement on the edit's line, once it is known to be nothing but a log. Raises :class:`Refused`."""
-    found = [node for node in module.parents if isinstance(node, ast.Expr) and covers(node, edit.site.line)]
+    """The statement on the edit's line, once it is known to be nothing but a log. Raises
+    :class:`Refused`.
+    """
+    found = [
+        node
+        for node in module.parents
+        if isinstance(node, ast.Expr) and covers(node, edit.site.line)
+    ]
     if len(found) != 1:
         raise Refused(f"line {edit.site.line} is not one statement that only logs")
     expect_only_logs(found[0], safe=edit.safe)
@@ -31,7 +39,9 @@ def logging_statement(module: Module, edit: Edit) -> ast.Expr:
 
 
 def throttle(module: Module, statements: Mapping[ast.Expr, int]) -> Iterator[Change]:
-    """The changes that let each statement run on every so many steps. Raises :class:`Refused` if nothing can count them."""
+    """The changes that let each statement run on every so many steps. Raises :class:`Refused` if
+    nothing can count them.
+    """
     numbered: dict[ast.For, str] = {}
     for statement, every in statements.items():
         counter = counter_of(module, statement)
@@ -49,11 +59,17 @@ def _throttled(module: Module, statement: ast.Expr, counter: ast.expr, every: in
     if source.text[: source.line_start(start)].endswith("\\\n"):
         raise Refused("the statement is joined to the line above by a backslash")
     block, unit = block_of(module, statement), _indent_unit(module, statement)
-    if isinstance(block.owner, ast.If) and block.owner.body == [statement] and not block.owner.orelse:
+    if (
+        isinstance(block.owner, ast.If)
+        and block.owner.body == [statement]
+        and not block.owner.orelse
+    ):
         return _with_one_condition_more(source, block.owner, counter, every)
     head = f"if {ast.unparse(counter)} % {every} == 0:\n{source.before(start)}{unit}"
     rows = [Splice(row, row, unit) for row in _movable_rows(source, statement)]
-    return Change((Splice(start, start, head), *rows), partial(_rewrite, block, statement, counter, every))
+    return Change(
+        (Splice(start, start, head), *rows), partial(_rewrite, block, statement, counter, every)
+    )
 
 
 def every_of(edit: Edit) -> int:
@@ -65,7 +81,9 @@ def every_of(edit: Edit) -> int:
 
 
 def _indent_unit(module: Module, statement: ast.stmt) -> str:
-    """By how much the statement is indented in the block that it stands in; four spaces if that cannot be told."""
+    """By how much the statement is indented in the block that it stands in; four spaces if that
+    cannot be told.
+    """
     own = module.source.before(module.source.span(statement)[0])
     owner = module.parents[statement]
     if isinstance(owner, ast.stmt):
@@ -77,7 +95,9 @@ def _indent_unit(module: Module, statement: ast.stmt) -> str:
 
 
 def _movable_rows(source: SourceText, statement: ast.stmt) -> Iterator[int]:
-    """Offsets of the statement's further lines, those left out that begin inside a string or are empty."""
+    """Offsets of the statement's further lines, those left out that begin inside a string or are
+    empty.
+    """
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     inside = set(_rows_inside_strings(source, statement))
     for line in range(first + 1, last + 1):
@@ -87,7 +107,8 @@ def _movable_rows(source: SourceText, statement: ast.stmt) -> Iterator[int]:
 
 def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[int]:
     """Lines (from 1) whose first character belongs to a string that began on a line before."""
-    # In parentheses, line ends and indentation mean nothing; they stand on the first line, so rows keep their numbers.
+    # In parentheses, line ends and indentation mean nothing; they stand on the first line, so rows
+    # keep their numbers.
     start, end = source.span(statement)
     depth, opened = 0, 0
     try:
@@ -104,15 +125,22 @@ def _rows_inside_strings(source: SourceText, statement: ast.stmt) -> Iterator[in
         raise Refused("the statement cannot be read") from None
 
 
-def _with_one_condition_more(source: SourceText, owner: ast.If, counter: ast.expr, every: int) -> Change:
-    """``if verbose:`` becomes ``if verbose and step % 50 == 0:``: it has no other statement, and no ``else``."""
+def _with_one_condition_more(
+    source: SourceText, owner: ast.If, counter: ast.expr, every: int
+) -> Change:
+    """``if verbose:`` becomes ``if verbose and step % 50 == 0:``: it has no other statement, and no
+    ``else``.
+    """
     start, end = source.span(owner.test)
     more = f" and {ast.unparse(counter)} % {every} == 0"
     joined = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
     before = list(owner.test.values) if joined else [owner.test]  # type: ignore[attr-defined]
     whole = ast.BoolOp(op=ast.And(), values=[*before, _turn(counter, every)])
     if isinstance(owner.test, ast.BoolOp) and not joined:
-        return Change((Splice(start, start, "("), Splice(end, end, f"){more}")), partial(setattr, owner, "test", whole))
+        return Change(
+            (Splice(start, start, "("), Splice(end, end, f"){more}")),
+            partial(setattr, owner, "test", whole),
+        )
     return Change((Splice(end, end, more),), partial(setattr, owner, "test", whole))
 
 
@@ -123,4 +151,8 @@ def _turn(counter: ast.expr, every: int) -> ast.Compare:
 
 def _rewrite(block: Block, statement: ast.stmt, counter: ast.expr, every: int) -> None:
     wrapped = ast.If(test=_turn(counter, every), body=[statement], orelse=[])
-    setattr(block.owner, block.field, [wrapped if item is statement else item for item in block.statements])
+    setattr(
+        block.owner,
+        block.field,
+        [wrapped if item is statement else item for item in block.statements],
+    )

@@ -1,4 +1,6 @@
-"""Files beside the directory of the run: which of them are the user's, and from where a diff that touches them is applied."""
+"""Files beside the directory of the run: which of them are the user's, and from where a diff that
+touches them is applied.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from auditor.patch.diff import diff_bytes
 from auditor.patch.source import Refused
@@ -18,7 +19,9 @@ from auditor.patch.source import Refused
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 Changed = tuple[str, bytes, bytes]
-"""Path of a file, relative to the run's directory where it lies below it; its bytes before and after."""
+"""Path of a file, relative to the run's directory where it lies below it; its bytes before and
+after.
+"""
 
 
 def leads_out(path: str) -> bool:
@@ -27,9 +30,16 @@ def leads_out(path: str) -> bool:
 
 
 def is_beside(path: str, cwd: str) -> bool:
-    """True if a path may be a source file beside ``cwd``: absolute, written plainly, and no installed package's."""
+    """True if a path may be a source file beside ``cwd``: absolute, written plainly, and no
+    installed package's.
+    """
     plain = os.path.isabs(path) and os.path.normpath(path) == path.replace("/", os.sep)
-    if not cwd or not plain or _INSTALLED.intersection(Path(path).parts) or _below(path, _library()):
+    if (
+        not cwd
+        or not plain
+        or _INSTALLED.intersection(Path(path).parts)
+        or _below(path, _library())
+    ):
         return False
     return base_of(cwd, [path]) != ""
 
@@ -37,7 +47,8 @@ def is_beside(path: str, cwd: str) -> bool:
 def is_theirs(path: str, cwd: str) -> bool:
     """True if a file beside ``cwd`` belongs to the user, as far as this machine tells.
 
-    It lies in the git repository that ``cwd`` is in, or in a source tree that PYTHONPATH or an editable install names.
+    It lies in the git repository that ``cwd`` is in, or in a source tree that PYTHONPATH or an
+    editable install names.
     """
     real = os.path.realpath(path)
     if not is_beside(path, cwd) or not is_beside(real, cwd):
@@ -46,7 +57,9 @@ def is_theirs(path: str, cwd: str) -> bool:
 
 
 def base_of(cwd: str, paths: Iterable[str]) -> str:
-    """The innermost directory that holds ``cwd`` and all paths; empty if they have none in common but the root."""
+    """The innermost directory that holds ``cwd`` and all paths; empty if they have none in common
+    but the root.
+    """
     try:
         base = os.path.commonpath([cwd, *(os.path.join(cwd, path) for path in paths)])
     except ValueError:  # on other drives
@@ -55,7 +68,8 @@ def base_of(cwd: str, paths: Iterable[str]) -> str:
 
 
 def joined_diff(changes: Iterable[Changed], cwd: str) -> bytes:
-    """All files in one unified diff. Where some lie beside ``cwd``, its first line says where it is to be applied.
+    """All files in one unified diff. Where some lie beside ``cwd``, its first line says where it is
+    to be applied.
 
     Raises :class:`Refused` where the files have no directory in common.
     """
@@ -67,7 +81,9 @@ def joined_diff(changes: Iterable[Changed], cwd: str) -> bytes:
 
 
 def place_of(paths: Iterable[str], cwd: str) -> str:
-    """The directory that a diff of these files is applied in; empty for the run's own. Raises :class:`Refused`."""
+    """The directory that a diff of these files is applied in; empty for the run's own. Raises
+    :class:`Refused`.
+    """
     listed = list(paths)
     if not any(map(os.path.isabs, listed)):
         return ""
@@ -86,7 +102,9 @@ def _trees(cwd: str) -> Iterator[str]:
         if os.path.exists(os.path.join(folder, ".git")):
             yield folder
             break
-    yield from (os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each)
+    yield from (
+        os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each
+    )
     for installed in metadata.distributions():
         yield from _editable(installed)
 
@@ -96,15 +114,23 @@ def _editable(installed: metadata.Distribution) -> Iterator[str]:
     try:
         facts = json.loads(installed.read_text("direct_url.json") or "{}")
         if facts.get("dir_info", {}).get("editable") and facts.get("url", "").startswith("file:"):
+            from urllib.request import url2pathname  # here: it brings ssl and http
+
             yield url2pathname(urlsplit(facts["url"]).path)
     except (OSError, ValueError, AttributeError):  # written by another tool, or damaged
         return
 
 
 def _library() -> list[str]:
-    return [path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(name))]
+    return [
+        path
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (path := sysconfig.get_path(name))
+    ]
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
     roots = (os.path.realpath(folder).rstrip(os.sep) + os.sep for folder in folders)
-    return any((os.path.realpath(path) + os.sep).startswith(root) and root != os.sep for root in roots)
+    return any(
+        (os.path.realpath(path) + os.sep).startswith(root) and root != os.sep for root in roots
+    )

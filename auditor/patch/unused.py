@@ -1,4 +1,6 @@
-"""Names that a patch leaves unread: imports and plain assignments that nothing needs once a statement or an argument is gone."""
+"""Names that a patch leaves unread: imports and plain assignments that nothing needs once a
+statement or an argument is gone.
+"""
 
 from __future__ import annotations
 
@@ -19,38 +21,56 @@ _BY_NAME = frozenset({"eval", "exec", "globals", "locals", "vars"})
 """Functions that read variables which the source does not show."""
 
 _NEVER_LEANED_ON = frozenset({"torch", *sys.stdlib_module_names})
-"""Modules whose import has no effect that a trainer leans on; of others only names are taken out of an import that stays."""
+"""Modules whose import has no effect that a trainer leans on; of others only names are taken out of
+an import that stays.
+"""
 
 Import = ast.Import | ast.ImportFrom
 
 
 @dataclass
 class Unused:
-    """What nothing reads any more: whole statements, and some names of imports whose other names stay."""
+    """What nothing reads any more: whole statements, and some names of imports whose other names
+    stay.
+    """
 
     statements: set[ast.stmt] = field(default_factory=set)
     names: dict[Import, set[ast.alias]] = field(default_factory=dict)
 
 
 class Names:
-    """The names of a file before and after a patch: ``gone`` are statements that it drops, ``splices`` what it writes elsewhere."""
+    """The names of a file before and after a patch: ``gone`` are statements that it drops,
+    ``splices`` what it writes elsewhere.
+    """
 
-    def __init__(self, module: Module, splices: Sequence[Splice], *, keep_imports: bool = False) -> None:
+    def __init__(
+        self, module: Module, splices: Sequence[Splice], *, keep_imports: bool = False
+    ) -> None:
         self._module = module
         self._cuts = [(splice.start, splice.end) for splice in splices if splice.end > splice.start]
-        self._written = frozenset(word for splice in splices for word in re.findall(r"(?<![.\w])[^\W\d]\w*", splice.text))
+        self._written = frozenset(
+            word for splice in splices for word in re.findall(r"(?<![.\w])[^\W\d]\w*", splice.text)
+        )
         self._keep_imports = keep_imports
         self._names = [node for node in module.parents if isinstance(node, ast.Name)]
         self._strings = frozenset(_strings(module))
         called = (node.func for node in module.parents if isinstance(node, ast.Call))
-        self._hidden = any(isinstance(callee, ast.Name) and callee.id in _BY_NAME for callee in called)  # not model.eval()
+        self._hidden = any(
+            isinstance(callee, ast.Name) and callee.id in _BY_NAME for callee in called
+        )  # not model.eval()
 
     def unread(self, gone: set[ast.stmt]) -> Unused:
-        """What may go beside the statements, because they and the splices took away all that read it."""
+        """What may go beside the statements, because they and the splices took away all that read
+        it.
+        """
         found = Unused()
         if self._hidden:
             return found
-        lost = [node for node in self._names if isinstance(node.ctx, ast.Load) and self._is_gone(node, gone)]
+        lost = [
+            node
+            for node in self._names
+            if isinstance(node.ctx, ast.Load) and self._is_gone(node, gone)
+        ]
         for name, scope in dict.fromkeys((node.id, self._scope(node, node.id)) for node in lost):
             if name not in self._written and name not in self._strings:
                 self._take(found, name, scope, gone)
@@ -75,7 +95,9 @@ class Names:
                 found.statements.add(statement)
                 del found.names[statement]
 
-    def _binding(self, node: ast.AST, scope: ast.AST, gone: set[ast.stmt]) -> ast.stmt | ast.alias | None:
+    def _binding(
+        self, node: ast.AST, scope: ast.AST, gone: set[ast.stmt]
+    ) -> ast.stmt | ast.alias | None:
         """What binds the name here and may go; None for anything else."""
         parent = self._module.parents[node]
         if isinstance(node, ast.alias) and isinstance(parent, _IMPORTS):
@@ -94,13 +116,17 @@ class Names:
 
     def _import_may_go(self, statement: Import, gone: set[ast.stmt]) -> bool:
         owner = self._module.parents[statement]
-        if self._keep_imports or not isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
+        if self._keep_imports or not isinstance(
+            owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+        ):
             return False  # under a condition, or tried: what else hangs on it is not known
         rows = self._module.source.lines[statement.lineno - 1 : statement.end_lineno]
         if any("noqa" in row for row in rows) or not self._leaves_something(statement, gone):
             return False
         if isinstance(statement, ast.ImportFrom):
-            known = not statement.level and str(statement.module).partition(".")[0] in _NEVER_LEANED_ON
+            known = (
+                not statement.level and str(statement.module).partition(".")[0] in _NEVER_LEANED_ON
+            )
             return known and statement.module != "__future__"
         return all(item.name.partition(".")[0] in _NEVER_LEANED_ON for item in statement.names)
 
@@ -109,19 +135,31 @@ class Names:
         owner = self._module.parents[statement]
         if isinstance(owner, ast.Module):
             return True
-        blocks = (value for _, value in ast.iter_fields(owner) if isinstance(value, list) and statement in value)
-        return any(other is not statement and other not in gone for block in blocks for other in block)
+        blocks = (
+            value
+            for _, value in ast.iter_fields(owner)
+            if isinstance(value, list) and statement in value
+        )
+        return any(
+            other is not statement and other not in gone for block in blocks for other in block
+        )
 
     @property
     def _is_script(self) -> bool:
-        """True for a file that runs a loop, or asks whether it is the main program: nobody imports its variables."""
-        top = [node for statement in self._module.tree.body for node in _outside_functions(statement)]
+        """True for a file that runs a loop, or asks whether it is the main program: nobody imports
+        its variables.
+        """
+        top = [
+            node for statement in self._module.tree.body for node in _outside_functions(statement)
+        ]
         return any(isinstance(node, (ast.For, ast.While)) or _asks_for_main(node) for node in top)
 
     def _scope(self, node: ast.AST, name: str) -> ast.AST:
         """The innermost function around the node that binds the name; the module if none does."""
         for up in self._module.ancestors(node):
-            if isinstance(up, _FUNCTIONS) and any(_binds(inner, name) for inner in ast.walk(up) if inner is not up):
+            if isinstance(up, _FUNCTIONS) and any(
+                _binds(inner, name) for inner in ast.walk(up) if inner is not up
+            ):
                 return up
         return self._module.tree
 
@@ -158,7 +196,9 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 
 def _strings(module: Module) -> Iterator[str]:
-    """Names that strings hold: in ``__all__``, for ``getattr``, in annotations. Other text is no name."""
+    """Names that strings hold: in ``__all__``, for ``getattr``, in annotations. Other text is no
+    name.
+    """
     for node in module.parents:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
             if node.value.isidentifier():
@@ -182,7 +222,9 @@ def _outside_functions(statement: ast.AST) -> Iterator[ast.AST]:
     pending = [statement]
     while pending:
         node = pending.pop()
-        if isinstance(node, (ast.stmt, ast.ExceptHandler)) and not isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, (ast.stmt, ast.ExceptHandler)) and not isinstance(
+            node, (*_FUNCTIONS, ast.ClassDef)
+        ):
             yield node
             pending += ast.iter_child_nodes(node)
 

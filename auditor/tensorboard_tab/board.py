@@ -20,35 +20,45 @@ HOST = "127.0.0.1"
 def start(root: Path, port: int | None, *, talkative: bool = False) -> str:
     """Start TensorBoard on ``root`` in a thread of its own and return the address of the Audit tab.
 
-    ``port`` None looks for a free one from 6006 upwards, 0 takes any. Unless ``talkative``, plugins lose their stderr:
-    torch-tb-profiler writes hundreds of lines about an ordinary trace, from processes of its own. Raises
-    :class:`AuditProblem` where the port is taken.
+    ``port`` None looks for a free one from 6006 upwards, 0 takes any. Unless ``talkative``, plugins
+    lose their stderr: torch-tb-profiler writes hundreds of lines about an ordinary trace, from
+    processes of its own. Raises :class:`AuditProblem` where the port is taken.
     """
     try:
         from tensorboard import default, program
     except ImportError as error:
         raise AuditProblem(
-            f"TensorBoard cannot be loaded: {error}", "pip install 'tensorboard>=2.21', or add --trace to do without it"
+            f"TensorBoard cannot be loaded: {error}",
+            "pip install 'tensorboard>=2.21', or add --trace to do without it",
         ) from None
     from auditor.tensorboard_tab.plugin import AuditPlugin
 
     if not talkative:
         logging.getLogger("tensorboard").setLevel(logging.ERROR)
         _keep_stderr_to_ourselves()
-    # Our own class instead of the one that the entry point may name: this also works from a checkout.
-    others = [plugin for plugin in default.get_plugins() if getattr(plugin, "plugin_name", "") != AuditPlugin.plugin_name]
+    # Our own class instead of the one that the entry point may name: this also works from a
+    # checkout.
+    others = [
+        plugin
+        for plugin in default.get_plugins()
+        if getattr(plugin, "plugin_name", "") != AuditPlugin.plugin_name
+    ]
     board = program.TensorBoard(plugins=[AuditPlugin, *others], server_class=_server)
     # Without the data server there is no second process that could outlive this one.
     board.configure(argv=["tensorboard"], logdir=str(root), host=HOST, port=port, load_fast="false")
     try:
         url: str = board.launch()
     except program.TensorBoardServerException as problem:
-        raise AuditProblem(f"port {port} cannot be used: {str(problem).splitlines()[0]}", "choose another --port") from None
+        raise AuditProblem(
+            f"port {port} cannot be used: {str(problem).splitlines()[0]}", "choose another --port"
+        ) from None
     return f"{url.rstrip('/')}/#audit"
 
 
 def _server(application: Any, flags: Any) -> Any:
-    """TensorBoard's own server, refusing a stranger's name that leads to this machine: it would show its page what is here."""
+    """TensorBoard's own server, refusing a stranger's name that leads to this machine: it would
+    show its page what is here.
+    """
     from tensorboard import program
 
     def for_this_machine(environ: dict[str, Any], start_response: StartResponse) -> Any:
@@ -61,7 +71,9 @@ def _server(application: Any, flags: Any) -> Any:
 
 
 def _keep_stderr_to_ourselves() -> None:
-    """``sys.stderr`` goes on as before; what writes to descriptor 2, as child processes do, is not shown."""
+    """``sys.stderr`` goes on as before; what writes to descriptor 2, as child processes do, is not
+    shown.
+    """
     sys.stderr.flush()
     ours = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -73,8 +85,8 @@ def _keep_stderr_to_ourselves() -> None:
 def leave() -> NoReturn:
     """End this process at once, and every process that a plugin started.
 
-    torch-tb-profiler reads traces in processes that Ctrl-C ends too, and in threads that then wait for them for ever: a plain
-    exit would hang there.
+    torch-tb-profiler reads traces in processes that Ctrl-C ends too, and in threads that then wait
+    for them for ever: a plain exit would hang there.
     """
     for child in multiprocessing.active_children():
         child.terminate()

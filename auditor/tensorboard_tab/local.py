@@ -40,7 +40,9 @@ def _bound(application: _OurHostsOnly, port: int | None) -> Any:
     problem: OSError | None = None
     for candidate in candidates:
         try:
-            return create_server(application, host=HOST, port=candidate, threads=THREADS, ident=None)
+            return create_server(
+                application, host=HOST, port=candidate, threads=THREADS, ident=None
+            )
         except OSError as error:
             problem = error
     reason = problem.strerror if problem else ""
@@ -55,7 +57,9 @@ class _OurHostsOnly:
         self._hosts: frozenset[str] = frozenset()
 
     def serve_at(self, port: int) -> int:
-        """Answer requests for this port's addresses, and return it. Until then nothing is answered."""
+        """Answer requests for this port's addresses, and return it. Until then nothing is
+        answered.
+        """
         self._hosts = frozenset((f"{HOST}:{port}", f"localhost:{port}"))
         return port
 

@@ -1,4 +1,6 @@
-"""The pages as WSGI applications, one a route: the tab mounts them in TensorBoard, ``audit view --trace`` serves them alone."""
+"""The pages as WSGI applications, one a route: the tab mounts them in TensorBoard, ``audit view
+--trace`` serves them alone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qs
 
-from auditor import amounts, catalogue
+from auditor import amounts
+from auditor.judging import catalogue
 from auditor.model import Report
 
 from . import catapult, slices
@@ -22,7 +25,8 @@ BLOCK = 1 << 20
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 _OURS = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src 'self'; frame-ancestors 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-src "
+    "'self'; frame-ancestors 'self'; "
     "base-uri 'none'; form-action 'none'"
 )
 _HASHES = re.compile(r"script-src ((?:'sha256-[A-Za-z0-9+/=]{44}' ?)+);")
@@ -62,7 +66,9 @@ class Pages:
         for path in sorted(ASSETS.iterdir()):
             self.routes[path.name] = _Asset(path)
 
-    def answer(self, route: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def answer(
+        self, route: str, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes]:
         """The WSGI application of one route; ``?run=NAME`` says which run."""
         if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
             return refused("405 Method Not Allowed", "only GET", start_response)
@@ -80,7 +86,7 @@ class Pages:
                 return run
         raise NotThere(f"there is no run {name!r}")
 
-    # -- data ----------------------------------------------------------------------------------------------------------
+    # -- data --------------------------------------------------------------------------------------
 
     def _runs(self, _: str) -> Reply:
         return _json({"runs": [_described(run) for run in runs_in(self.root)]})
@@ -110,18 +116,20 @@ class Pages:
             }
         )
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def _report(self, name: str) -> Reply:
         path = self._run(name).page()
         if path is None:
             raise NotThere("this run has no report.html: audit analyze writes it anew")
-        # A report may come from a stranger: it runs in a sandbox without an origin, and only scripts that its own policy names
-        # by their hash run at all. (The frame's sandbox attribute says the same; this also holds where it is opened alone.)
+        # A report may come from a stranger: it runs in a sandbox without an origin, and only
+        # scripts that its own policy names by their hash run at all. (The frame's sandbox attribute
+        # says the same; this also holds where it is opened alone.)
         hashes = _HASHES.search(_beginning(path))
         scripts = hashes[1].strip() if hashes else "'none'"
         policy = (
-            f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; frame-ancestors 'self'; "
+            f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; frame-ancestors "
+            "'self'; "
             "sandbox allow-scripts allow-popups"
         )
         return Reply(_blocks(path), "text/html; charset=utf-8", policy)
@@ -147,11 +155,17 @@ class _Asset:
 
     def __call__(self, _: str) -> Reply:
         kind = _TYPES[self.path.suffix]
-        return Reply([self.path.read_bytes()], f"{kind}; charset=utf-8", _OURS if kind == "text/html" else "")
+        return Reply(
+            [self.path.read_bytes()], f"{kind}; charset=utf-8", _OURS if kind == "text/html" else ""
+        )
 
 
 def _described(run: Run) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": run.name, "page": run.page() is not None, "trace": run.trace() is not None}
+    told: dict[str, Any] = {
+        "name": run.name,
+        "page": run.page() is not None,
+        "trace": run.trace() is not None,
+    }
     try:
         report = _loaded(run)
     except NotThere as problem:

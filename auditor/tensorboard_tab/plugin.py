@@ -1,4 +1,6 @@
-"""The tab as TensorBoard finds it: the entry point ``tensorboard_plugins`` names :class:`AuditPlugin`."""
+"""The tab as TensorBoard finds it: the entry point ``tensorboard_plugins`` names
+:class:`AuditPlugin`.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +36,6 @@ class AuditPlugin(base_plugin.TBPlugin):  # type: ignore[misc,unused-ignore]
 
     def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         """The tab's name and its script."""
-        return base_plugin.FrontendMetadata(es_module_path="/tab.js", tab_name="Audit", disable_reload=True)
+        return base_plugin.FrontendMetadata(
+            es_module_path="/tab.js", tab_name="Audit", disable_reload=True
+        )

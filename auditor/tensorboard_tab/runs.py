@@ -1,4 +1,6 @@
-"""Which runs a folder holds, and which of their files may be shown: never one outside the folder."""
+"""Which runs a folder holds, and which of their files may be shown: never one outside the
+folder.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ LIMIT = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that ``audit run`` or ``audit analyze`` wrote. ``name`` is its path below ``root``, or that of the root itself."""
+    """A folder that ``audit run`` or ``audit analyze`` wrote. ``name`` is its path below ``root``,
+    or that of the root itself.
+    """
 
     name: str
     folder: Path
@@ -36,7 +40,9 @@ class Run:
         return self._inside(self.folder / PAGE)
 
     def trace(self) -> Path | None:
-        """The profiler's trace as it was recorded, else the copy that was exported for TensorBoard."""
+        """The profiler's trace as it was recorded, else the copy that was exported for
+        TensorBoard.
+        """
         recorded = self._inside(self.folder / RECORDING / TRACE)
         if recorded is not None:
             return recorded
@@ -68,4 +74,8 @@ def _found(root: Path) -> Iterator[Run]:
             found += 1
         if found >= LIMIT:
             return
-        folders[:] = [name for name in folders if not name.startswith(".")] if len(below.parts) < DEPTH else []
+        folders[:] = (
+            [name for name in folders if not name.startswith(".")]
+            if len(below.parts) < DEPTH
+            else []
+        )

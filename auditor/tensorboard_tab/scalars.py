@@ -10,9 +10,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from auditor import catalogue
+from auditor.judging import catalogue
 from auditor.model import Report
-from auditor.pictures import Series
+from auditor.model.charts import Series
+
+LAST = 2.0**62
+"""A step that TensorBoard's files can hold: theirs have 64 bits."""
+
+STEPS_SHOWN = 100_000
+"""Steps of the diagnostic pass that can have a point, also where they read nothing: a stranger's
+row may name any step.
+"""
 
 Point = tuple[float, float]
 Line = tuple[str, list[Point]]
@@ -21,10 +29,15 @@ _UNITS = {"us": ("ms", 1e3), "bytes": ("MiB", float(1 << 20))}
 FILE = "events.out.tfevents.{seconds}.audit"
 
 
-def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path, *, loud_from: int = 0) -> Path | None:
-    """Write one event file into ``folder`` and return its path; None where there is nothing to plot.
+def write(
+    report: Report, reads: Iterable[tuple[int, int]], folder: Path, *, loud_from: int = 0
+) -> Path | None:
+    """Write one event file into ``folder`` and return its path; None where there is nothing to
+    plot.
 
-    ``reads`` are rows of the recording's part of that name, ``loud_from`` is the number in the run of the loud pass's first step. The file is the same each time and appears whole.
+    ``reads`` are the loud pass's step and the number of reads by the user's code in it,
+    ``loud_from`` is the number in the run of the loud pass's first step. The file is the same each
+    time and appears whole.
     """
     lines = [*_lines(report, reads, loud_from)]
     if not lines:
@@ -42,9 +55,9 @@ def write(report: Report, reads: Iterable[dict[str, Any]], folder: Path, *, loud
     return target
 
 
-def _lines(report: Report, reads: Iterable[dict[str, Any]], loud_from: int) -> Iterator[Line]:
+def _lines(report: Report, reads: Iterable[tuple[int, int]], loud_from: int) -> Iterator[Line]:
     for series in report.series:
-        points = [(x, y) for x, y in _scaled(series) if math.isfinite(y)]
+        points = [(x, y) for x, y in _scaled(series) if math.isfinite(y) and abs(x) <= LAST]
         if points:
             yield f"{_kind(series)}/{_label(series)}", points
     syncs = [(loud_from + step, reads) for step, reads in _syncs(reads)]
@@ -67,18 +80,19 @@ def _scaled(series: Series) -> Iterator[Point]:
     return ((x, y / scale) for x, y in zip(series.x, series.y, strict=False))
 
 
-def _syncs(reads: Iterable[dict[str, Any]]) -> Iterator[Point]:
+def _syncs(reads: Iterable[tuple[int, int]]) -> Iterator[Point]:
     """Reads of tensors by the user's code: on a GPU each is a wait."""
     counted: Counter[int] = Counter()
-    for row in reads:
-        if row.get("pass") == "loud" and not row.get("lib"):
-            counted[row["step"]] += row["n"]
+    for step, n in reads:
+        if 0 <= step < STEPS_SHOWN:
+            counted[step] += n
     if counted:
         yield from ((float(step), float(counted[step])) for step in range(max(counted) + 1))
 
 
 def _write(file: Any, lines: Iterable[Line], recorded: float) -> None:
-    # Here, because only a run that has something to plot pays for it; these modules bring no TensorFlow.
+    # Here, because only a run that has something to plot pays for it; these modules bring no
+    # TensorFlow.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -88,7 +102,9 @@ def _write(file: Any, lines: Iterable[Line], recorded: float) -> None:
     for tag, points in lines:
         for step, value in points:
             summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-            writer.write(Event(wall_time=recorded, step=round(step), summary=summary).SerializeToString())
+            writer.write(
+                Event(wall_time=recorded, step=round(step), summary=summary).SerializeToString()
+            )
     writer.flush()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-# Regular expressions that Python and JavaScript read alike, over names of slices as torch.profiler writes them.
+# Regular expressions that Python and JavaScript read alike, over names of slices as torch.profiler
+# writes them.
 _COPY_TO_DEVICE = r"^Memcpy HtoD"
 _PRODUCTS = r"^aten::(mm|addmm|bmm|baddbmm|convolution|cudnn_convolution)$"
 _COLLECTIVES = r"^(nccl|gloo|c10d)"
@@ -44,10 +45,14 @@ PATTERNS = {
     "TIME002": _STEP,
     "TIME003": _STEP,
 }
-"""By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle time)."""
+"""By code of rule. A rule that is not here has no kind of slice of its own (memory, graphs, idle
+time).
+"""
 
 OUTERMOST = frozenset({"SYNC001", "SYNC002", "SYNC005", "OPT004"})
-"""Rules about calls that the user's own line makes: such slices lie in no operator, backward pass or optimizer step."""
+"""Rules about calls that the user's own line makes: such slices lie in no operator, backward pass
+or optimizer step.
+"""
 
 
 def pattern(code: str) -> str:

@@ -1,7 +1,8 @@
 """Clocks of ranks set by their collectives, and who came last to each of them.
 
-A collective ends on all its ranks at about the same time, because none can finish before the last one has come. So the
-median difference of the ends of the same collectives is the difference of two clocks, whatever the machines say.
+A collective ends on all its ranks at about the same time, because none can finish before the last
+one has come. So the median difference of the ends of the same collectives is the difference of two
+clocks, whatever the machines say.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ Sequenced = tuple[Sequence[str], Ints, Ints]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Clocks and arrivals over the collectives that all ranks share. Arrays are indexed by place in the list of ranks."""
+    """Clocks and arrivals over the collectives that all ranks share. Arrays are indexed by place in
+    the list of ranks.
+    """
 
     shared: int
     """Number of collectives that every rank has."""
     offset_ns: Ints
     """What to subtract from a rank's times to get the first rank's clock."""
     spread_ns: Ints
-    """Median distance of a rank's ends from the first rank's after that: how far to trust the rest."""
+    """Median distance of a rank's ends from the first rank's after that: how far to trust the
+    rest.
+    """
     waited_ns: Ints
     """Time a rank spent in collectives before the last rank had come, in all."""
     last_count: Ints
     """How often a rank came last."""
     lateness_ns: Ints
-    """How much later than the median rank it came where it came last, in all: what it cost the others."""
+    """How much later than the median rank it came where it came last, in all: what it cost the
+    others.
+    """
 
     @property
     def straggler(self) -> int:
@@ -65,7 +72,9 @@ def align(ranks: Sequence[Sequenced]) -> Alignment | None:
 
 
 def _shared(ranks: Sequence[Sequenced]) -> list[Ints]:
-    """For each rank its rows of the collectives that all have: kernels that every rank ran equally often, in their order."""
+    """For each rank its rows of the collectives that all have: kernels that every rank ran equally
+    often, in their order.
+    """
     counts = [Counter(names) for names, _, _ in ranks]
     common = {name for name in counts[0] if all(count[name] == counts[0][name] for count in counts)}
     order: NDArray[np.int64] = _by_name_and_turn(ranks[0][0], common)

@@ -1,4 +1,6 @@
-"""Spans of a chart's lanes as bars: at most as many as a page can hold, in one pass, whatever there is to draw."""
+"""Spans of a chart's lanes as bars: at most as many as a page can hold, in one pass, whatever there
+is to draw.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from auditor.pictures import Bar
+from auditor.model.charts import Bar
 from auditor.timeline.intervals import union
 from auditor.timeline.trace import Codes, Ints
 
@@ -32,7 +34,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans of one lane in order of time, in ns, inside the window; ``tone`` indexes the chart's tones, ``name`` the trace's names."""
+    """The spans of one lane in order of time, in ns, inside the window; ``tone`` indexes the
+    chart's tones, ``name`` the trace's names.
+    """
 
     lane: str
     start: Ints
@@ -44,12 +48,14 @@ class Spans:
 def bars(lanes: Sequence[Spans], chosen: Window, names: Sequence[str]) -> list[Bar]:
     """At most :data:`BARS` bars, in order of lanes and time.
 
-    Neighbours of one tone that nobody could tell apart are joined. A lane that still has more than its part of the bars is
-    cut in as many cells as it may have bars: each is one bar, as long as the time covered in it, and over all of them a tone
-    has the bars that are its share.
+    Neighbours of one tone that nobody could tell apart are joined. A lane that still has more than
+    its part of the bars is cut in as many cells as it may have bars: each is one bar, as long as
+    the time covered in it, and over all of them a tone has the bars that are its share.
     """
     made = [_joined(spans, number, chosen, names) for number, spans in enumerate(lanes)]
-    for number, share in enumerate(_shares([BARS + 1 if bars is None else len(bars) for bars in made])):
+    for number, share in enumerate(
+        _shares([BARS + 1 if bars is None else len(bars) for bars in made])
+    ):
         known = made[number]
         if known is None or len(known) > share:
             made[number] = _in_cells(lanes[number], number, chosen, share, names)
@@ -67,7 +73,9 @@ def _shares(wanted: Sequence[int]) -> list[int]:
 
 
 def _joined(spans: Spans, lane: int, chosen: Window, names: Sequence[str]) -> list[Bar] | None:
-    """Neighbours of one tone that nobody could tell apart as one bar, named after the longest; None where there are too many to walk."""
+    """Neighbours of one tone that nobody could tell apart as one bar, named after the longest; None
+    where there are too many to walk.
+    """
     if len(spans.start) > WALKED:
         return None
     columns = (spans.start.tolist(), spans.end.tolist(), spans.tone.tolist(), spans.name.tolist())
@@ -99,7 +107,9 @@ def _label(name: str, count: int) -> str:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells with something in them. ``name`` is that of the longest span of the cell's tone, ``longest`` its length."""
+    """Cells with something in them. ``name`` is that of the longest span of the cell's tone,
+    ``longest`` its length.
+    """
 
     start: Ints
     length: Ints
@@ -110,14 +120,20 @@ class _Cells:
     """Spans that begin in the cell."""
 
 
-def _in_cells(spans: Spans, lane: int, chosen: Window, most: int, names: Sequence[str]) -> list[Bar]:
-    """The same in at most ``most`` bars: neighbouring cells of one tone that are filled make one bar."""
+def _in_cells(
+    spans: Spans, lane: int, chosen: Window, most: int, names: Sequence[str]
+) -> list[Bar]:
+    """The same in at most ``most`` bars: neighbouring cells of one tone that are filled make one
+    bar.
+    """
     if most < 1:
         return []
     cells, found = _cells(spans, chosen, most), []
     columns = (cells.start, cells.length, cells.tone, cells.name, cells.longest, cells.begun)
     begun, reach, tone, longest, name, count = 0, -1, -1, -1, 0, 0
-    for start, length, this_tone, this_name, this_longest, number in zip(*(one.tolist() for one in columns), strict=True):
+    for start, length, this_tone, this_name, this_longest, number in zip(
+        *(one.tolist() for one in columns), strict=True
+    ):
         if start == reach and this_tone == tone:
             reach, count = start + length, count + number
             if this_longest > longest:
@@ -125,7 +141,14 @@ def _in_cells(spans: Spans, lane: int, chosen: Window, most: int, names: Sequenc
             continue
         if reach >= 0:
             found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
-        begun, reach, tone, longest, name, count = start, start + length, this_tone, this_longest, this_name, number
+        begun, reach, tone, longest, name, count = (
+            start,
+            start + length,
+            this_tone,
+            this_longest,
+            this_name,
+            number,
+        )
     if reach >= 0:
         found.append(_bar(lane, chosen, (begun, reach), tone, _label(names[name], count)))
     return found
@@ -153,15 +176,26 @@ def _cells(spans: Spans, chosen: Window, most: int) -> _Cells:
         name[mine], longest[mine] = spans.name[row][mine], (spans.end[row] - spans.start[row])[mine]
     covered = all_of_them.covered(low, high)
     following = np.minimum(np.searchsorted(all_of_them.start, low), len(all_of_them.start) - 1)
-    first = np.where(all_of_them.holds(low), low, np.clip(all_of_them.start[following], low, high - 1))
+    first = np.where(
+        all_of_them.holds(low), low, np.clip(all_of_them.start[following], low, high - 1)
+    )
     begun = np.bincount(cell, minlength=number)
-    return _Cells(first[filled], covered[filled], tone_of[filled], name[filled], longest[filled], begun[filled])
+    return _Cells(
+        first[filled],
+        covered[filled],
+        tone_of[filled],
+        name[filled],
+        longest[filled],
+        begun[filled],
+    )
 
 
 def _chosen(score: Ints) -> Ints:
-    """For each cell (column) the row to show: that with most time in it and in cells before which showed another.
+    """For each cell (column) the row to show: that with most time in it and in cells before which
+    showed another.
 
-    So tones that share every cell have their share of the bars, as in a picture of few colours (error diffusion).
+    So tones that share every cell have their share of the bars, as in a picture of few colours
+    (error diffusion).
     """
     waiting, chosen = [0] * len(score), []
     for column in score.T.tolist():
@@ -173,7 +207,9 @@ def _chosen(score: Ints) -> Ints:
 
 
 def _longest(start: Ints, end: Ints, cell: Ints, number: int) -> Ints:
-    """For each cell the longest span that begins in it; where none does, the one begun before that reaches furthest."""
+    """For each cell the longest span that begins in it; where none does, the one begun before that
+    reaches furthest.
+    """
     order = np.lexsort((end - start, cell))
     last = np.searchsorted(cell[order], np.arange(number), side="right") - 1
     own = order[np.maximum(last, 0)]

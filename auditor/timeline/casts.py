@@ -1,4 +1,6 @@
-"""Conversions between types, and matrix products of awkward sizes: what autocast does to a trace."""
+"""Conversions between types, and matrix products of awkward sizes: what autocast does to a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
 
 @dataclass(frozen=True)
 class Casts:
-    """``aten::_to_copy`` that ran a kernel: a conversion on the device. ``ns`` is the device time of those kernels."""
+    """``aten::_to_copy`` that ran a kernel: a conversion on the device. ``ns`` is the device time
+    of those kernels.
+    """
 
     rows: Ints
     ns: int
@@ -37,7 +41,9 @@ def casts(trace: Trace, tree: CallTree, launcher: Ints) -> Casts:
 
 @dataclass(frozen=True)
 class AwkwardProducts:
-    """16-bit products with an inner or last size that is no multiple of 8. ``looked`` is False without recorded shapes."""
+    """16-bit products with an inner or last size that is no multiple of 8. ``looked`` is False
+    without recorded shapes.
+    """
 
     looked: bool
     sizes: tuple[tuple[str, int], ...]
@@ -65,7 +71,11 @@ def _awkward(trace: Trace, row: int) -> str:
     """``k x n`` of a 16-bit product where one of them is no multiple of 8, else empty."""
     sizes, kinds = shapes(trace, row), types(trace, row)
     place = PRODUCTS[trace.names[trace.operators.name[row]]]
-    if len(sizes) < place + 2 or len(kinds) < place + 2 or not (is_half(kinds[place]) and is_half(kinds[place + 1])):
+    if (
+        len(sizes) < place + 2
+        or len(kinds) < place + 2
+        or not (is_half(kinds[place]) and is_half(kinds[place + 1]))
+    ):
         return ""
     left, right = sizes[place], sizes[place + 1]
     if len(left) < 2 or len(right) < 2:

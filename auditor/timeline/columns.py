@@ -26,7 +26,9 @@ Columns = tuple[NDArray[Any], ...]
 
 
 class Numbered(dict[Any, int]):
-    """Values to codes in order of appearance; over-long ones are cut, and beyond the total limit share the code of ``""``."""
+    """Values to codes in order of appearance; over-long ones are cut, and beyond the total limit
+    share the code of ``""``.
+    """
 
     def __init__(self, limit: int, empty: str | bytes) -> None:
         super().__init__()
@@ -78,7 +80,9 @@ _FLOWS: tuple[type[ev.Flow], ...] = (ev.Flow, ev.BackwardFlow, ev.OldFlow, ev.Ol
 
 
 class Builder:
-    """Collects columns. :meth:`add` raises on a value that fits no column, and then has added nothing."""
+    """Collects columns. :meth:`add` raises on a value that fits no column, and then has added
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.names = Numbered(NAME_LIMIT, "")
@@ -117,7 +121,9 @@ class Builder:
         self.counts.update({category: len(batch) for category, batch in flows.items() if batch})
 
     def table(self, group: str) -> Any:
-        """The finished table of a group; its pieces are given up, and what was wrong with times is counted."""
+        """The finished table of a group; its pieces are given up, and what was wrong with times is
+        counted.
+        """
         parts = self._parts.pop(group)
         names = schema(TABLES[group])
         if not parts:
@@ -141,19 +147,29 @@ class Builder:
         return (
             np.fromiter([event.ts for event in batch], np.float64, len(batch)),
             np.fromiter([event.dur for event in batch], np.float64, len(batch)),
-            np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)),
+            np.fromiter(
+                map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)
+            ),
         )
 
     def _thread(self, batch: Sequence[Any]) -> NDArray[np.int32]:
         pids, tids = [event.pid for event in batch], [event.tid for event in batch]
-        if pids.count(pids[0]) == tids.count(tids[0]) == len(batch):  # nearly always: neighbours in a file are of one thread
+        if (
+            pids.count(pids[0]) == tids.count(tids[0]) == len(batch)
+        ):  # nearly always: neighbours in a file are of one thread
             return np.full(len(batch), self.threads[pids[0], tids[0]], np.int32)
-        return np.fromiter(map(self.threads.__getitem__, zip(pids, tids, strict=True)), np.int32, len(batch))
+        return np.fromiter(
+            map(self.threads.__getitem__, zip(pids, tids, strict=True)), np.int32, len(batch)
+        )
 
     def _text(self, values: list[Any]) -> NDArray[np.int32]:
-        if values.count(values[0]) == len(values):  # none of them given, or all of them empty: the usual case, and cheap
+        if values.count(values[0]) == len(
+            values
+        ):  # none of them given, or all of them empty: the usual case, and cheap
             return np.full(len(values), self.texts[bytes(values[0])], np.int32)
-        texts = b"\0".join(values).split(b"\0")  # 3 times faster than bytes() of each; no JSON text holds a NUL
+        texts = b"\0".join(values).split(
+            b"\0"
+        )  # 3 times faster than bytes() of each; no JSON text holds a NUL
         if len(texts) != len(values):
             texts = list(map(bytes, values))
         return np.fromiter(map(self.texts.__getitem__, texts), np.int32, len(values))
@@ -166,24 +182,41 @@ class Builder:
             np.fromiter([event.annotation for event in batch], np.bool_, len(batch)),
             _ints([arg.sequence for arg in args]),
             _codes([arg.forward_thread for arg in args]),
-            self._text([arg.shapes if arg.old_shapes is ev.EMPTY else arg.old_shapes for arg in args]),
+            self._text(
+                [arg.shapes if arg.old_shapes is ev.EMPTY else arg.old_shapes for arg in args]
+            ),
             self._text([arg.types for arg in args]),
             self._text([arg.stack for arg in args]),
         )
 
     def _calls(self, batch: Sequence[Any]) -> Columns:
-        return (*self._base(batch), self._thread(batch), _ints([event.args.correlation for event in batch]))
+        return (
+            *self._base(batch),
+            self._thread(batch),
+            _ints([event.args.correlation for event in batch]),
+        )
 
     def _work(self, batch: Sequence[Any]) -> Columns:
         args = [event.args for event in batch]
         kind = np.fromiter([event.kind for event in batch], np.int8, len(batch))
         bytes_ = _ints([arg.bytes for arg in args])
         correlation = _ints([arg.correlation for arg in args])
-        return (*self._base(batch), kind, _devices(batch, args), _ints([arg.stream for arg in args]), correlation, bytes_)
+        return (
+            *self._base(batch),
+            kind,
+            _devices(batch, args),
+            _ints([arg.stream for arg in args]),
+            correlation,
+            bytes_,
+        )
 
     def _marks(self, batch: Sequence[Any]) -> Columns:
         device = _codes([small(event.pid) for event in batch])
-        return (*self._base(batch), device, _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]))
+        return (
+            *self._base(batch),
+            device,
+            _ints([whole(str(event.tid).rpartition(" ")[2]) for event in batch]),
+        )
 
     def _frames(self, batch: Sequence[Any]) -> Columns:
         return (*self._base(batch), self._thread(batch))
@@ -192,7 +225,9 @@ class Builder:
         args = [event.args for event in batch]
         return (
             np.fromiter([event.ts for event in batch], np.float64, len(batch)),
-            np.fromiter(map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)),
+            np.fromiter(
+                map(self.names.__getitem__, [event.name for event in batch]), np.int32, len(batch)
+            ),
             self._thread(batch),
             _ints([arg.bytes for arg in args]),
             _ints([arg.allocated for arg in args]),
@@ -211,14 +246,20 @@ class Builder:
         )
 
     def _others(self, batch: Sequence[Any]) -> Columns:
-        categories = np.fromiter(map(self.names.__getitem__, [event.category for event in batch]), np.int32, len(batch))
+        categories = np.fromiter(
+            map(self.names.__getitem__, [event.category for event in batch]), np.int32, len(batch)
+        )
         return (*self._base(batch), categories, self._thread(batch))
 
 
 def nanoseconds(microseconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Exact to the nanosecond for text with three decimals; ``round(us * 1000)`` is off by one in a quarter of the cases."""
+    """Exact to the nanosecond for text with three decimals; ``round(us * 1000)`` is off by one in a
+    quarter of the cases.
+    """
     whole = np.floor(microseconds)
-    result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
+    result: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint(
+        (microseconds - whole) * 1000
+    ).astype(np.int64)
     return result
 
 
@@ -234,5 +275,10 @@ def _devices(batch: Sequence[Any], args: list[Any]) -> NDArray[np.int32]:
     """Device of each event: its argument, else its process, which is how devices are shown."""
     given = _codes([arg.device for arg in args])
     if (given < 0).any():
-        return _codes([small(event.pid) if device < 0 else device for event, device in zip(batch, given.tolist(), strict=True)])
+        return _codes(
+            [
+                small(event.pid) if device < 0 else device
+                for event, device in zip(batch, given.tolist(), strict=True)
+            ]
+        )
     return given

@@ -18,7 +18,9 @@ _SIGNATURE = re.compile(r"[(<]")
 
 @dataclass(frozen=True)
 class Communication:
-    """Communication of one device. Times in ns; *exposed* is time with a collective and no other kernel running."""
+    """Communication of one device. Times in ns; *exposed* is time with a collective and no other
+    kernel running.
+    """
 
     device: int
     rows: Ints
@@ -48,7 +50,9 @@ def communication(trace: Trace, use: DeviceUse) -> Communication | None:
     busy = union(work.start[rows], work.end[rows])
     compute = union(work.start[other], work.end[other])
     names = Counter(_SIGNATURE.split(trace.names[code])[0] for code in work.name[rows].tolist())
-    return Communication(use.device, rows, busy, _without(busy, compute), dict(names.most_common()), compute.length)
+    return Communication(
+        use.device, rows, busy, _without(busy, compute), dict(names.most_common()), compute.length
+    )
 
 
 def _without(these: Intervals, others: Intervals) -> Intervals:

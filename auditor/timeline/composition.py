@@ -1,4 +1,6 @@
-"""What each step's time was spent on, on the trace's own clock: device work, copies to the device, the loader, and nothing known."""
+"""What each step's time was spent on, on the trace's own clock: device work, copies to the device,
+the loader, and nothing known.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from auditor.timeline.trace import Flags, Ints, Trace
 from auditor.timeline.tree import CallTree
 
 STRETCH_NS = 1_000_000
-"""Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of us), not a residual."""
+"""Shorter gaps between events are Python's ordinary pace from one operator to the next (tens of
+us), not a residual.
+"""
 
 OVERHEAD = "overhead"
 """Category of the profiler's own spans."""
@@ -23,7 +27,9 @@ OVERHEAD = "overhead"
 
 @dataclass(frozen=True)
 class Composition:
-    """Time of each step in ns, one value a step. The parts overlap one another, but for those that say otherwise."""
+    """Time of each step in ns, one value a step. The parts overlap one another, but for those that
+    say otherwise.
+    """
 
     total: Ints
     busy: Ints
@@ -33,7 +39,9 @@ class Composition:
     to_device_alone: Ints
     """The same while no other work ran on a device: what the copies cost."""
     to_device_slow: Ints
-    """Of that the part that pinned memory would not have needed: the price of waits for copies of pageable memory."""
+    """Of that the part that pinned memory would not have needed: the price of waits for copies of
+    pageable memory.
+    """
     to_host: Ints
     """A copy from a device to the host ran."""
     to_host_alone: Ints
@@ -43,7 +51,9 @@ class Composition:
     loader_alone: Ints
     """The same while no device worked."""
     unknown: Ints
-    """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on host or device."""
+    """Stretches of at least :data:`STRETCH_NS` in which nothing happened that the trace knows, on
+    host or device.
+    """
     longest_unknown: tuple[int, int]
     """Start and end of the longest of those stretches; (0, 0) without any."""
 
@@ -59,7 +69,8 @@ def composition(
     loader: LoaderWaits | None,
     thread: int = -1,
 ) -> Composition:
-    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for holds nobody up (-1: any).
+    """The parts of each step. ``thread`` runs the steps: a loader that another thread waits for
+    holds nobody up (-1: any).
 
     ``slow`` is :attr:`auditor.timeline.pinned.Pageable.slow_ns`.
     """
@@ -80,7 +91,9 @@ def composition(
         loader=loading.covered(steps.start, steps.end),
         loader_alone=_without(loading, busy, steps),
         unknown=unknown.covered(steps.start, steps.end),
-        longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest])) if longest >= 0 else (0, 0),
+        longest_unknown=(int(unknown.start[longest]), int(unknown.end[longest]))
+        if longest >= 0
+        else (0, 0),
     )
 
 
@@ -92,7 +105,9 @@ def _copying(trace: Trace, copies: Ints) -> tuple[Intervals, Intervals]:
 
 
 def _by_step(step: Ints, ns: Ints, steps: Steps) -> Ints:
-    result: Ints = np.bincount(step[step >= 0], weights=ns[step >= 0], minlength=steps.count).astype(np.int64)
+    result: Ints = np.bincount(
+        step[step >= 0], weights=ns[step >= 0], minlength=steps.count
+    ).astype(np.int64)
     return result
 
 
@@ -107,16 +122,26 @@ def _waiting(trace: Trace, loader: LoaderWaits | None, thread: int) -> Ints:
 
 def _without(one: Intervals, other: Intervals, steps: Steps) -> Ints:
     """Time of each step that one covers and the other does not."""
-    alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(steps.start, steps.end)
+    alone: Ints = one.covered(steps.start, steps.end) - one.within(other).covered(
+        steps.start, steps.end
+    )
     return alone
 
 
 def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Intervals:
-    """Long stretches inside steps without any event. Marks of steps, and annotations of the user's, say nothing by themselves."""
-    phase = mask(trace.names, trace.operators.name, lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")))
+    """Long stretches inside steps without any event. Marks of steps, and annotations of the user's,
+    say nothing by themselves.
+    """
+    phase = mask(
+        trace.names,
+        trace.operators.name,
+        lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
+    )
     step = mask(trace.names, trace.operators.name, is_step)  # an operator among others before 2022
     counts = (~trace.operators.annotation | phase) & ~step
-    own = np.flatnonzero(mask(trace.names, trace.others.category, lambda category: category == OVERHEAD))
+    own = np.flatnonzero(
+        mask(trace.names, trace.others.category, lambda category: category == OVERHEAD)
+    )
     edges = np.array([steps.start.min(initial=0), steps.end.max(initial=0)])
     known = [  # one table after the other: a trace has millions of events, and few stretches
         *_outermost(tree, counts),
@@ -124,14 +149,18 @@ def _unknown(trace: Trace, tree: CallTree, steps: Steps, busy: Intervals) -> Int
         union(trace.others.start[own], trace.others.end[own]),
         Intervals(edges, edges),
     ]
-    all_known = union(np.concatenate([each.start for each in known]), np.concatenate([each.end for each in known]))
+    all_known = union(
+        np.concatenate([each.start for each in known]), np.concatenate([each.end for each in known])
+    )
     quiet = all_known.gaps().within(steps.windows)
     long = quiet.end - quiet.start >= STRETCH_NS
     return Intervals(quiet.start[long], quiet.end[long])
 
 
 def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
-    """The time of operators that count, and of calls, from those that stand in no counting operator: a small part of them."""
+    """The time of operators that count, and of calls, from those that stand in no counting
+    operator: a small part of them.
+    """
     operators, calls = tree.sources
     found = []
     for table, parent, rows in (
@@ -139,6 +168,10 @@ def _outermost(tree: CallTree, counts: Flags) -> list[Intervals]:
         (calls, tree.parent[tree.operators :], np.arange(len(calls.start))),
     ):
         above = parent[rows]
-        within = (above >= 0) & counts[above] & (table.end[rows] <= operators.end[above]) if len(counts) else above >= 0
+        within = (
+            (above >= 0) & counts[above] & (table.end[rows] <= operators.end[above])
+            if len(counts)
+            else above >= 0
+        )
         found.append(union(table.start[rows[~within]], table.end[rows[~within]]))
     return found

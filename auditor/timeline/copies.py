@@ -1,4 +1,6 @@
-"""Copies between host and device: how the host called them, from and to which memory, and how fast they were."""
+"""Copies between host and device: how the host called them, from and to which memory, and how fast
+they were.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _KIND = re.compile(r"([HD])to([HD])\s*\((\w+)\s*->\s*(\w+)\)")
 
 @dataclass(frozen=True)
 class Copies:
-    """Every copy that a device made. Columns of one length; ``call`` is -1 where the trace lacks the host's call."""
+    """Every copy that a device made. Columns of one length; ``call`` is -1 where the trace lacks
+    the host's call.
+    """
 
     work: Ints
     """Row of :class:`Work`."""
@@ -92,7 +96,12 @@ def copies(trace: Trace, joined: Launches, steps: Steps) -> Copies:
 def totals(trace: Trace, made: Copies) -> tuple[CopyTotal, ...]:
     """Copies by kind, the most frequent first. Unknown sizes count 0 bytes."""
     found = [
-        CopyTotal(trace.names[code], len(rows), int(made.ns[rows].sum()), int(made.bytes[rows].clip(0).sum()))
+        CopyTotal(
+            trace.names[code],
+            len(rows),
+            int(made.ns[rows].sum()),
+            int(made.bytes[rows].clip(0).sum()),
+        )
         for code, rows in groups(trace.work.name[made.work])
     ]
     return tuple(sorted(found, key=lambda total: (-total.count, total.kind)))
@@ -100,19 +109,23 @@ def totals(trace: Trace, made: Copies) -> tuple[CopyTotal, ...]:
 
 def calls_by_kind(trace: Trace, joined: Launches, steps: Steps) -> tuple[CopyCalls, ...]:
     """Host calls that made copies, by API and kind, the longest first."""
-    rows = np.flatnonzero((joined.copy_of_call >= 0) & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name))
-    api, kind = trace.calls.name[rows].astype(np.int64), trace.work.name[joined.copy_of_call[rows]].astype(np.int64)
+    rows = np.flatnonzero(
+        (joined.copy_of_call >= 0)
+        & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name)
+    )
+    api, kind = (
+        trace.calls.name[rows].astype(np.int64),
+        trace.work.name[joined.copy_of_call[rows]].astype(np.int64),
+    )
     ns = (trace.calls.end - trace.calls.start)[rows]
-    inside = steps.of(trace.calls.start[rows]) >= 0 if steps.marked else np.zeros(len(rows), np.bool_)
+    inside = (
+        steps.of(trace.calls.start[rows]) >= 0 if steps.marked else np.zeros(len(rows), np.bool_)
+    )
     found = []
     for key, part in groups(api * len(trace.names) + kind):
         inner = part[inside[part]]
         names = trace.names[key // len(trace.names)], trace.names[key % len(trace.names)]
-        found.append(CopyCalls(*names, len(part), int(ns[part].sum()), len(inner), int(ns[inner].sum())))
+        found.append(
+            CopyCalls(*names, len(part), int(ns[part].sum()), len(inner), int(ns[inner].sum()))
+        )
     return tuple(sorted(found, key=lambda one: (-one.ns, one.api, one.kind)))
-
-
-def memories(kind: str) -> tuple[str, str]:
-    """(from, to) memory of a copy's name, such as ("Pageable", "Device"); ("", "") where the name does not say."""
-    found = _KIND.search(kind)
-    return (found[3], found[4]) if found else ("", "")

@@ -16,7 +16,9 @@ SHORT_KERNEL_NS = 10_000
 
 @dataclass(frozen=True)
 class Launches:
-    """The join of calls and device work by correlation id. -1 where the other side is not in the trace."""
+    """The join of calls and device work by correlation id. -1 where the other side is not in the
+    trace.
+    """
 
     call_of_work: Ints
     work_of_call: Ints
@@ -38,7 +40,9 @@ def launches(trace: Trace) -> Launches:
 
 
 def join(keys: Ints, table: Ints) -> Ints:
-    """For each key the first row of the table with the same key, -1 without. Ids of 0 and below join nothing."""
+    """For each key the first row of the table with the same key, -1 without. Ids of 0 and below
+    join nothing.
+    """
     if not len(table):
         return np.full(len(keys), -1, np.int64)
     order = np.argsort(table, kind="stable")
@@ -107,7 +111,10 @@ def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
         kernels=int((kind == KERNEL).sum()),
         copies=int((kind == MEMCPY).sum()),
         memsets=int((kind == MEMSET).sum()),
-        stream_busy_ns={stream: union(work.start[rows[part]], work.end[rows[part]]).length for stream, part in streams},
+        stream_busy_ns={
+            stream: union(work.start[rows[part]], work.end[rows[part]]).length
+            for stream, part in streams
+        },
         median_kernel_ns=int(durations[len(durations) // 2]) if len(durations) else 0,
         short_kernels=int(np.searchsorted(durations, SHORT_KERNEL_NS)),
         kernel_ns=int(durations.sum()),
@@ -115,7 +122,9 @@ def _use(trace: Trace, device: int, rows: Ints) -> DeviceUse:
 
 
 def launch_delay_ns(trace: Trace, joined: Launches) -> Ints:
-    """Time from the begin of the launching call to the start of each kernel: the queue's depth. One value a joined kernel."""
+    """Time from the begin of the launching call to the start of each kernel: the queue's depth. One
+    value a joined kernel.
+    """
     rows = np.flatnonzero((trace.work.kind == KERNEL) & (joined.call_of_work >= 0))
     delay: Ints = trace.work.start[rows] - trace.calls.start[joined.call_of_work[rows]]
     return delay

@@ -1,4 +1,6 @@
-"""The fields that are read of each kind of event, as exact structs: one decoder for nearly every piece of a trace."""
+"""The fields that are read of each kind of event, as exact structs: one decoder for nearly every
+piece of a trace.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class OperatorArgs(Struct, gc=False, frozen=True):
 
 
 class Operator(Struct, gc=False, tag_field="cat", tag="cpu_op"):
-    """A span of torch's dispatcher. ``dur`` is required, so that a begin without an end takes the tolerant way."""
+    """A span of torch's dispatcher. ``dur`` is required, so that a begin without an end takes the
+    tolerant way.
+    """
 
     name: str
     tid: Id
@@ -182,7 +186,9 @@ class Flow(Struct, gc=False, tag_field="cat", tag="ac2g"):
 
 
 class BackwardFlow(Flow, tag_field="cat", tag="fwdbwd"):
-    """An arrow from a forward operator to its backward node: counted only, the sequence number says the same."""
+    """An arrow from a forward operator to its backward node: counted only, the sequence number says
+    the same.
+    """
 
     category: ClassVar[str] = "fwdbwd"
 

@@ -26,13 +26,19 @@ _KINDS: dict[str, type[Struct]] = {
     "python_function": ev.Frame,
     "cuda_sync": ev.Sync,
 }
-_CALLS = frozenset(f"{maker}_{part}" for maker in ("cuda", "hip", "xpu", "privateuse1") for part in ("runtime", "driver"))
+_CALLS = frozenset(
+    f"{maker}_{part}"
+    for maker in ("cuda", "hip", "xpu", "privateuse1")
+    for part in ("runtime", "driver")
+)
 _LEGACY_DEVICE = "CUDA functions"
 _NO_ARGS = LooseArgs()
 
 
 class Fitting:
-    """Turns :class:`Loose` events into the structs of their kinds; pairs begins with ends; counts what holds no span."""
+    """Turns :class:`Loose` events into the structs of their kinds; pairs begins with ends; counts
+    what holds no span.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -49,7 +55,9 @@ class Fitting:
         """The event as the struct of its kind; None if it holds no span (then it is counted)."""
         phase = event.ph if isinstance(event.ph, str) else ""
         args = event.args or _NO_ARGS
-        if args.memory_bytes is not None and (phase in {"i", "I"} or event.cat == "cpu_instant_event"):
+        if args.memory_bytes is not None and (
+            phase in {"i", "I"} or event.cat == "cpu_instant_event"
+        ):
             return self._memory(event, args)
         if phase == "X":
             return self._span(event, real(event.dur) if event.dur is not None else 0.0)
@@ -75,7 +83,9 @@ class Fitting:
             self.timeless += 1
             return None
         size, allocated, reserved = map(whole, (args.memory_bytes, args.allocated, args.reserved))
-        numbers = ev.MemoryArgs(size, allocated, reserved, small(args.device_type, bits=7), small(args.device_id))
+        numbers = ev.MemoryArgs(
+            size, allocated, reserved, small(args.device_type, bits=7), small(args.device_id)
+        )
         return ev.Memory(text(event.name), label(event.tid), time, numbers, label(event.pid))
 
     def _span(self, event: Loose, dur: float) -> Struct | None:
@@ -94,14 +104,22 @@ class Fitting:
 
 
 def _guess(category: str, event: Loose, args: LooseArgs) -> type[Struct]:
-    """Kind of a span whose category is not in the table. Without any category, its arguments tell."""
+    """Kind of a span whose category is not in the table. Without any category, its arguments
+    tell.
+    """
     if category in _CALLS:
         return ev.Call
     if category:
         return ev.Span
     if event.pid == _LEGACY_DEVICE or (args.stream is not None and args.device is not None):
         name = text(event.name)
-        return ev.Memcpy if name.startswith("Memcpy") else ev.Memset if name.startswith("Memset") else ev.Kernel
+        return (
+            ev.Memcpy
+            if name.startswith("Memcpy")
+            else ev.Memset
+            if name.startswith("Memset")
+            else ev.Kernel
+        )
     return ev.Call if args.correlation is not None else ev.Operator
 
 
@@ -112,14 +130,18 @@ def _arguments(kind: type[Struct], event: Loose, args: LooseArgs) -> Any:
     if issubclass(kind, ev.Call):
         return ev.CallArgs(whole(args.correlation))
     if issubclass(kind, ev.Kernel):
-        return ev.WorkArgs(small(args.device), _stream(event, args), whole(args.correlation), whole(args.bytes))
+        return ev.WorkArgs(
+            small(args.device), _stream(event, args), whole(args.correlation), whole(args.bytes)
+        )
     if issubclass(kind, ev.Sync):
         return ev.SyncArgs(small(args.device), whole(args.stream), whole(args.correlation))
     return None
 
 
 def _stream(event: Loose, args: LooseArgs) -> int:
-    """The stream; where the arguments lack it, the number in a thread named ``stream 7``, or the thread's own."""
+    """The stream; where the arguments lack it, the number in a thread named ``stream 7``, or the
+    thread's own.
+    """
     if args.stream is not None:
         return whole(args.stream)
     return whole(str(event.tid).rpartition(" ")[2])

@@ -1,7 +1,8 @@
 """The user's Python function around a moment, where the trace has Python frames.
 
-A trace's frame ends in the line of ``def``: that is where the function begins, never the line of the call. So a
-:class:`Place` names the function, and only a ``Call stack`` argument (written by torch up to 1.11) names the line itself.
+A trace's frame ends in the line of ``def``: that is where the function begins, never the line of
+the call. So a :class:`Place` names the function, and only a ``Call stack`` argument (written by
+torch up to 1.11) names the line itself.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _STANDARD = frozenset(sys.stdlib_module_names) - _SCRIPT_NAMES
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the user's code. ``exact`` tells whether ``line`` is the line of the call, or only the function's ``def``."""
+    """A place in the user's code. ``exact`` tells whether ``line`` is the line of the call, or only
+    the function's ``def``.
+    """
 
     file: str
     line: int
@@ -37,7 +40,9 @@ class Place:
 
 
 def place_of(frame: str) -> Place | None:
-    """The place that a frame's name tells, None if it is not the user's (torch, a library, the interpreter)."""
+    """The place that a frame's name tells, None if it is not the user's (torch, a library, the
+    interpreter).
+    """
     found = _FRAME.match(frame)
     if not found or _FOREIGN.search(found["file"]):
         return None
@@ -57,7 +62,9 @@ def places(trace: Trace, thread: Codes, time: Ints) -> list[Place | None]:
         if moments is not None:
             found = _innermost(trace, rows, users[rows], time[moments])
             for moment, frame in zip(moments.tolist(), found.tolist(), strict=True):
-                result[moment] = place_of(trace.names[trace.frames.name[frame]]) if frame >= 0 else None
+                result[moment] = (
+                    place_of(trace.names[trace.frames.name[frame]]) if frame >= 0 else None
+                )
     return result
 
 
@@ -75,7 +82,9 @@ def _innermost(trace: Trace, rows: Ints, users: np.ndarray, time: Ints) -> Ints:
 
 
 def around(trace: Trace, thread: int, start: int, end: int) -> str:
-    """The Python function, whoever wrote it, that holds nearly all of a stretch of a host thread and little else; may be empty."""
+    """The Python function, whoever wrote it, that holds nearly all of a stretch of a host thread
+    and little else; may be empty.
+    """
     spans, slack = trace.frames, (end - start) // 20
     holding = (spans.thread == thread) & (spans.start <= start + slack) & (spans.end >= end - slack)
     rows = np.flatnonzero(holding)
@@ -86,7 +95,9 @@ def around(trace: Trace, thread: int, start: int, end: int) -> str:
 
 
 def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
-    """The line of the call that led to a row of the tree, where an operator around it carries its Python stack."""
+    """The line of the call that led to a row of the tree, where an operator around it carries its
+    Python stack.
+    """
     while row >= 0:
         if row < tree.operators and trace.operators.stack[row] >= 0:
             return _of_stack(trace.texts[trace.operators.stack[row]])
@@ -95,7 +106,9 @@ def exact_place(trace: Trace, tree: CallTree, row: int) -> Place | None:
 
 
 def _of_stack(text: bytes) -> Place | None:
-    """The innermost frame of the user's in a stack text (innermost first, ``file(line): function`` joined by ``;``)."""
+    """The innermost frame of the user's in a stack text (innermost first, ``file(line): function``
+    joined by ``;``).
+    """
     try:
         stack = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

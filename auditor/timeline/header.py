@@ -63,7 +63,9 @@ def _natural(value: Any) -> int | None:
 
 
 def _devices(given: Any) -> tuple[Device, ...]:
-    entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
+    entries = (
+        [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
+    )
     return tuple(
         Device(
             index=whole(entry.get("id")),

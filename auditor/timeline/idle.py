@@ -1,4 +1,6 @@
-"""Why a device had nothing to do: its idle time inside the steps, gap by gap, and who could have filled it."""
+"""Why a device had nothing to do: its idle time inside the steps, gap by gap, and who could have
+filled it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from auditor.timeline.trace import KERNEL, Ints, Trace
 from auditor.timeline.waits import Waits
 
 LONG_GAP_NS = 500_000
-"""Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the profiler too."""
+"""Host time that no single launch explains: an operator costs 5 to 100 us of host time, under the
+profiler too.
+"""
 
 INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
 LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
@@ -24,13 +28,15 @@ LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
 
 @dataclass(frozen=True)
 class Idle:
-    """Idle time of one device inside the windows that were looked at. Columns of one length, one row a gap; times in ns.
+    """Idle time of one device inside the windows that were looked at. Columns of one length, one
+    row a gap; times in ns.
 
-    Each gap is shared out once, in this order: ``input`` is the part in which the loop had no batch, ``wait`` what host waits
-    in it cost (:attr:`Prices.won_back`), ``driver`` what calls cost that take memory from the driver or hold the host for a
-    memset, ``profiler`` what the profiler says of itself. The rest is split at the end of the call that launched the work
-    after the gap: before it the host had not come so far (``host``), after it the work was queued and did not start
-    (``queued``). So the parts add up to the gap, and what is said of each is said once.
+    Each gap is shared out once, in this order: ``input`` is the part in which the loop had no
+    batch, ``wait`` what host waits in it cost (:attr:`Prices.won_back`), ``driver`` what calls cost
+    that take memory from the driver or hold the host for a memset, ``profiler`` what the profiler
+    says of itself. The rest is split at the end of the call that launched the work after the gap:
+    before it the host had not come so far (``host``), after it the work was queued and did not
+    start (``queued``). So the parts add up to the gap, and what is said of each is said once.
     """
 
     windows: Intervals
@@ -43,7 +49,9 @@ class Idle:
     host: Ints
     queued: Ints
     call: Ints
-    """The call (row of :class:`Calls`) that launched the work after the gap; -1 where not known, or where none follows in the window."""
+    """The call (row of :class:`Calls`) that launched the work after the gap; -1 where not known, or
+    where none follows in the window.
+    """
     dry: Ints
     """Length of the gap up to the end of that call: how long the queue was empty."""
     of_waits: Ints
@@ -73,7 +81,9 @@ class Idle:
         }
 
     def of_host(self) -> Ints:
-        """Rows of long gaps that neither the input nor a wait explains for the greater part, the longest first."""
+        """Rows of long gaps that neither the input nor a wait explains for the greater part, the
+        longest first.
+        """
         long = (self.call >= 0) & (self.dry >= LONG_GAP_NS) & (2 * self.host >= self.dry)
         rows = np.flatnonzero(long)
         return rows[np.argsort(-self.host[rows], kind="stable")]
@@ -91,9 +101,11 @@ def idle(
     steps: Steps,
     host: tuple[LoaderWaits | None, Waits, Ints],
 ) -> Idle:
-    """Gaps of the busiest device inside the marked steps; inside the span of its own work where the trace marks none.
+    """Gaps of the busiest device inside the marked steps; inside the span of its own work where the
+    trace marks none.
 
-    ``host`` is what held the host: its loader, its waits, and the calls (rows of :class:`Calls`) of :attr:`Idle.driver`.
+    ``host`` is what held the host: its loader, its waits, and the calls (rows of :class:`Calls`) of
+    :attr:`Idle.driver`.
     """
     use = used[0]
     windows = steps.windows if steps.marked else Intervals(use.busy.start[:1], use.busy.end[-1:])
@@ -104,7 +116,9 @@ def idle(
     ends, won = _gap_of(gaps, waits.end), waits.prices.won_back
     waiting, of_waits = _shared_out(_Claims(ends, won), length - loading)
     left = length - loading - waiting
-    claims, whose = _driver_claims(trace, gaps, calls, call_prices(trace, joined, used, steps, calls))
+    claims, whose = _driver_claims(
+        trace, gaps, calls, call_prices(trace, joined, used, steps, calls)
+    )
     driver, of_claims = _shared_out(claims, left)
     left = left - driver
     profiler = np.minimum(_profilers_own(trace).covered(gaps.start, gaps.end), left)
@@ -144,7 +158,9 @@ class _Claims:
 def _shared_out(claims: _Claims, left: Ints) -> tuple[Ints, Ints]:
     """What is claimed of each gap, no more than is left of it; and each claim's part of that."""
     good = claims.gap >= 0
-    asked = np.bincount(claims.gap[good], weights=claims.ns[good], minlength=len(left)).astype(np.int64)
+    asked = np.bincount(claims.gap[good], weights=claims.ns[good], minlength=len(left)).astype(
+        np.int64
+    )
     given = np.minimum(asked, left)
     part = np.zeros(len(claims.ns), np.int64)
     gap = claims.gap[good]
@@ -153,12 +169,18 @@ def _shared_out(claims: _Claims, left: Ints) -> tuple[Ints, Ints]:
 
 
 def _driver_claims(trace: Trace, gaps: Intervals, calls: Ints, after: Ints) -> tuple[_Claims, Ints]:
-    """The part of each gap in which a call ran, and in the gap in which it ended what it cost after it; and whose claim each is."""
+    """The part of each gap in which a call ran, and in the gap in which it ended what it cost after
+    it; and whose claim each is.
+    """
     start, end = trace.calls.start[calls], trace.calls.end[calls]
     first = np.searchsorted(gaps.end, start, side="right")
     number = np.maximum(np.searchsorted(gaps.start, end) - first, 0)
     whose = np.repeat(np.arange(len(calls)), number)
-    gap = np.repeat(first, number) + np.arange(len(whose)) - np.repeat(np.cumsum(number) - number, number)
+    gap = (
+        np.repeat(first, number)
+        + np.arange(len(whose))
+        - np.repeat(np.cumsum(number) - number, number)
+    )
     during = np.minimum(end[whose], gaps.end[gap]) - np.maximum(start[whose], gaps.start[gap])
     claims = _Claims(np.concatenate((gap, _gap_of(gaps, end))), np.concatenate((during, after)))
     return claims, np.concatenate((whose, np.arange(len(calls))))
@@ -173,7 +195,9 @@ def _gap_of(gaps: Intervals, times: Ints) -> Ints:
 
 
 def _outside(busy: Intervals) -> Intervals:
-    """All the time in which the device did nothing, before its first and after its last work too."""
+    """All the time in which the device did nothing, before its first and after its last work
+    too.
+    """
     low, high = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
     return Intervals(np.concatenate(([low], busy.end)), np.concatenate((busy.start, [high])))
 
@@ -195,12 +219,16 @@ def _next_launch(trace: Trace, use: DeviceUse, joined: Launches, gaps: Intervals
     rows = use.rows[np.argsort(work.start[use.rows], kind="stable")]
     place = np.searchsorted(work.start[rows], gaps.end)
     first = rows[np.minimum(place, len(rows) - 1)]
-    result: Ints = np.where((place < len(rows)) & (work.start[first] == gaps.end), joined.call_of_work[first], -1)
+    result: Ints = np.where(
+        (place < len(rows)) & (work.start[first] == gaps.end), joined.call_of_work[first], -1
+    )
     return result
 
 
 def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
-    """For each kernel of a device, in order of launch: kernels launched before it that had not started yet."""
+    """For each kernel of a device, in order of launch: kernels launched before it that had not
+    started yet.
+    """
     rows = use.rows[(trace.work.kind[use.rows] == KERNEL) & (joined.call_of_work[use.rows] >= 0)]
     launched = np.sort(trace.calls.start[joined.call_of_work[rows]])
     started = np.searchsorted(np.sort(trace.work.start[rows]), launched, side="right")
@@ -209,7 +237,9 @@ def queue_depth(trace: Trace, use: DeviceUse, joined: Launches) -> Ints:
 
 
 def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
-    """The shortest call, operator, annotation or function of the thread that covers at least half of a stretch."""
+    """The shortest call, operator, annotation or function of the thread that covers at least half
+    of a stretch.
+    """
     spans = (
         (trace.calls.start, trace.calls.end, trace.calls.name, trace.calls.thread),
         (trace.operators.start, trace.operators.end, trace.operators.name, trace.operators.thread),
@@ -224,7 +254,9 @@ def doing(trace: Trace, stretch: tuple[int, int], thread: int) -> str:
 
 
 def launched_in(found: Idle, spans: Intervals) -> int:
-    """:data:`LAUNCHING` as far as it lies inside these spans: the host's part of long gaps is :data:`HOST`, which KERN002 prices."""
+    """:data:`LAUNCHING` as far as it lies inside these spans: the host's part of long gaps is
+    :data:`HOST`, which KERN002 prices.
+    """
     known = (found.call >= 0) & (found.dry < LONG_GAP_NS)
     covered = spans.covered(found.start[known], found.start[known] + found.dry[known])
     return int(np.minimum(covered, found.host[known]).sum())

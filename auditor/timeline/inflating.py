@@ -1,4 +1,6 @@
-"""Bytes of a trace file as they come: plain or gzip by content, bounded, and honest about a damaged tail."""
+"""Bytes of a trace file as they come: plain or gzip by content, bounded, and honest about a damaged
+tail.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,21 @@ RAW_LIMIT = 8 << 30
 """Bytes of text that are read at most: a file from a stranger may inflate a thousandfold."""
 
 RATIO, UNPACKED_AT_LEAST = 100, 64 << 20
-"""Bytes of text for each packed byte that are read of a gzip file at most, and of a small one. Traces inflate 15-18 times,
-those of one operator in a loop 40 times; a bomb a thousand times."""
+"""Bytes of text for each packed byte that are read of a gzip file at most, and of a small one.
+Traces inflate 15-18 times, those of one operator in a loop 40 times; a bomb a thousand times."""
 
 PLAIN_CHUNK = 256 << 10
 GZIP_CHUNK = 16 << 10  # traces inflate 15-18 times, so about PLAIN_CHUNK of text
-TEXT_CHUNK = 2 << 20  # of a bomb it would be a thousand times as much, and each byte of text can become 50 bytes of events
+TEXT_CHUNK = (
+    2 << 20
+)  # of a bomb it would be a thousand times as much, and each byte of text can become 50 bytes of events
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Inflating:
-    """Iterates over chunks of text. ``warnings`` and ``raw_bytes`` are complete once the iteration has ended."""
+    """Iterates over chunks of text. ``warnings`` and ``raw_bytes`` are complete once the iteration
+    has ended.
+    """
 
     def __init__(self, path: Path, limit: int = RAW_LIMIT) -> None:
         self.path = path
@@ -44,13 +50,18 @@ class Inflating:
             packed = file.read(2) == GZIP_MAGIC
             file.seek(0)
             limit, why = self.limit, "the file holds more"
-            if packed and (real := max(UNPACKED_AT_LEAST, RATIO * self.path.stat().st_size)) < limit:
+            if (
+                packed
+                and (real := max(UNPACKED_AT_LEAST, RATIO * self.path.stat().st_size)) < limit
+            ):
                 limit, why = real, f"it inflates more than {RATIO}-fold, as no trace does"
             chunks = self._inflated(file) if packed else iter(lambda: file.read(PLAIN_CHUNK), b"")
             for chunk in chunks:
                 self.raw_bytes += len(chunk)
                 if self.raw_bytes > limit:
-                    self.warnings.append(f"only the first {limit >> 20} MiB of text were read: {why}")
+                    self.warnings.append(
+                        f"only the first {limit >> 20} MiB of text were read: {why}"
+                    )
                     return
                 yield chunk
 
@@ -61,7 +72,10 @@ class Inflating:
                 try:
                     text = stream.decompress(packed, TEXT_CHUNK)
                 except tuple(_ERRORS):
-                    self.warnings.append(f"the gzip data is damaged after {self.raw_bytes:,} bytes of text: the rest is lost")
+                    self.warnings.append(
+                        f"the gzip data is damaged after {self.raw_bytes:,} bytes of text: the "
+                        "rest is lost"
+                    )
                     return
                 if text:
                     yield text
@@ -72,4 +86,6 @@ class Inflating:
                 if packed[:2] != GZIP_MAGIC:
                     return
                 stream = _decompressor(31)  # members put one behind another are one text
-        self.warnings.append("the gzip data ends in the middle: the writer was stopped, or the copy is incomplete")
+        self.warnings.append(
+            "the gzip data ends in the middle: the writer was stopped, or the copy is incomplete"
+        )

@@ -1,4 +1,6 @@
-"""Arithmetic of time intervals on sorted arrays: unions, overlaps, gaps. Ends are exclusive; all times in ns."""
+"""Arithmetic of time intervals on sorted arrays: unions, overlaps, gaps. Ends are exclusive; all
+times in ns.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Intervals:
         whole = np.concatenate(([0], np.cumsum(self.end - self.start)))
         place = np.searchsorted(self.start, times, side="right")
         last = np.maximum(place - 1, 0)
-        result: Ints = np.where(place > 0, whole[last] + np.minimum(times, self.end[last]) - self.start[last], 0)
+        result: Ints = np.where(
+            place > 0, whole[last] + np.minimum(times, self.end[last]) - self.start[last], 0
+        )
         return result
 
     def covered(self, start: Ints, end: Ints) -> Ints:
@@ -40,7 +44,11 @@ class Intervals:
     def holds(self, times: Ints) -> Flags:
         """Whether each of ``times`` lies inside."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        inside: Flags = (place >= 0) & (times < self.end[place]) if len(self.start) else np.zeros(len(times), np.bool_)
+        inside: Flags = (
+            (place >= 0) & (times < self.end[place])
+            if len(self.start)
+            else np.zeros(len(times), np.bool_)
+        )
         return inside
 
     def overlap(self, other: Intervals) -> int:
@@ -54,7 +62,9 @@ class Intervals:
     def within(self, other: Intervals) -> Intervals:
         """What both cover."""
         edges = np.concatenate((self.start, self.end, other.start, other.end))
-        steps = np.repeat([1, -1, 1, -1], [len(self.start), len(self.end), len(other.start), len(other.end)])
+        steps = np.repeat(
+            [1, -1, 1, -1], [len(self.start), len(self.end), len(other.start), len(other.end)]
+        )
         order = np.lexsort((steps, edges))
         inside = np.flatnonzero(np.cumsum(steps[order]) == 2)
         sorted_edges = edges[order]
@@ -63,7 +73,9 @@ class Intervals:
 
 
 def union(start: Ints, end: Ints) -> Intervals:
-    """The union of any intervals. Empty ones are kept: a kernel shorter than the clock's tick still ends a gap."""
+    """The union of any intervals. Empty ones are kept: a kernel shorter than the clock's tick still
+    ends a gap.
+    """
     if not len(start):
         return Intervals(NONE, NONE)
     order = np.argsort(start, kind="stable")

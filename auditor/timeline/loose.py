@@ -1,4 +1,6 @@
-"""An event of any shape, for what the exact structs refuse: every spelling since 2021, and values of any type."""
+"""An event of any shape, for what the exact structs refuse: every spelling since 2021, and values
+of any type.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def loose(event: dict[str, Any]) -> Loose:
     args = _NO_ARGS
     if isinstance(given, dict):
         known = {_LOOSE_ARGS[key]: value for key, value in given.items() if key in _LOOSE_ARGS}
-        args = LooseArgs(**{key: _text_of(value) if key in _RAW_ARGS else value for key, value in known.items()})
+        args = LooseArgs(
+            **{key: _text_of(value) if key in _RAW_ARGS else value for key, value in known.items()}
+        )
     return Loose(**{key: event.get(key) for key in _LOOSE_FIELDS}, args=args)
 
 
@@ -72,7 +76,9 @@ _LIMIT = 2**62
 
 
 def whole(value: Any, default: int = -1) -> int:
-    """``value`` as a number that fits a column, or the default. AMD writes some streams and sizes as text."""
+    """``value`` as a number that fits a column, or the default. AMD writes some streams and sizes
+    as text.
+    """
     if isinstance(value, str):
         try:
             value = int(value, 0) if len(value) < 32 else default

@@ -16,7 +16,9 @@ HOST = 0
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """One device's memory events. Totals are bytes, -1 where the torch that recorded them wrote none."""
+    """One device's memory events. Totals are bytes, -1 where the torch that recorded them wrote
+    none.
+    """
 
     device_type: int
     """0 host, 1 CUDA or HIP."""

@@ -13,14 +13,18 @@ from auditor.timeline.naming import mask
 from auditor.timeline.trace import MEMSET, Trace
 
 SYNCHRONOUS_MEMORY = frozenset({"Pinned", "Managed", "Unified"})
-"""Memory whose memset is fully synchronous with the host (CUDA runtime API, "API synchronization behavior")."""
+"""Memory whose memset is fully synchronous with the host (CUDA runtime API, "API synchronization
+behavior").
+"""
 
 _MEMORY = re.compile(r"\((\w+)\)")
 
 
 @dataclass(frozen=True)
 class Memset:
-    """A memset that waited. ``call`` is a row of :class:`Calls`; ``memory`` as the trace spells it, empty where it does not."""
+    """A memset that waited. ``call`` is a row of :class:`Calls`; ``memory`` as the trace spells it,
+    empty where it does not.
+    """
 
     call: int
     api: str
@@ -28,12 +32,16 @@ class Memset:
 
 
 def waiting_memsets(trace: Trace, joined: Launches, busy: Intervals) -> tuple[Memset, ...]:
-    """Memsets without ``Async`` in their name that write memory of the synchronous kinds, or that were seen to wait.
+    """Memsets without ``Async`` in their name that write memory of the synchronous kinds, or that
+    were seen to wait.
 
-    Seen means: the device was working when the host called, and the call returned only after the memset was done.
+    Seen means: the device was working when the host called, and the call returned only after the
+    memset was done.
     """
     calls, work = trace.calls, trace.work
-    rows = np.flatnonzero(mask(trace.names, calls.name, lambda name: "emset" in name and "Async" not in name))
+    rows = np.flatnonzero(
+        mask(trace.names, calls.name, lambda name: "emset" in name and "Async" not in name)
+    )
     rows = rows[joined.work_of_call[rows] >= 0]
     made = joined.work_of_call[rows]
     rows, made = rows[work.kind[made] == MEMSET], made[work.kind[made] == MEMSET]

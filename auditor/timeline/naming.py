@@ -1,4 +1,6 @@
-"""Names as the trace spells them: which calls block, launch or allocate, which kernels communicate, and names to row masks."""
+"""Names as the trace spells them: which calls block, launch or allocate, which kernels communicate,
+and names to row masks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ import numpy as np
 from auditor.timeline.trace import Codes, Flags
 
 _SUFFIX = re.compile(r"(_v\d{4,5}|_ptsz|_ptds|_spt)+$")
-"""CUPTI's API versions: ``cudaLaunchKernel_v7000``, ``cudaStreamSynchronize_ptsz`` (per-thread default streams)."""
+"""CUPTI's API versions: ``cudaLaunchKernel_v7000``, ``cudaStreamSynchronize_ptsz`` (per-thread
+default streams).
+"""
 
 BLOCKING = frozenset(
     {
@@ -29,7 +33,9 @@ BLOCKING = frozenset(
         "hipMemcpyWithStream",
     }
 )
-DEVICE_WIDE = frozenset({"cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"})
+DEVICE_WIDE = frozenset(
+    {"cudaDeviceSynchronize", "cudaThreadSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"}
+)
 ALLOCATOR = frozenset(
     {
         "cudaMalloc",
@@ -52,7 +58,9 @@ ALLOCATOR = frozenset(
     }
 )
 STREAM_ORDERED = frozenset({"cudaMallocAsync", "cudaFreeAsync"})
-"""Calls of these that do not wait: the cudaMallocAsync backend makes them on every allocation by design."""
+"""Calls of these that do not wait: the cudaMallocAsync backend makes them on every allocation by
+design.
+"""
 _LAUNCH = re.compile(
     r"cudaLaunch(Cooperative)?Kernel|cudaLaunchKernelExC|cuLaunchKernel|hipLaunchKernel|hip(Ext)?ModuleLaunchKernel|hipExtLaunchKernel"
 )
@@ -79,7 +87,9 @@ def is_blocking(call: str) -> bool:
 
 
 def is_async_copy(call: str) -> bool:
-    """Whether the call is an asynchronous copy; from or to pageable memory it blocks none the less."""
+    """Whether the call is an asynchronous copy; from or to pageable memory it blocks none the
+    less.
+    """
     return "emcpyAsync" in call
 
 
@@ -99,5 +109,7 @@ def is_communication(kernel: str) -> bool:
 
 
 def is_step(name: str) -> bool:
-    """``ProfilerStep#7``, as torch.profiler.profile.step() writes it; ``ProfilerStep*`` in rare exports."""
+    """``ProfilerStep#7``, as torch.profiler.profile.step() writes it; ``ProfilerStep*`` in rare
+    exports.
+    """
     return name.startswith(STEP_MARK)

@@ -12,7 +12,9 @@ HALF_TYPES = frozenset({"c10::Half", "c10::BFloat16", "struct c10::Half", "struc
 
 
 def shapes(trace: Trace, row: int) -> list[Any]:
-    """``Input Dims`` of an operator: one list of sizes for each input, empty for what is no tensor. Empty where not recorded."""
+    """``Input Dims`` of an operator: one list of sizes for each input, empty for what is no tensor.
+    Empty where not recorded.
+    """
     return _decoded(trace, int(trace.operators.shapes[row]))
 
 
@@ -31,6 +33,10 @@ def _decoded(trace: Trace, code: int) -> list[Any]:
         return []
     try:
         found = msgspec.json.decode(trace.texts[code])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # kept as raw bytes, and never looked into before
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ):  # kept as raw bytes, and never looked into before
         return []
     return found if isinstance(found, list) else []

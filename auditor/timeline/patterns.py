@@ -1,4 +1,6 @@
-"""Shapes of programs in the order of their operators: attention in pieces, loops over an index, a biased convolution before a norm."""
+"""Shapes of programs in the order of their operators: attention in pieces, loops over an index, a
+biased convolution before a norm.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from auditor.timeline.tree import CallTree
 BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
 SOFTMAX = frozenset({"aten::_softmax", "aten::_softmax_backward_data"})
 OTHER_PRODUCTS = frozenset({"aten::mm", "aten::addmm"})
-INDEXING = frozenset({"aten::select", "aten::index", "aten::index_put_", "aten::index_select", "aten::gather"})
+INDEXING = frozenset(
+    {"aten::select", "aten::index", "aten::index_put_", "aten::index_select", "aten::gather"}
+)
 CONVOLUTIONS = frozenset({"aten::conv1d", "aten::conv2d", "aten::conv3d"})
 LONGEST_CYCLE, LEAST_REPEATS = 8, 10
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`; ``ns`` is their device time."""
+    """Softmaxes between two batched products, forward and backward. Rows of :class:`CallTree`;
+    ``ns`` is their device time.
+    """
 
     softmax: Ints
     ns: int
@@ -34,15 +40,26 @@ def attention(trace: Trace, tree: CallTree, launched_ns: Ints) -> Attention:
     batched, softmax = _named(trace, BATCHED), _named(trace, SOFTMAX)
     rows = np.flatnonzero((batched | softmax | _named(trace, OTHER_PRODUCTS))[name])
     rows = rows[np.lexsort((trace.operators.start[rows], trace.operators.thread[rows]))]
-    is_batched, is_softmax, thread = batched[name[rows]], softmax[name[rows]], trace.operators.thread[rows]
-    between = np.flatnonzero(is_batched[:-2] & is_softmax[1:-1] & is_batched[2:] & (thread[:-2] == thread[2:])) + 1
+    is_batched, is_softmax, thread = (
+        batched[name[rows]],
+        softmax[name[rows]],
+        trace.operators.thread[rows],
+    )
+    between = (
+        np.flatnonzero(
+            is_batched[:-2] & is_softmax[1:-1] & is_batched[2:] & (thread[:-2] == thread[2:])
+        )
+        + 1
+    )
     involved = np.unique(np.concatenate((between - 1, between, between + 1)))
     return Attention(rows[between], int(launched_ns[rows[involved]].sum()))
 
 
 @dataclass(frozen=True)
 class IndexLoop:
-    """A cycle of operators with an indexing one in it that one parent ran again and again. Times in ns."""
+    """A cycle of operators with an indexing one in it that one parent ran again and again. Times in
+    ns.
+    """
 
     cycle: tuple[str, ...]
     parent: str
@@ -55,7 +72,9 @@ class IndexLoop:
 
 @dataclass(frozen=True)
 class Siblings:
-    """Operators (no annotations, none of the loader's), those of one parent together, in order of time."""
+    """Operators (no annotations, none of the loader's), those of one parent together, in order of
+    time.
+    """
 
     rows: Codes
     """Rows of :class:`CallTree`."""
@@ -66,7 +85,9 @@ class Siblings:
 def siblings(trace: Trace, tree: CallTree) -> Siblings:
     """The operators of a trace by parent."""
     spans = trace.operators
-    loader = mask(trace.names, tree.name, lambda name: name.startswith("enumerate") and "DataLoader" in name)
+    loader = mask(
+        trace.names, tree.name, lambda name: name.startswith("enumerate") and "DataLoader" in name
+    )
     rows = np.flatnonzero(~spans.annotation)
     if loader.any():
         rows = rows[tree.nearest(rows, loader) < 0]
@@ -79,10 +100,14 @@ def siblings(trace: Trace, tree: CallTree) -> Siblings:
 def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[IndexLoop, ...]:
     """Loops whose every turn indexes and launches, outside the data loader; the longest first."""
     order = by_parent.rows
-    kind = by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]  # who runs in whom, as one number
+    kind = (
+        by_parent.family.astype(np.int64) * len(trace.names) + trace.operators.name[order]
+    )  # who runs in whom, as one number
     found: list[IndexLoop] = []
     taken = np.zeros(len(order), np.bool_)
-    indexing = np.cumsum(np.concatenate(([False], _named(trace, INDEXING)[trace.operators.name[order]])))
+    indexing = np.cumsum(
+        np.concatenate(([False], _named(trace, INDEXING)[trace.operators.name[order]]))
+    )
     for period in range(1, LONGEST_CYCLE + 1):
         for first, last in _runs(kind[:-period] == kind[period:], (LEAST_REPEATS - 1) * period):
             stop = last + period
@@ -91,7 +116,11 @@ def index_loops(trace: Trace, tree: CallTree, by_parent: Siblings) -> tuple[Inde
                 continue
             taken[first:stop] = True
             found.append(_loop(trace, tree, order[first:stop], (period, repeats)))
-    busy = [loop for loop, launches in zip(found, _launches(trace, found), strict=True) if launches >= loop.repeats]
+    busy = [
+        loop
+        for loop, launches in zip(found, _launches(trace, found), strict=True)
+        if launches >= loop.repeats
+    ]
     return tuple(sorted(busy, key=lambda loop: -loop.ns))
 
 
@@ -108,7 +137,14 @@ def _loop(trace: Trace, tree: CallTree, rows: Codes, shape: tuple[int, int]) -> 
     parent = int(tree.parent[rows[0]])
     start, end = int(trace.operators.start[rows[0]]), int(trace.operators.end[rows].max())
     cycle = tuple(trace.names[trace.operators.name[row]] for row in rows[:period].tolist())
-    return IndexLoop(cycle, trace.names[tree.name[parent]] if parent >= 0 else "", repeats, int(rows[0]), start, end - start)
+    return IndexLoop(
+        cycle,
+        trace.names[tree.name[parent]] if parent >= 0 else "",
+        repeats,
+        int(rows[0]),
+        start,
+        end - start,
+    )
 
 
 def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
@@ -122,7 +158,9 @@ def _launches(trace: Trace, loops: list[IndexLoop]) -> list[int]:
 
 @dataclass(frozen=True)
 class BiasedConvolutions:
-    """Convolutions whose bias the batch norm behind them takes away again. ``looked`` is False where no shapes were recorded."""
+    """Convolutions whose bias the batch norm behind them takes away again. ``looked`` is False
+    where no shapes were recorded.
+    """
 
     looked: bool
     rows: Ints
@@ -131,7 +169,9 @@ class BiasedConvolutions:
     """Device time of adding the bias."""
 
 
-def biased_convolutions(trace: Trace, tree: CallTree, by_parent: Siblings, launched_ns: Ints) -> BiasedConvolutions:
+def biased_convolutions(
+    trace: Trace, tree: CallTree, by_parent: Siblings, launched_ns: Ints
+) -> BiasedConvolutions:
     """Convolutions with a bias that a batch norm over the same channels follows at once."""
     spans = trace.operators
     order, family = by_parent.rows, by_parent.family
@@ -153,7 +193,13 @@ def biased_convolutions(trace: Trace, tree: CallTree, by_parent: Siblings, launc
 
 
 def _bias_is_lost(convolution: list[Any], norm: list[Any]) -> bool:
-    if len(convolution) < 3 or not convolution[1] or not convolution[2] or not norm or len(norm[0]) < 2:
+    if (
+        len(convolution) < 3
+        or not convolution[1]
+        or not convolution[2]
+        or not norm
+        or len(norm[0]) < 2
+    ):
         return False
     return bool(convolution[1][0] == convolution[2][0] == norm[0][1])
 

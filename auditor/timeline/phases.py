@@ -1,4 +1,6 @@
-"""Named parts of a step on the host: waiting for the loader, the optimizer's step, zeroing gradients."""
+"""Named parts of a step on the host: waiting for the loader, the optimizer's step, zeroing
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,17 @@ class LoaderWaits:
 
 
 def loader_waits(trace: Trace, steps: Steps, busy: Intervals) -> LoaderWaits | None:
-    """Loader spans of a trace, None without any. ``busy`` is the time in which any device worked."""
+    """Loader spans of a trace, None without any. ``busy`` is the time in which any device
+    worked.
+    """
     spans = trace.operators
-    rows = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("enumerate") and "DataLoader" in name))
+    rows = np.flatnonzero(
+        mask(
+            trace.names,
+            spans.name,
+            lambda name: name.startswith("enumerate") and "DataLoader" in name,
+        )
+    )
     if not len(rows):
         return None
     covered = union(spans.start[rows], spans.end[rows])
@@ -76,20 +86,28 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
     rows = np.flatnonzero(stepping)
     if not len(rows):
         return None
-    zeroing = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.zero_grad")))
+    zeroing = np.flatnonzero(
+        mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.zero_grad"))
+    )
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch)) + tree.operators
     stretches = union(spans.start[rows], spans.end[rows])
-    meanwhile = np.flatnonzero(stretches.holds(spans.start))  # on any thread; whose they are says the tree, which is slower
+    meanwhile = np.flatnonzero(
+        stretches.holds(spans.start)
+    )  # on any thread; whose they are says the tree, which is slower
     inside = meanwhile[tree.nearest(meanwhile, stepping) >= 0]
     codes, numbers = np.unique(spans.name[inside], return_counts=True)
-    operators = {trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)}
+    operators = {
+        trace.names[code]: int(number) for code, number in zip(codes, numbers, strict=True)
+    }
     return OptimizerUse(
         rows=rows,
         names=tuple(sorted({trace.names[code] for code in spans.name[rows]})),
         total_ns=int((spans.end[rows] - spans.start[rows]).sum()),
         in_steps_ns=stretches.overlap(steps.windows),
         launches=int((tree.nearest(launching, stepping) >= 0).sum()),
-        foreach_operators=sum(number for name, number in operators.items() if name.startswith("aten::_foreach")),
+        foreach_operators=sum(
+            number for name, number in operators.items() if name.startswith("aten::_foreach")
+        ),
         fused_operators=sum(number for name, number in operators.items() if "_fused_" in name),
         operators=dict(sorted(operators.items(), key=lambda item: -item[1])),
         zero_grad_rows=zeroing,
@@ -99,7 +117,9 @@ def optimizer_use(trace: Trace, tree: CallTree, steps: Steps) -> OptimizerUse | 
 
 @dataclass(frozen=True)
 class AllocatorCalls:
-    """Calls of one API that take memory from the driver or give it back; most of them wait for the whole device."""
+    """Calls of one API that take memory from the driver or give it back; most of them wait for the
+    whole device.
+    """
 
     api: str
     rows: Ints

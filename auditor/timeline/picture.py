@@ -1,4 +1,6 @@
-"""What a report draws of a trace: one step by lanes of host threads, loader, waits and streams; and what the steps are made of."""
+"""What a report draws of a trace: one step by lanes of host threads, loader, waits and streams; and
+what the steps are made of.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from auditor import amounts
-from auditor.pictures import Bar, Lanes, Tone
+from auditor.model.charts import Bar, Lanes, Tone
 from auditor.timeline.bars import Spans, Window, bars
 from auditor.timeline.device import DeviceUse
 from auditor.timeline.intervals import union
@@ -43,7 +45,9 @@ SLOW = 1.3
 
 
 def window(line: Timeline) -> Window | None:
-    """The median step, the first left out where there are others; the whole trace where it marks none."""
+    """The median step, the first left out where there are others; the whole trace where it marks
+    none.
+    """
     steps = line.steps
     if not steps.count:
         return None
@@ -51,11 +55,16 @@ def window(line: Timeline) -> Window | None:
     later = np.arange(1 if steps.count > 2 else 0, steps.count)
     chosen = int(later[np.argsort(length[later], kind="stable")[len(later) // 2]])
     name = (
-        f"{steps.names[chosen]}, {'the only step' if steps.count == 1 else f'the median of {steps.count} steps'}"
+        f"{steps.names[chosen]}, "
+        f"{'the only step' if steps.count == 1 else f'the median of {steps.count} steps'}"
         if steps.marked
         else "the whole trace: it marks no steps"
     )
-    return Window(name, int(steps.start[chosen]), int(steps.end[chosen])) if length[chosen] > 0 else None
+    return (
+        Window(name, int(steps.start[chosen]), int(steps.end[chosen]))
+        if length[chosen] > 0
+        else None
+    )
 
 
 def step_timeline(line: Timeline) -> Lanes | None:
@@ -82,10 +91,22 @@ def _lanes(line: Timeline, chosen: Window) -> Iterator[Spans]:
     spans, waits = line.trace.operators, line.waits
     if line.loader is not None:
         rows = line.loader.rows
-        yield from _cut(chosen, Spans("loader", spans.start[rows], spans.end[rows], np.full(len(rows), LOADER), spans.name[rows]))
+        yield from _cut(
+            chosen,
+            Spans(
+                "loader",
+                spans.start[rows],
+                spans.end[rows],
+                np.full(len(rows), LOADER),
+                spans.name[rows],
+            ),
+        )
     own = ~waits.profiler
     names = line.trace.calls.name[waits.call[own]]
-    yield from _cut(chosen, Spans("host waits", waits.start[own], waits.end[own], np.full(len(names), WAIT), names))
+    yield from _cut(
+        chosen,
+        Spans("host waits", waits.start[own], waits.end[own], np.full(len(names), WAIT), names),
+    )
     work = line.trace.work
     collective = mask(line.trace.names, work.name, is_communication)
     tone = np.where(work.kind == KERNEL, np.where(collective, COLLECTIVES, KERNELS), COPIES)
@@ -100,21 +121,38 @@ def _host(line: Timeline, chosen: Window) -> Iterator[Spans]:
     rows = rows[tones[rows] != LOADER]
     main: list[Spans] = []
     others: list[Spans] = []
-    for thread, mine in _busiest(spans.thread, rows, (spans.start, spans.end), chosen, most=THREADS, first=line.main_thread):
+    for thread, mine in _busiest(
+        spans.thread, rows, (spans.start, spans.end), chosen, most=THREADS, first=line.main_thread
+    ):
         title = "main thread" if thread == line.main_thread else _thread(line, thread, mine, tones)
         lane = main if thread == line.main_thread else others
-        lane += list(_cut(chosen, Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine])))
+        lane += list(
+            _cut(
+                chosen,
+                Spans(title, spans.start[mine], spans.end[mine], tones[mine], spans.name[mine]),
+            )
+        )
     yield from (main + others)[:THREADS]
 
 
 def _busiest(
-    keys: Ints | Codes, rows: Ints, times: tuple[Ints, Ints], chosen: Window, *, most: int, first: int = -1
+    keys: Ints | Codes,
+    rows: Ints,
+    times: tuple[Ints, Ints],
+    chosen: Window,
+    *,
+    most: int,
+    first: int = -1,
 ) -> list[tuple[int, Ints]]:
-    """The rows of the ``most`` keys that have most time in the window, the busiest first; those of ``first`` before all."""
+    """The rows of the ``most`` keys that have most time in the window, the busiest first; those of
+    ``first`` before all.
+    """
     start, end = times
     rows = rows[(end[rows] > chosen.start) & (start[rows] < chosen.end)]
     known, place = np.unique(keys[rows], return_inverse=True)
-    spent = np.bincount(place, weights=np.minimum(end[rows], chosen.end) - np.maximum(start[rows], chosen.start))
+    spent = np.bincount(
+        place, weights=np.minimum(end[rows], chosen.end) - np.maximum(start[rows], chosen.start)
+    )
     order = np.lexsort((known, -spent, known != first))[:most]
     return [(int(known[number]), rows[place == number]) for number in order.tolist()]
 
@@ -127,17 +165,29 @@ def _thread(line: Timeline, thread: int, rows: Ints, tones: Ints) -> str:
 
 def _streams(line: Timeline, use: DeviceUse, tone: Ints, chosen: Window) -> Iterator[Spans]:
     work = line.trace.work
-    for stream, rows in _busiest(work.stream, use.rows, (work.start, work.end), chosen, most=STREAMS):
+    for stream, rows in _busiest(
+        work.stream, use.rows, (work.start, work.end), chosen, most=STREAMS
+    ):
         title = f"gpu {use.device} stream {stream}"
-        yield from _cut(chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows]))
+        yield from _cut(
+            chosen, Spans(title, work.start[rows], work.end[rows], tone[rows], work.name[rows])
+        )
 
 
 def outermost(line: Timeline) -> Ints:
-    """Rows of operators and phases that lie in no other; marks of steps and the user's own annotations do not count."""
+    """Rows of operators and phases that lie in no other; marks of steps and the user's own
+    annotations do not count.
+    """
     spans, tree = line.trace.operators, line.tree
-    phase = mask(line.trace.names, spans.name, lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")))
+    phase = mask(
+        line.trace.names,
+        spans.name,
+        lambda name: name.startswith(("Optimizer.", "enumerate(DataLoader)")),
+    )
     wanted = np.zeros(len(tree.name), np.bool_)
-    wanted[: tree.operators] = (~spans.annotation | phase) & ~mask(line.trace.names, spans.name, is_step)
+    wanted[: tree.operators] = (~spans.annotation | phase) & ~mask(
+        line.trace.names, spans.name, is_step
+    )
     rows = np.flatnonzero(wanted)
     result: Ints = rows[tree.nearest(rows, wanted) < 0]
     return result
@@ -146,7 +196,9 @@ def outermost(line: Timeline) -> Ints:
 def phases(line: Timeline) -> Ints:
     """For each row of operators its phase: an index of :data:`TONES`."""
     spans, names = line.trace.operators, line.trace.names
-    backward = (spans.forward_thread > 0) | mask(names, spans.name, lambda name: name.startswith(BACKWARD_MARK))
+    backward = (spans.forward_thread > 0) | mask(
+        names, spans.name, lambda name: name.startswith(BACKWARD_MARK)
+    )
     result = np.where(backward, BACKWARD, FORWARD)
     result[mask(names, spans.name, lambda name: name.startswith("Optimizer."))] = OPTIMIZER
     result[mask(names, spans.name, lambda name: name.startswith("enumerate(DataLoader)"))] = LOADER
@@ -158,15 +210,20 @@ def _cut(chosen: Window, spans: Spans) -> Iterator[Spans]:
     inside = np.flatnonzero((spans.end > chosen.start) & (spans.start < chosen.end))
     if len(inside):
         order = inside[np.argsort(spans.start[inside], kind="stable")]
-        low, high = np.maximum(spans.start[order], chosen.start), np.minimum(spans.end[order], chosen.end)
+        low, high = (
+            np.maximum(spans.start[order], chosen.start),
+            np.minimum(spans.end[order], chosen.end),
+        )
         yield Spans(spans.lane, low, high, spans.tone[order], spans.name[order])
 
 
-# -- what the steps are made of ------------------------------------------------------------------------------------------
+# -- what the steps are made of --------------------------------------------------------------------
 
 
 def step_parts(line: Timeline) -> Lanes | None:
-    """Shares of the mean step on host and device, and of the slowest where it stands out; None where no steps are marked."""
+    """Shares of the mean step on host and device, and of the slowest where it stands out; None
+    where no steps are marked.
+    """
     steps = line.steps
     if not steps.marked or not steps.count:
         return None
@@ -183,7 +240,8 @@ def step_parts(line: Timeline) -> Lanes | None:
     return Lanes(
         kind="parts",
         title="What the steps are made of",
-        note=f"{_which(length, steps)} Each moment counts once: waiting first, then optimizer, backward, other operators.",
+        note=f"{_which(length, steps)} Each moment counts once: waiting "
+        "first, then optimizer, backward, other operators.",
         unit="us",
         lanes=tuple(lanes),
         tones=TONES,
@@ -194,7 +252,11 @@ def step_parts(line: Timeline) -> Lanes | None:
 
 
 def _which(length: Floats, steps: Steps) -> str:
-    mean = f"The mean of {len(length)} steps under the profiler" if len(length) > 1 else "One step under the profiler"
+    mean = (
+        f"The mean of {len(length)} steps under the profiler"
+        if len(length) > 1
+        else "One step under the profiler"
+    )
     slowest = _slowest(length)
     return f"{mean}, and the slowest, {steps.names[slowest]}." if slowest >= 0 else f"{mean}."
 
@@ -223,30 +285,50 @@ def _host_parts(line: Timeline) -> Parts:
     rows, held = outermost(line), ~waits.profiler
     loading = rows[tones[rows] == LOADER]
     loading = loading[spans.thread[loading] == line.main_thread]
-    parts: Parts = [(LOADER, (spans.start[loading], spans.end[loading])), (WAIT, (waits.start[held], waits.end[held]))]
+    parts: Parts = [
+        (LOADER, (spans.start[loading], spans.end[loading])),
+        (WAIT, (waits.start[held], waits.end[held])),
+    ]
     for tone in (OPTIMIZER, BACKWARD):
         mine = rows[tones[rows] == tone]
         parts.append((tone, (spans.start[mine], spans.end[mine])))
     rest = rows[(tones[rows] == FORWARD) & (spans.thread[rows] == line.main_thread)]
     mine = calls.thread == line.main_thread
-    parts.append((FORWARD, (np.append(spans.start[rest], calls.start[mine]), np.append(spans.end[rest], calls.end[mine]))))
+    parts.append(
+        (
+            FORWARD,
+            (
+                np.append(spans.start[rest], calls.start[mine]),
+                np.append(spans.end[rest], calls.end[mine]),
+            ),
+        )
+    )
     return parts
 
 
 def _device_parts(line: Timeline) -> Parts:
     """What the busiest device did; a copy or collective counts where no kernel ran."""
     use, work = line.devices[0], line.trace.work
-    kind, collective = work.kind[use.rows], mask(line.trace.names, work.name, is_communication)[use.rows]
+    kind, collective = (
+        work.kind[use.rows],
+        mask(line.trace.names, work.name, is_communication)[use.rows],
+    )
 
     def of(rows: Flags) -> tuple[Ints, Ints]:
         return work.start[use.rows[rows]], work.end[use.rows[rows]]
 
     computing = (kind == KERNEL) & ~collective
-    return [(KERNELS, of(computing)), (COLLECTIVES, of(collective)), (COPIES, of(~computing & ~collective))]
+    return [
+        (KERNELS, of(computing)),
+        (COLLECTIVES, of(collective)),
+        (COPIES, of(~computing & ~collective)),
+    ]
 
 
 def _shares(parts: Parts, steps: Steps, rest: int) -> list[tuple[int, Floats]]:
-    """Time in us of each step that a part covers and no earlier part does; ``rest`` is what none covers."""
+    """Time in us of each step that a part covers and no earlier part does; ``rest`` is what none
+    covers.
+    """
     start, end = np.empty(0, np.int64), np.empty(0, np.int64)
     before = np.zeros(steps.count, np.int64)
     shares = []

@@ -1,8 +1,8 @@
 """Text of a trace cut into pieces that hold whole events, at constant memory.
 
-Kineto has put the same bytes between two events since 2021, so the fast cutter only looks for them. A file that went
-through another JSON writer is cut at any ``},{`` after which the piece so far decodes as a list (a wrong cut never does).
-What decodes nowhere is scanned event by event.
+Kineto has put the same bytes between two events since 2021, so the fast cutter only looks for them.
+A file that went through another JSON writer is cut at any ``},{`` after which the piece so far
+decodes as a list (a wrong cut never does). What decodes nowhere is scanned event by event.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ BOUNDARIES = (
     Boundary(b"}", b'\n{"ph":'),  # torch 2.13's export in Python, one event a line
 )
 HEAD_LIMIT = 64 << 20
-"""Bytes before the first event (device and process-group tables) that are looked through at most."""
+"""Bytes before the first event (device and process-group tables) that are looked through at
+most.
+"""
 EVENT_LIMIT = 16 << 20
 """Bytes of one event that are kept at most."""
 LOOK = 1 << 20
 """Bytes without a known boundary after which the layout counts as another writer's."""
 TRIES = 8
-"""``},{`` places from the end of a chunk that are tried as cuts before more text is read (each try decodes the piece)."""
+"""``},{`` places from the end of a chunk that are tried as cuts before more text is read (each try
+decodes the piece).
+"""
 
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSE = re.compile(rb"\}\s*\]")
@@ -53,7 +57,9 @@ Piece = bytes | list[dict[str, Any]]
 
 
 class Pieces:
-    """Iterates over :data:`Piece`. ``head``, ``tail`` and ``complete`` are final once the iteration has ended."""
+    """Iterates over :data:`Piece`. ``head``, ``tail`` and ``complete`` are final once the iteration
+    has ended.
+    """
 
     def __init__(self, chunks: Inflating) -> None:
         self.head = b""
@@ -66,7 +72,11 @@ class Pieces:
 
     def __iter__(self) -> Iterator[Piece]:
         rest = self._first_event()
-        while (boundary := _boundary_in(rest)) is None and len(rest) < LOOK and (more := next(self._chunks, b"")):
+        while (
+            (boundary := _boundary_in(rest)) is None
+            and len(rest) < LOOK
+            and (more := next(self._chunks, b""))
+        ):
             rest += more
         yield from self._known(rest, boundary) if boundary else self._other(rest)
 
@@ -95,12 +105,22 @@ class Pieces:
         path = self._source.path
         if not start:
             damage = f": {self._source.warnings[0]}" if self._source.warnings else ""
-            return AuditProblem(f"{path} holds no text{damage}", "record the trace again, or copy it again in binary mode")
+            return AuditProblem(
+                f"{path} holds no text{damage}",
+                "record the trace again, or copy it again in binary mode",
+            )
         if start[:1] == b"<":
-            return AuditProblem(f"{path} is a web page, not a trace", "download the raw file behind that page")
+            return AuditProblem(
+                f"{path} is a web page, not a trace", "download the raw file behind that page"
+            )
         if start[:1] == b"{":
-            return AuditProblem(f'{path} holds no "traceEvents"', "export it with torch.profiler's export_chrome_trace()")
-        return AuditProblem(f"{path} is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote")
+            return AuditProblem(
+                f'{path} holds no "traceEvents"',
+                "export it with torch.profiler's export_chrome_trace()",
+            )
+        return AuditProblem(
+            f"{path} is not JSON", "a trace is the .json or .json.gz that torch.profiler wrote"
+        )
 
     def _known(self, rest: bytes, boundary: Boundary) -> Iterator[Piece]:
         parts = [b"", rest]
@@ -108,13 +128,17 @@ class Pieces:
         between, closing = boundary.text, len(boundary.closing)
         while True:
             last = parts[-1]
-            cut = last.rfind(between)  # one that lies across two chunks is not seen, and stays inside a piece
+            cut = last.rfind(
+                between
+            )  # one that lies across two chunks is not seen, and stays inside a piece
             if cut >= 0:
                 piece = b"".join((b"[", *parts[:-1], memoryview(last)[: cut + closing], b"]"))
                 parts = [last[cut + closing + 1 :]]
                 size = len(parts[0])
                 yield piece
-                if self.salvage.closed:  # found by who decoded the piece: what follows are more keys of the file
+                if (
+                    self.salvage.closed
+                ):  # found by who decoded the piece: what follows are more keys of the file
                     break
             elif size > EVENT_LIMIT:
                 yield from self._other(b"".join(parts))
@@ -126,7 +150,9 @@ class Pieces:
         yield from self._last(b"".join(parts))
 
     def _other(self, rest: bytes) -> Iterator[Piece]:
-        again = 0  # where nothing could be cut, twice as much text is read before the next try: else time grows with its square
+        # where nothing could be cut, twice as much text is read before the next try: else time
+        # grows with its square
+        again = 0
         while more := next(self._chunks, b""):
             rest += more
             if len(rest) < again:
@@ -144,7 +170,9 @@ class Pieces:
         yield from self._last(rest)
 
     def _cut(self, rest: bytes) -> int:
-        """Offset just behind the ``{`` of an event before which everything is whole; 0 if none was found."""
+        """Offset just behind the ``{`` of an event before which everything is whole; 0 if none was
+        found.
+        """
         places = [found.end() for found in CANDIDATE.finditer(rest, max(0, len(rest) - LOOK))]
         for place in reversed(places[-TRIES:]):
             if _is_list(b"[" + rest[: place - 1].rstrip().rstrip(b",") + b"]"):

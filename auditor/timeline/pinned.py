@@ -1,4 +1,6 @@
-"""What copies of pageable memory lose by it: how long they took, and how long the same bytes take from pinned memory."""
+"""What copies of pageable memory lose by it: how long they took, and how long the same bytes take
+from pinned memory.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from auditor.timeline.naming import mask
 from auditor.timeline.trace import Flags, Ints, Trace
 
 LINK_GBS = 12.0
-"""GB/s (1e9 bytes) that pinned memory reaches at least: PCIe 3.0 x16, whose raw rate is 15.75 GB/s. Mark Harris, "How to Optimize
-Data Transfers in CUDA C/C++" (NVIDIA, 2012), has 12 GB/s pinned beside 4 to 5 GB/s pageable as typical. Links of later cards (PCIe 4.0
-since A100, 5.0 since H100) are two and four times as fast, so a price by this rate is too low rather than too high."""
+"""GB/s (1e9 bytes) that pinned memory reaches at least: PCIe 3.0 x16, whose raw rate is 15.75 GB/s.
+Mark Harris, "How to Optimize Data Transfers in CUDA C/C++" (NVIDIA, 2012), has 12 GB/s pinned
+beside 4 to 5 GB/s pageable as typical. Links of later cards (PCIe 4.0 since A100, 5.0 since H100)
+are two and four times as fast, so a price by this rate is too low rather than too high."""
 
 OVERHEAD_NS = 10_000
 """What a copy takes beside its bytes (the same source: about 10 us)."""
@@ -24,18 +27,26 @@ LARGE = 1 << 20
 """Bytes from which a copy's rate is that of the link, not that of its overhead."""
 
 ENOUGH = 3
-"""Large pinned copies of a trace from which their median rate is taken in the place of :data:`LINK_GBS`."""
+"""Large pinned copies of a trace from which their median rate is taken in the place of
+:data:`LINK_GBS`.
+"""
 
 
 @dataclass(frozen=True)
 class PinnedRate:
-    """GB/s of pinned memory in one direction; ``seen`` says that copies of the trace itself ran at it."""
+    """GB/s of pinned memory in one direction; ``seen`` says that copies of the trace itself ran at
+    it.
+    """
 
     gbs: float = LINK_GBS
     seen: bool = False
 
     def __str__(self) -> str:
-        source = "as the pinned copies of this trace" if self.seen else "PCIe 3.0 x16; later links reach more"
+        source = (
+            "as the pinned copies of this trace"
+            if self.seen
+            else "PCIe 3.0 x16; later links reach more"
+        )
         return f"{self.gbs:.3g} GB/s ({source})"
 
 
@@ -44,7 +55,9 @@ class Pageable:
     """What the copies of a trace lose because their memory is pageable."""
 
     slow_ns: Ints
-    """One value a copy of :class:`Copies`: what it took longer than pinned memory would have, while nothing else ran; 0 of others."""
+    """One value a copy of :class:`Copies`: what it took longer than pinned memory would have, while
+    nothing else ran; 0 of others.
+    """
     to_device: PinnedRate
     to_host: PinnedRate
 
@@ -61,14 +74,18 @@ def pageable(trace: Trace, joined: Launches, made: Copies) -> Pageable:
         beside = union(work.start[other], work.end[other])
         rows = np.flatnonzero(direction)
         copies = made.work[rows]
-        slow[rows] = slow_ns(work.start[copies], work.end[copies], made.bytes[rows], beside, rates[-1])
+        slow[rows] = slow_ns(
+            work.start[copies], work.end[copies], made.bytes[rows], beside, rates[-1]
+        )
     held = np.zeros(len(made.work), np.bool_)
     held[known] = joined.copy_of_call[made.call[known]] == made.work[known]
     return Pageable(np.where(held & made.pageable, slow, 0), rates[0], rates[1])
 
 
 def rate_of(size: Ints, ns: Ints, pinned: Flags) -> PinnedRate:
-    """From the copies of one direction: their bytes, their time on the device, and which are pinned."""
+    """From the copies of one direction: their bytes, their time on the device, and which are
+    pinned.
+    """
     large = pinned & (size >= LARGE) & (ns > 0)
     if np.count_nonzero(large) < ENOUGH:
         return PinnedRate()
@@ -76,12 +93,17 @@ def rate_of(size: Ints, ns: Ints, pinned: Flags) -> PinnedRate:
 
 
 def slow_ns(start: Ints, end: Ints, size: Ints, beside: Intervals, rate: PinnedRate) -> Ints:
-    """What each copy took longer than ``rate`` gives, as far as no other work ran ``beside`` it: hidden time costs nothing.
+    """What each copy took longer than ``rate`` gives, as far as no other work ran ``beside`` it:
+    hidden time costs nothing.
 
     Time that two copies share counts for the one that began first. 0 where the bytes are not known.
     """
     order = np.argsort(start, kind="stable")
-    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1])) if len(order) else order
+    reach = (
+        np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1]))
+        if len(order)
+        else order
+    )
     begin = np.empty_like(start)
     begin[order] = np.minimum(np.maximum(start[order], reach), end[order])
     alone = end - begin - beside.covered(begin, end)

@@ -1,8 +1,9 @@
 """The arithmetic of matrix products and convolutions, read off the names of their kernels.
 
-Names are those of cuBLAS, cuDNN, CUTLASS and nvjet (Volta to Blackwell), hipBLASLt and rocBLAS (``Cijk_``), MIOpen, and the
-attention kernels. A name says what the library chose, which is what ran; it is no promise of the libraries, so a name that
-is not known counts as "other" and is never judged.
+Names are those of cuBLAS, cuDNN, CUTLASS and nvjet (Volta to Blackwell), hipBLASLt and rocBLAS
+(``Cijk_``), MIOpen, and the attention kernels. A name says what the library chose, which is what
+ran; it is no promise of the libraries, so a name that is not known counts as "other" and is never
+judged.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ _NVJET_CLASSES = {"h": HALF, "t": HALF, "q": FP8, "o": FP8, "e": FP8, "s": TF32,
 _RULES = (
     (re.compile(r"tf32"), TF32),
     (re.compile(r"e4m3|e5m2|fp8|float8"), FP8),
-    (re.compile(r"bf16|fp16|f16|half|bfloat16|h884|h1688|h16816|hmma|hgemm|flash_|flash::|hcudnn"), HALF),
-    # fp32 in and out on a tensor core's tile, without a 16-bit tag: TF32 (compute capability 8.0 on)
+    (
+        re.compile(
+            r"bf16|fp16|f16|half|bfloat16|h884|h1688|h16816|hmma|hgemm|flash_|flash::|hcudnn"
+        ),
+        HALF,
+    ),
+    # fp32 in and out on a tensor core's tile, without a 16-bit tag: TF32 (compute capability 8.0
+    # on)
     (re.compile(r"s1688|s16816"), TF32),
     (re.compile(r"dgemm|fp64|f64|double"), FP64),
     (re.compile(r"sgemm|scudnn|cgemm|float|f32|fp32|winograd|convolve|simt"), FP32),
@@ -53,7 +60,9 @@ class Products:
 
 
 def arithmetic(kernel: str) -> str | None:
-    """Arithmetic of a kernel by its name; None for kernels that are no product, convolution or attention."""
+    """Arithmetic of a kernel by its name; None for kernels that are no product, convolution or
+    attention.
+    """
     name = kernel.lower()
     if _NOT_PRODUCTS.search(name) or not _PRODUCTS.search(name):
         return None
@@ -80,7 +89,9 @@ def products(trace: Trace, use: DeviceUse) -> tuple[Products, ...]:
     """Products of a device by arithmetic, the longest first."""
     work = trace.work
     rows = use.rows[work.kind[use.rows] == KERNEL]
-    time = np.bincount(work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names))
+    time = np.bincount(
+        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names)
+    )
     number = np.bincount(work.name[rows], minlength=len(trace.names))
     by_class: dict[str, list[int]] = {}
     for code in np.flatnonzero(number).tolist():
@@ -94,18 +105,33 @@ def products(trace: Trace, use: DeviceUse) -> tuple[Products, ...]:
     return tuple(sorted(found, key=lambda one: -one.ns))
 
 
-MATMULS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation"})
+MATMULS = frozenset(
+    {
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "aten::addmv",
+        "aten::_addmm_activation",
+    }
+)
 
 
 def matmul_ns(trace: Trace, use: DeviceUse, tree: CallTree, launcher: Ints) -> dict[str, int]:
-    """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a product's operator launched."""
+    """Time of the matrix products (no convolutions) of a device by arithmetic: kernels that a
+    product's operator launched.
+    """
     work = trace.work
     if not len(tree.name):
         return {}
     matmul = np.fromiter((name in MATMULS for name in trace.names), np.bool_, len(trace.names))
     row = launcher[use.rows]
-    rows = use.rows[(work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]]
-    time = np.bincount(work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names))
+    rows = use.rows[
+        (work.kind[use.rows] == KERNEL) & (row >= 0) & matmul[tree.name[np.maximum(row, 0)]]
+    ]
+    time = np.bincount(
+        work.name[rows], weights=work.end[rows] - work.start[rows], minlength=len(trace.names)
+    )
     found: dict[str, int] = {}
     for code in np.flatnonzero(time).tolist():
         if (kind := arithmetic(trace.names[code])) is not None:

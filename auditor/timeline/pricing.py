@@ -1,4 +1,6 @@
-"""What a wait costs: the device's idle time after it, which the host would have filled had it not been held."""
+"""What a wait costs: the device's idle time after it, which the host would have filled had it not
+been held.
+"""
 
 from __future__ import annotations
 
@@ -16,57 +18,86 @@ from auditor.timeline.trace import Ints, Trace
 class Prices:
     """Per wait, in ns.
 
-    ``idle_after`` is the time from the wait's end to the end of the call that launched the device's next work, where its queue
-    had run dry: the device was idle at the wait's end, and the next work was launched only afterwards. From there on the work
-    was queued, and what it waited for is not the host. The time ends with the step and with the next wait's end, so that no
-    idle time is counted twice and the sum over a step cannot exceed the step.
+    ``idle_after`` is the time from the wait's end to the end of the call that launched the device's
+    next work, where its queue had run dry: the device was idle at the wait's end, and the next work
+    was launched only afterwards. From there on the work was queued, and what it waited for is not
+    the host. The time ends with the step and with the next wait's end, so that no idle time is
+    counted twice and the sum over a step cannot exceed the step.
 
-    ``won_back`` is what the step would gain: without the wait, the host would have come to the next launch earlier by the
-    time held, and by no more. Waits in one gap of the device (a copy to the host and its synchronisation) share what that
-    gap gives, in proportion to the time each held the host. Never more than ``idle_after`` over the gap.
+    ``won_back`` is what the step would gain: without the wait, the host would have come to the next
+    launch earlier by the time held, and by no more. Waits in one gap of the device (a copy to the
+    host and its synchronisation) share what that gap gives, in proportion to the time each held the
+    host. Never more than ``idle_after`` over the gap.
     """
 
     idle_after: Ints
     won_back: Ints
 
 
-def prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, waits: tuple[Ints, Ints]) -> Prices:
-    """Prices of ``waits`` (starts, ends) on the device with the most work; zero without device work."""
+def prices(
+    trace: Trace,
+    joined: Launches,
+    used: tuple[DeviceUse, ...],
+    steps: Steps,
+    waits: tuple[Ints, Ints],
+) -> Prices:
+    """Prices of ``waits`` (starts, ends) on the device with the most work; zero without device
+    work.
+    """
     start, end = waits
     if not used or not len(end):
         return Prices(np.zeros(len(end), np.int64), np.zeros(len(end), np.int64))
     busy, work = used[0].busy, trace.work
     rows = used[0].rows[np.argsort(work.start[used[0].rows], kind="stable")]
-    place = np.searchsorted(busy.end, end, side="right")  # the first busy interval that ends after the wait
+    place = np.searchsorted(
+        busy.end, end, side="right"
+    )  # the first busy interval that ends after the wait
     coming = np.minimum(place, len(busy.start) - 1)
-    idle = (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)  # before the first work no queue ran dry
-    launch = joined.call_of_work[rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]]
+    idle = (
+        (place > 0) & (place < len(busy.start)) & (busy.start[coming] > end)
+    )  # before the first work no queue ran dry
+    launch = joined.call_of_work[
+        rows[np.minimum(np.searchsorted(work.start[rows], end), len(rows) - 1)]
+    ]
     known = launch >= 0
-    launched, queued = end.copy(), busy.start[coming].copy()  # nothing is known of the launch: the host had all that time
+    launched, queued = (
+        end.copy(),
+        busy.start[coming].copy(),
+    )  # nothing is known of the launch: the host had all that time
     launched[known] = trace.calls.start[launch[known]]
     queued[known] = np.minimum(queued[known], trace.calls.end[launch[known]])
     step = steps.of(start)
     stop = np.minimum(queued, _next_end(end))
     stop[step >= 0] = np.minimum(stop, steps.end[np.maximum(step, 0)])[step >= 0]
     idle_after = np.where(idle & (launched >= end), np.maximum(stop - end, 0), 0)
-    gap = np.where(idle, coming, -1 - np.arange(len(end)))  # waits that end while the device works stand alone
-    return Prices(idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after))
+    gap = np.where(
+        idle, coming, -1 - np.arange(len(end))
+    )  # waits that end while the device works stand alone
+    return Prices(
+        idle_after, _won_back(gap * (steps.count + 1) + step, end, end - start, idle_after)
+    )
 
 
-def call_prices(trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, rows: Ints) -> Ints:
-    """What calls that hold the host (rows of :class:`Calls`) made the device idle after them, in ns; with its idle time while
-    they ran never more than they took.
+def call_prices(
+    trace: Trace, joined: Launches, used: tuple[DeviceUse, ...], steps: Steps, rows: Ints
+) -> Ints:
+    """What calls that hold the host (rows of :class:`Calls`) made the device idle after them, in
+    ns; with its idle time while they ran never more than they took.
     """
     start, end = trace.calls.start[rows], trace.calls.end[rows]
     if not used:
         return np.zeros(len(rows), np.int64)
     idle = end - start - used[0].busy.covered(start, end)
-    result: Ints = np.minimum(end - start - idle, prices(trace, joined, used, steps, (start, end)).won_back)
+    result: Ints = np.minimum(
+        end - start - idle, prices(trace, joined, used, steps, (start, end)).won_back
+    )
     return result
 
 
 def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
-    """Of each gap, in order of time: at no point more than the idle time so far, nor than the time held so far."""
+    """Of each gap, in order of time: at no point more than the idle time so far, nor than the time
+    held so far.
+    """
     result = np.zeros(len(end), np.int64)
     for _, together in groups(gap):
         rows = together[np.argsort(end[together], kind="stable")]
@@ -79,7 +110,9 @@ def _won_back(gap: Ints, end: Ints, held: Ints, idle: Ints) -> Ints:
 
 
 def _next_end(end: Ints) -> Ints:
-    """For each wait the end of the wait that ends next (equal ends: only the last of them may claim idle time)."""
+    """For each wait the end of the wait that ends next (equal ends: only the last of them may claim
+    idle time).
+    """
     order = np.argsort(end, kind="stable")
     following = np.empty(len(end), np.int64)
     following[order] = np.concatenate((end[order][1:], [np.iinfo(np.int64).max]))

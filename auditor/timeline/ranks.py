@@ -1,8 +1,10 @@
-"""Many ranks as one job: each trace read alone, clocks aligned by collectives, and who kept whom waiting.
+"""Many ranks as one job: each trace read alone, clocks aligned by collectives, and who kept whom
+waiting.
 
-The work on one rank is the plain function :func:`rank_facts`: it takes a path and gives small, picklable facts. Where it
-runs is up to the ``run`` that is handed to :func:`fleet`: a process pool by default, or any ``map`` (on Dask:
-``lambda work, paths: client.gather(client.map(work, paths))``).
+The work on one rank is the plain function :func:`rank_facts`: it takes a path and gives small,
+picklable facts. Where it runs is up to the ``run`` that is handed to :func:`fleet`: a process pool
+by default, or any ``map`` (on Dask: ``lambda work, paths: client.gather(client.map(work,
+paths))``).
 """
 
 from __future__ import annotations
@@ -12,19 +14,23 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
 from auditor.errors import AuditProblem
-from auditor.heap import keep_freed_memory
 from auditor.timeline.alignment import Alignment, align
+from auditor.timeline.malloc import keep_freed_memory
 from auditor.timeline.timeline import Timeline
 from auditor.timeline.trace import Ints
 
 POOL_BYTES = 16 << 20
 """Bytes of files from which on a process pool pays for its start (about 0.3 s a process)."""
+
+MISSING = 1000
+"""Ranks without a trace that are listed: a trace may say that its job has 2^63."""
 
 _RANK = re.compile(r"(?:rank|worker|process|node)[-_.]?(\d+)", re.IGNORECASE)
 
@@ -85,6 +91,7 @@ class Fleet:
     world_size: int
     """As the traces say it, at least the number of ranks present."""
     missing: tuple[int, ...]
+    """Ranks without a trace, the first :data:`MISSING` of them."""
     alignment: Alignment | None
     """None for a single rank, or ranks that share no collective."""
     unread: tuple[Unread, ...]
@@ -97,7 +104,9 @@ class Fleet:
 
     @property
     def least_waiting(self) -> RankFacts | None:
-        """The rank with the least time in collectives: the others wait for it there. None without collectives."""
+        """The rank with the least time in collectives: the others wait for it there. None without
+        collectives.
+        """
         talking = [one for one in self.ranks if one.communication_ns]
         return min(talking, key=lambda one: one.communication_ns) if talking else None
 
@@ -131,7 +140,9 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
         loader_ns=line.loader.in_steps_ns if line.loader else 0,
         wait_ns=int(line.waits.held[inside].sum()),
         peak_allocated=max(memory, default=-1),
-        collectives=tuple(re.split(r"[(<]", trace.names[code])[0] for code in trace.work.name[rows].tolist()),
+        collectives=tuple(
+            re.split(r"[(<]", trace.names[code])[0] for code in trace.work.name[rows].tolist()
+        ),
         collective_start=trace.work.start[rows],
         collective_end=trace.work.end[rows],
         base_ns=trace.info.base_ns,
@@ -141,9 +152,16 @@ def rank_facts(path: Path | str) -> RankFacts | Unread:
 
 def trace_files(folder: Path | str) -> list[Path]:
     """The files of a folder that may be traces, by name."""
-    found = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name.endswith((".json", ".json.gz")))
+    found = sorted(
+        path
+        for path in Path(folder).iterdir()
+        if path.is_file() and path.name.endswith((".json", ".json.gz"))
+    )
     if not found:
-        raise AuditProblem(f"{folder} holds no .json or .json.gz file", "give the folder in which each rank wrote its trace")
+        raise AuditProblem(
+            f"{folder} holds no .json or .json.gz file",
+            "give the folder in which each rank wrote its trace",
+        )
     return found
 
 
@@ -151,14 +169,17 @@ Run = Callable[[Callable[[Path], RankFacts | Unread], Sequence[Path]], Iterable[
 
 
 def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
-    """Facts of all ranks of a job. ``run`` is where the work on the ranks is done (see the module's docstring)."""
+    """Facts of all ranks of a job. ``run`` is where the work on the ranks is done (see the module's
+    docstring).
+    """
     results = list((run or in_processes)(rank_facts, paths))
     unread = tuple(one for one in results if isinstance(one, Unread))
     given = [one for one in results if isinstance(one, RankFacts)]
     if not given:
         reasons = "; ".join(one.reason for one in unread[:3])
         raise AuditProblem(
-            f"none of {len(paths)} files is a trace: {reasons}", "give the folder in which each rank wrote its trace"
+            f"none of {len(paths)} files is a trace: {reasons}",
+            "give the folder in which each rank wrote its trace",
         )
     ranks, warnings = _one_each(given)
     sizes = [one.world_size or 0 for one in ranks]
@@ -167,19 +188,27 @@ def fleet(paths: Sequence[Path], run: Run | None = None) -> Fleet:
     return Fleet(
         ranks=ranks,
         world_size=world,
-        missing=tuple(rank for rank in range(world) if rank not in present) if len(ranks) < world else (),
-        alignment=align([(one.collectives, one.collective_start, one.collective_end) for one in ranks]),
+        missing=tuple(islice((rank for rank in range(world) if rank not in present), MISSING))
+        if len(ranks) < world
+        else (),
+        alignment=align(
+            [(one.collectives, one.collective_start, one.collective_end) for one in ranks]
+        ),
         unread=unread,
         warnings=warnings,
     )
 
 
-def in_processes(work: Callable[[Path], RankFacts | Unread], paths: Sequence[Path]) -> Iterable[RankFacts | Unread]:
+def in_processes(
+    work: Callable[[Path], RankFacts | Unread], paths: Sequence[Path]
+) -> Iterable[RankFacts | Unread]:
     """``map`` over a pool of processes, or in this one where there is too little to do."""
     workers = min(len(paths), os.cpu_count() or 1)
     if workers < 2 or sum(path.stat().st_size for path in paths) < POOL_BYTES:
         return map(work, paths)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=keep_freed_memory) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=keep_freed_memory
+    ) as pool:
         return list(pool.map(work, paths, chunksize=max(1, len(paths) // (4 * workers))))
 
 
@@ -191,7 +220,10 @@ def _one_each(given: list[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[str,
         if one.rank is None:
             continue
         if one.rank in known:
-            warnings.append(f"two files are of rank {one.rank}: {one.path} is used, {known[one.rank].path} is not")
+            warnings.append(
+                f"two files are of rank {one.rank}: {one.path} is used, {known[one.rank].path} is "
+                "not"
+            )
         known[one.rank] = one
     nameless = [one for one in given if one.rank is None]
     if nameless and len(given) > 1:

@@ -1,4 +1,6 @@
-"""A trace file to a :class:`Trace`: exact structs first, the tolerant way for pieces that do not fit, then event by event."""
+"""A trace file to a :class:`Trace`: exact structs first, the tolerant way for pieces that do not
+fit, then event by event.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,35 @@ from auditor.timeline.pieces import Pieces, split
 from auditor.timeline.trace import TABLES, Codes, Trace
 
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
-_MISFITS = (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
+_MISFITS = (
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+)
 
 
 def read(path: Path | str, *, limit: int = RAW_LIMIT) -> Trace:
     """Read a torch.profiler trace (``.json`` or gzip, told apart by content).
 
-    ``limit`` bounds the bytes of text that are read. What could not be read is named in ``warnings``; a file in which
-    nothing is a trace raises :class:`auditor.errors.AuditProblem`.
+    ``limit`` bounds the bytes of text that are read. What could not be read is named in
+    ``warnings``; a file in which nothing is a trace raises :class:`auditor.errors.AuditProblem`.
     """
     path = Path(path)
     try:
         return _Reading(path, limit).trace()
     except OSError as error:
-        raise AuditProblem(f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file") from error
+        raise AuditProblem(
+            f"{path} cannot be read: {error.strerror or error}", "give the path of a trace file"
+        ) from error
 
 
 DEVICES = 256
-"""Devices of one trace at most: a machine has up to 16, and a trace is of one process. More are damage, and cost a lane each."""
+"""Devices of one trace at most: a machine has up to 16, and a trace is of one process. More are
+damage, and cost a lane each.
+"""
 
 
 EVENTS = 40_000_000
@@ -59,7 +72,9 @@ class _Reading:
             else:
                 self._tolerant([loose(event) for event in piece])
             if self.events > EVENTS:
-                self.source.warnings.append(f"only the first {self.events:,} events were read: the file holds more")
+                self.source.warnings.append(
+                    f"only the first {self.events:,} events were read: the file holds more"
+                )
                 break
         built, fitted = self.builder, self.fitting
         tables = {group: built.table(group) for group in TABLES}
@@ -80,7 +95,8 @@ class _Reading:
     def _check(self, devices: Codes) -> None:
         if len(devices) > DEVICES and (number := len(np.unique(devices))) > DEVICES:
             raise AuditProblem(
-                f"{self.path} names {number:,} devices, and no machine has more than {DEVICES}: the trace is damaged",
+                f"{self.path} names {number:,} devices, and no machine has more than {DEVICES}: "
+                "the trace is damaged",
                 "record the trace again",
             )
 
@@ -107,7 +123,10 @@ class _Reading:
         salvage, built = self.pieces.salvage, self.builder
         said = [*self.source.warnings]
         if not (salvage.closed or self.pieces.complete):
-            said.append("the file ends in the middle of its events: the writer was stopped, or the copy is incomplete")
+            said.append(
+                "the file ends in the middle of its events: the writer was stopped, or the copy is "
+                "incomplete"
+            )
         counted = (
             (salvage.mended, "event had a quote left unescaped in its name, and was mended"),
             (salvage.dropped, "event could not be read, and was left out"),

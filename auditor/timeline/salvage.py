@@ -1,4 +1,6 @@
-"""Events out of text that is not JSON as a whole: a quote left unescaped, a cut in the middle, NaN, a comma too many."""
+"""Events out of text that is not JSON as a whole: a quote left unescaped, a cut in the middle, NaN,
+a comma too many.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,12 @@ CANDIDATE = re.compile(rb"\}\s*,\s*\{")
 _NEXT = re.compile(r"\}\s*,\s*(?=\{)")
 _FILL = re.compile(r"[\s,]*")
 _KEYS = "ph|cat|name|pid|tid|ts|dur|id|args|s|bp"
-_TEXT_FIELD = re.compile(rf'("(?:name|cat)"\s*:\s*")(.*?)(?="\s*(?:,\s*"(?:{_KEYS})"\s*:|\}}\s*\Z))', re.DOTALL)
-_DECODER = json.JSONDecoder(strict=False)  # takes NaN, Infinity and control characters, as some writers leave them
+_TEXT_FIELD = re.compile(
+    rf'("(?:name|cat)"\s*:\s*")(.*?)(?="\s*(?:,\s*"(?:{_KEYS})"\s*:|\}}\s*\Z))', re.DOTALL
+)
+_DECODER = json.JSONDecoder(
+    strict=False
+)  # takes NaN, Infinity and control characters, as some writers leave them
 NAME_LIMIT = 1 << 16
 """Characters of an event in which quotes are mended; longer ones are dropped."""
 
@@ -30,10 +36,11 @@ class Salvage:
         """Text behind the end of the events, where :meth:`each` found it."""
 
     def scan(self, raw: bytes, *, final: bool, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Events of a text that begins at an event or between two, and how many bytes of it were used.
+        """Events of a text that begins at an event or between two, and how many bytes of it were
+        used.
 
-        An event without an end is left for the next call, unless the text is ``final`` or longer than ``limit``.
-        Sets ``closed`` when the list of events ended.
+        An event without an end is left for the next call, unless the text is ``final`` or longer
+        than ``limit``. Sets ``closed`` when the list of events ended.
         """
         text = raw.decode("utf-8", "surrogateescape")
         events: list[dict[str, Any]] = []
@@ -56,7 +63,8 @@ class Salvage:
     def each(self, texts: list[bytes]) -> list[dict[str, Any]]:
         """Events of texts that hold one each; what cannot be read is counted.
 
-        A text that goes on behind the ``]`` of the events sets ``closed``, and the rest goes to ``after``.
+        A text that goes on behind the ``]`` of the events sets ``closed``, and the rest goes to
+        ``after``.
         """
         events = []
         for number, raw in enumerate(texts):
@@ -83,7 +91,9 @@ class Salvage:
             return at + 1
         return at
 
-    def _mend(self, text: str, at: int, following: re.Match[str] | None, *, final: bool) -> tuple[Any, int]:
+    def _mend(
+        self, text: str, at: int, following: re.Match[str] | None, *, final: bool
+    ) -> tuple[Any, int]:
         """The event at ``at`` with the quotes in its names escaped, or None; and where to go on."""
         stop = following.start() + 1 if following else len(text)
         end = following.end() if following else len(text)

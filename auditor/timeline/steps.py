@@ -1,4 +1,6 @@
-"""Where the training steps are: the profiler's own marks, else the optimizer's rhythm, else the whole trace, and which of them."""
+"""Where the training steps are: the profiler's own marks, else the optimizer's rhythm, else the
+whole trace, and which of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PROFILER, OPTIMIZER, WHOLE = "ProfilerStep", "optimizer", "whole trace"
 
 @dataclass(frozen=True)
 class Steps:
-    """Training steps, in order of time. ``source`` says how they were found: it belongs into every sentence about "a step"."""
+    """Training steps, in order of time. ``source`` says how they were found: it belongs into every
+    sentence about "a step".
+    """
 
     start: Ints
     end: Ints
@@ -37,7 +41,9 @@ class Steps:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The steps' numbers as their names count them (``ProfilerStep#12``); from 0 where these do not ascend."""
+        """The steps' numbers as their names count them (``ProfilerStep#12``); from 0 where these do
+        not ascend.
+        """
         said = [re.search(r"\d{1,15}$", name) for name in self.names]
         found = [int(each[0]) for each in said if each is not None]
         ascend = len(found) == self.count and all(one < other for one, other in pairwise(found))
@@ -51,7 +57,11 @@ class Steps:
     def of(self, times: Ints) -> Ints:
         """The step in which each time lies (the last one begun, its end included), -1 outside."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        inside = (place >= 0) & (times <= self.end[np.maximum(place, 0)]) if self.count else np.zeros(len(times), np.bool_)
+        inside = (
+            (place >= 0) & (times <= self.end[np.maximum(place, 0)])
+            if self.count
+            else np.zeros(len(times), np.bool_)
+        )
         return np.where(inside, place, -1)
 
     def per_step(self, times: Ints) -> Ints:
@@ -70,16 +80,27 @@ def _marked(trace: Trace) -> Steps | None:
     rows = np.flatnonzero(mask(trace.names, spans.name, is_step))
     if not len(rows):
         return None
-    _, first = np.unique(np.stack((spans.start[rows], spans.name[rows].astype(np.int64))), axis=1, return_index=True)
+    _, first = np.unique(
+        np.stack((spans.start[rows], spans.name[rows].astype(np.int64))), axis=1, return_index=True
+    )
     rows = rows[np.sort(first)]
     rows = rows[np.lexsort((spans.end[rows], spans.start[rows]))]
-    return Steps(spans.start[rows], spans.end[rows], tuple(trace.names[code] for code in spans.name[rows]), PROFILER)
+    return Steps(
+        spans.start[rows],
+        spans.end[rows],
+        tuple(trace.names[code] for code in spans.name[rows]),
+        PROFILER,
+    )
 
 
 def _by_optimizer(trace: Trace) -> Steps | None:
-    """From the end of one optimizer step to the end of the next, by the optimizer that steps least often (GANs have two)."""
+    """From the end of one optimizer step to the end of the next, by the optimizer that steps least
+    often (GANs have two).
+    """
     spans = trace.operators
-    rows = np.flatnonzero(mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.step")))
+    rows = np.flatnonzero(
+        mask(trace.names, spans.name, lambda name: name.startswith("Optimizer.step"))
+    )
     often = Counter(spans.name[rows].tolist())
     rare = [code for code, number in often.items() if number >= 2]
     if not rare:

@@ -29,7 +29,14 @@ from auditor.timeline.patterns import (
     index_loops,
     siblings,
 )
-from auditor.timeline.phases import AllocatorCalls, LoaderWaits, OptimizerUse, allocator_calls, loader_waits, optimizer_use
+from auditor.timeline.phases import (
+    AllocatorCalls,
+    LoaderWaits,
+    OptimizerUse,
+    allocator_calls,
+    loader_waits,
+    optimizer_use,
+)
 from auditor.timeline.pinned import Pageable, pageable
 from auditor.timeline.precision import Products, products
 from auditor.timeline.reading import read
@@ -49,7 +56,9 @@ from auditor.timeline.waits import ScalarReads, Waits, scalar_reads, waits
 
 
 class Timeline:
-    """Evidence of a :class:`Trace`. Times in ns on the trace's clock. Devices are in order of work, the busiest first."""
+    """Evidence of a :class:`Trace`. Times in ns on the trace's clock. Devices are in order of work,
+    the busiest first.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -91,7 +100,9 @@ class Timeline:
 
     @cached_property
     def device_missing(self) -> bool:
-        """Whether kernels were launched, or devices are listed, and yet no work of a device was recorded (CUPTI failed)."""
+        """Whether kernels were launched, or devices are listed, and yet no work of a device was
+        recorded (CUPTI failed).
+        """
         launched = mask(self.trace.names, self.trace.calls.name, is_launch).any()
         return not len(self.trace.work.start) and bool(launched or self.trace.info.devices)
 
@@ -102,16 +113,23 @@ class Timeline:
 
     @cached_property
     def wait_places(self) -> list[Place | None]:
-        """The user's code around each wait: its line where certain, else its function, None where the trace has no frames."""
+        """The user's code around each wait: its line where certain, else its function, None where
+        the trace has no frames.
+        """
         found = self.waits
         rough = frames.places(self.trace, self.trace.calls.thread[found.call], found.start)
         if len(self.trace.frames.start) or not (self.trace.operators.stack >= 0).any():
             return rough  # a torch that records frames builds its stacks from them: lines of def
         rows = self.tree.parent[found.call + self.tree.operators].tolist()
-        return [frames.exact_place(self.trace, self.tree, row) or place for row, place in zip(rows, rough, strict=True)]
+        return [
+            frames.exact_place(self.trace, self.tree, row) or place
+            for row, place in zip(rows, rough, strict=True)
+        ]
 
     def places_of(self, rows: Ints) -> list[Place | None]:
-        """The user's code around operators (rows of the tree): their line where certain, else the function, else None."""
+        """The user's code around operators (rows of the tree): their line where certain, else the
+        function, else None.
+        """
         operators = self.trace.operators
         rough = frames.places(self.trace, operators.thread[rows], operators.start[rows])
         if len(self.trace.frames.start):
@@ -176,22 +194,36 @@ class Timeline:
     def idle(self) -> Idle | None:
         """Idle time of the device with the most work, and why; None where no device worked."""
         host = (self.loader, self.waits, self.driver_calls)
-        return idle(self.trace, self.devices, self.launches, self.steps, host) if self.devices else None
+        return (
+            idle(self.trace, self.devices, self.launches, self.steps, host)
+            if self.devices
+            else None
+        )
 
     @cached_property
     def driver_calls(self) -> Ints:
-        """Calls (rows of ``trace.calls``) that take memory from the driver or give it back, and memsets that hold the host."""
+        """Calls (rows of ``trace.calls``) that take memory from the driver or give it back, and
+        memsets that hold the host.
+        """
         rows = [one.rows for one in self.allocator_calls if plain(one.api) not in STREAM_ORDERED]
         memsets = np.array([one.call for one in self.waiting_memsets], np.int64)
         return np.unique(np.concatenate([*rows, memsets]))
 
     @cached_property
     def wait_prices(self) -> Ints:
-        """For each host wait the idle time of the device that it cost, in ns, shared out with everything else that made it idle."""
-        return self.idle.of_waits if self.idle is not None else np.zeros(len(self.waits.call), np.int64)
+        """For each host wait the idle time of the device that it cost, in ns, shared out with
+        everything else that made it idle.
+        """
+        return (
+            self.idle.of_waits
+            if self.idle is not None
+            else np.zeros(len(self.waits.call), np.int64)
+        )
 
     def host_in(self, start: int, end: int, thread: int) -> str:
-        """What a host thread was in for the greater part of a stretch of time; empty where the trace does not show it."""
+        """What a host thread was in for the greater part of a stretch of time; empty where the
+        trace does not show it.
+        """
         return doing(self.trace, (start, end), thread)
 
     @cached_property
@@ -210,22 +242,33 @@ class Timeline:
         return memory_use(self.trace, self.steps)
 
     def call_prices(self, rows: Ints) -> Ints:
-        """What calls among :attr:`driver_calls` cost: the device's idle time while and because they held the host, in ns."""
+        """What calls among :attr:`driver_calls` cost: the device's idle time while and because they
+        held the host, in ns.
+        """
         if self.idle is None:
             return np.zeros(len(rows), np.int64)
         result: Ints = self.idle.of_driver[np.searchsorted(self.idle.driver_calls, rows)]
         return result
 
     def functions_at(self, times: Ints, threads: Codes) -> list[Place | None]:
-        """The user's innermost function at each moment of a host thread, where the trace has Python frames."""
+        """The user's innermost function at each moment of a host thread, where the trace has Python
+        frames.
+        """
         return frames.places(self.trace, threads, times)
 
     @cached_property
     def longest_unknown(self) -> tuple[Place | None, str]:
-        """The user's function in the longest stretch without events, and the innermost one of anybody's that holds it."""
+        """The user's function in the longest stretch without events, and the innermost one of
+        anybody's that holds it.
+        """
         start, end = self.composition.longest_unknown
-        times, thread = np.array([(start + end) // 2], np.int64), np.array([self.main_thread], np.int32)
-        return self.functions_at(times, thread)[0], frames.around(self.trace, self.main_thread, start, end)
+        times, thread = (
+            np.array([(start + end) // 2], np.int64),
+            np.array([self.main_thread], np.int32),
+        )
+        return self.functions_at(times, thread)[0], frames.around(
+            self.trace, self.main_thread, start, end
+        )
 
     @cached_property
     def step_thread(self) -> int:
@@ -238,7 +281,11 @@ class Timeline:
     def main_thread(self) -> int:
         """The same, else the busiest host thread."""
         threads = self.trace.operators.thread
-        return int(np.bincount(threads).argmax()) if self.step_thread < 0 and len(threads) else self.step_thread
+        return (
+            int(np.bincount(threads).argmax())
+            if self.step_thread < 0 and len(threads)
+            else self.step_thread
+        )
 
     @cached_property
     def waiting_memsets(self) -> tuple[Memset, ...]:
@@ -255,7 +302,9 @@ class Timeline:
         """For each row of the tree the time of the device work that it launched itself."""
         launcher, work = self.launching_operator, self.trace.work
         known = launcher >= 0
-        spent = np.bincount(launcher[known], weights=(work.end - work.start)[known], minlength=len(self.tree.name))
+        spent = np.bincount(
+            launcher[known], weights=(work.end - work.start)[known], minlength=len(self.tree.name)
+        )
         result: Ints = spent.astype(np.int64)
         return result
 
@@ -308,7 +357,9 @@ class Timeline:
     def operator_calls(self) -> dict[str, int]:
         """How often each operator and annotation ran, by name."""
         numbers = np.bincount(self.trace.operators.name)
-        return {self.trace.names[code]: int(numbers[code]) for code in np.flatnonzero(numbers).tolist()}
+        return {
+            self.trace.names[code]: int(numbers[code]) for code in np.flatnonzero(numbers).tolist()
+        }
 
     def compute(self) -> None:
         """Compute every table now (benchmarks, and processes that send a timeline on)."""

@@ -47,7 +47,9 @@ class CallTotal:
 
 
 def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
-    """For each device work the row of the innermost operator or annotation around its launch, -1 where not known."""
+    """For each device work the row of the innermost operator or annotation around its launch, -1
+    where not known.
+    """
     call = joined.call_of_work
     result: Ints = np.full(len(call), -1, np.int64)
     known = call >= 0
@@ -58,7 +60,9 @@ def launching_operator(trace: Trace, tree: CallTree, joined: Launches) -> Ints:
 def operator_totals(trace: Trace, tree: CallTree, launcher: Ints) -> tuple[OperatorTotal, ...]:
     """Operators (no annotations), the longest own host time first."""
     operators, size = trace.operators, len(trace.names)
-    name = np.where(operators.annotation, size, operators.name).astype(np.intp)  # annotations go behind the last name
+    name = np.where(operators.annotation, size, operators.name).astype(
+        np.intp
+    )  # annotations go behind the last name
     by_operator = np.flatnonzero((launcher >= 0) & (launcher < tree.operators))
     work_ns = (trace.work.end - trace.work.start)[by_operator]
     calls = np.bincount(name, minlength=size)[:size]
@@ -66,7 +70,13 @@ def operator_totals(trace: Trace, tree: CallTree, launcher: Ints) -> tuple[Opera
     own = np.bincount(name, weights=tree.self_ns()[: tree.operators], minlength=size)
     launched = np.bincount(name[launcher[by_operator]], weights=work_ns, minlength=size)
     found = [
-        OperatorTotal(trace.names[code], int(calls[code]), int(host[code]), int(own[code]), int(launched[code]))
+        OperatorTotal(
+            trace.names[code],
+            int(calls[code]),
+            int(host[code]),
+            int(own[code]),
+            int(launched[code]),
+        )
         for code in np.flatnonzero(calls).tolist()
     ]
     return tuple(sorted(found, key=lambda one: (-one.self_ns, one.name)))
@@ -77,8 +87,13 @@ def kernel_totals(trace: Trace) -> tuple[KernelTotal, ...]:
     work = trace.work
     kernels = work.kind == KERNEL
     calls = np.bincount(work.name[kernels], minlength=len(trace.names))
-    time = np.bincount(work.name[kernels], weights=(work.end - work.start)[kernels], minlength=len(trace.names))
-    found = [KernelTotal(trace.names[code], int(calls[code]), int(time[code])) for code in np.flatnonzero(calls).tolist()]
+    time = np.bincount(
+        work.name[kernels], weights=(work.end - work.start)[kernels], minlength=len(trace.names)
+    )
+    found = [
+        KernelTotal(trace.names[code], int(calls[code]), int(time[code]))
+        for code in np.flatnonzero(calls).tolist()
+    ]
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))
 
 
@@ -87,11 +102,20 @@ def call_totals(trace: Trace, steps: Steps) -> tuple[CallTotal, ...]:
     calls, size = trace.calls, len(trace.names)
     ns = calls.end - calls.start
     inside = steps.of(calls.start) >= 0
-    number, time = np.bincount(calls.name, minlength=size), np.bincount(calls.name, weights=ns, minlength=size)
+    number, time = (
+        np.bincount(calls.name, minlength=size),
+        np.bincount(calls.name, weights=ns, minlength=size),
+    )
     within = np.bincount(calls.name[inside], minlength=size)
     time_within = np.bincount(calls.name[inside], weights=ns[inside], minlength=size)
     found = [
-        CallTotal(trace.names[code], int(number[code]), int(time[code]), int(within[code]), int(time_within[code]))
+        CallTotal(
+            trace.names[code],
+            int(number[code]),
+            int(time[code]),
+            int(within[code]),
+            int(time_within[code]),
+        )
         for code in np.flatnonzero(number).tolist()
     ]
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))

@@ -1,7 +1,9 @@
-"""What was read from one trace file: columns of numbers, names as codes, and what had to be left out.
+"""What was read from one trace file: columns of numbers, names as codes, and what had to be left
+out.
 
-Times are int64 nanoseconds on the trace's own clock (``Info.base_ns`` makes them epoch times where the file gives it);
-``end`` is exclusive. Names, threads, shapes and types are codes into lists of :class:`Trace`; -1 means "not given".
+Times are int64 nanoseconds on the trace's own clock (``Info.base_ns`` makes them epoch times where
+the file gives it); ``end`` is exclusive. Names, threads, shapes and types are codes into lists of
+:class:`Trace`; -1 means "not given".
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ KERNEL, MEMCPY, MEMSET = 0, 1, 2
 
 @dataclass(frozen=True)
 class Operators:
-    """Spans on the host that torch or the user named: operators, and annotations such as ``ProfilerStep#7``. In file order."""
+    """Spans on the host that torch or the user named: operators, and annotations such as
+    ``ProfilerStep#7``. In file order.
+    """
 
     start: Ints
     end: Ints
@@ -38,7 +42,9 @@ class Operators:
     shapes: Codes
     types: Codes
     stack: Codes
-    """Python stack of the operator, where the file has ``Call stack`` (traces of 2021, or verbose ones)."""
+    """Python stack of the operator, where the file has ``Call stack`` (traces of 2021, or verbose
+    ones).
+    """
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,9 @@ class Calls:
 
 @dataclass(frozen=True)
 class Work:
-    """What ran on devices: kernels, copies, memsets (:data:`KERNEL`, :data:`MEMCPY`, :data:`MEMSET`). ``bytes`` of copies, else -1."""
+    """What ran on devices: kernels, copies, memsets (:data:`KERNEL`, :data:`MEMCPY`,
+    :data:`MEMSET`). ``bytes`` of copies, else -1.
+    """
 
     start: Ints
     end: Ints
@@ -68,7 +76,9 @@ class Work:
 
 @dataclass(frozen=True)
 class DeviceMarks:
-    """Annotations as the device saw them (``gpu_user_annotation``): first to last kernel of a user's span, per stream."""
+    """Annotations as the device saw them (``gpu_user_annotation``): first to last kernel of a
+    user's span, per stream.
+    """
 
     start: Ints
     end: Ints
@@ -79,7 +89,9 @@ class DeviceMarks:
 
 @dataclass(frozen=True)
 class Frames:
-    """Python functions (``with_stack=True``). Names end in the line of ``def``, never the line of the call."""
+    """Python functions (``with_stack=True``). Names end in the line of ``def``, never the line of
+    the call.
+    """
 
     start: Ints
     end: Ints
@@ -89,7 +101,9 @@ class Frames:
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """``[memory]`` instants: bytes taken (> 0) or given back (< 0), and the totals after it; -1 where an old torch wrote none."""
+    """``[memory]`` instants: bytes taken (> 0) or given back (< 0), and the totals after it; -1
+    where an old torch wrote none.
+    """
 
     start: Ints
     name: Codes
@@ -116,7 +130,9 @@ class Syncs:
 
 @dataclass(frozen=True)
 class Others:
-    """Spans of every other category: the profiler's own overhead, its window, accelerators whose categories are not known."""
+    """Spans of every other category: the profiler's own overhead, its window, accelerators whose
+    categories are not known.
+    """
 
     start: Ints
     end: Ints
@@ -146,13 +162,18 @@ def schema(table: type[Any]) -> tuple[tuple[str, Any], ...]:
 
 @dataclass(frozen=True)
 class Device:
-    """One entry of ``deviceProperties``. Capability (0, 0) and memory 0 where the file does not say."""
+    """One entry of ``deviceProperties``. Capability (0, 0) and memory 0 where the file does not
+    say.
+    """
 
     index: int
     name: str
     capability: tuple[int, int]
     memory_bytes: int
     multiprocessors: int
+
+
+NULL_DEVICE = str(0x6E756C00)
 
 
 @dataclass(frozen=True)
@@ -164,14 +185,27 @@ class Info:
     world_size: int | None = None
     backend: str | None = None
     base_ns: int = 0
-    """Epoch nanoseconds that event times count from; 0 where they are epoch times already (or nothing is known)."""
+    """Epoch nanoseconds that event times count from; 0 where they are epoch times already (or
+    nothing is known).
+    """
     schema: int | None = None
     flags: tuple[str, ...] = ()
-    """Profiler options that were on: record_shapes, profile_memory, with_stack, with_flops, with_modules."""
+    """Profiler options that were on: record_shapes, profile_memory, with_stack, with_flops,
+    with_modules.
+    """
     versions: tuple[tuple[str, str], ...] = ()
     """(key, value) of CUDA/HIP/CUPTI/NCCL versions."""
     trace_name: str = ""
     host: str = ""
+
+    @property
+    def null_device(self) -> bool:
+        """Whether no GPU ran: kernels, copies and fills have a placeholder's length, and only their
+        order and number are true.
+
+        `auditor/nulldevice/csrc/cupti.c` gives that mark as CUPTI's version (docs/null-device.md).
+        """
+        return ("cupti_version", NULL_DEVICE) in self.versions
 
 
 @dataclass(frozen=True)

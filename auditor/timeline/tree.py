@@ -1,4 +1,6 @@
-"""Which span ran inside which on each host thread: operators, annotations and runtime calls as one forest."""
+"""Which span ran inside which on each host thread: operators, annotations and runtime calls as one
+forest.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ ORDINARY_DEPTH = 64
 class CallTree:
     """Rows are those of :class:`Operators` followed by those of :class:`Calls`.
 
-    A span's parent is the innermost operator or annotation that is still open when it starts. Where spans only overlap
-    (clocks of two sources, unfinished spans), the parent need not hold the whole of the child.
+    A span's parent is the innermost operator or annotation that is still open when it starts. Where
+    spans only overlap (clocks of two sources, unfinished spans), the parent need not hold the whole
+    of the child.
     """
 
     name: Codes
@@ -41,7 +44,9 @@ class CallTree:
         return np.concatenate([table.end for table in self.sources])
 
     def nearest(self, rows: Ints, wanted: Flags) -> Ints:
-        """For each row the innermost ancestor (not itself) whose row is ``wanted``; -1 where there is none."""
+        """For each row the innermost ancestor (not itself) whose row is ``wanted``; -1 where there
+        is none.
+        """
         if not wanted.any():
             return np.full(len(rows), -1, np.int64)
         found = self.parent[rows].astype(np.int64)
@@ -53,7 +58,9 @@ class CallTree:
         return self._leap(found, wanted)
 
     def _leap(self, found: Ints, wanted: Flags) -> Ints:
-        """The same for what is nested deeper than programs are: each round doubles the stride, so depth costs its logarithm."""
+        """The same for what is nested deeper than programs are: each round doubles the stride, so
+        depth costs its logarithm.
+        """
         own = np.arange(len(self.parent))
         stride = np.where(wanted, own, self.parent).astype(np.int64)
         while True:
@@ -84,7 +91,10 @@ class CallTree:
         """Duration of each row without what its children cover, never below 0."""
         operators, calls = self.sources
         taken = np.zeros(self.operators)
-        for table, parent in ((operators, self.parent[: self.operators]), (calls, self.parent[self.operators :])):
+        for table, parent in (
+            (operators, self.parent[: self.operators]),
+            (calls, self.parent[self.operators :]),
+        ):
             child = np.flatnonzero(parent >= 0)
             above = parent[child]
             inner = np.minimum(table.end[child], operators.end[above]) - table.start[child]
@@ -122,7 +132,9 @@ def frame_parents(start: Ints, end: Ints) -> tuple[Ints, Codes]:
 
 def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
     """Order by start; of equal starts the longer first, and operators before calls."""
-    order = np.argsort(start, kind="stable")  # files are nearly in order: much faster than sorting by three keys
+    order = np.argsort(
+        start, kind="stable"
+    )  # files are nearly in order: much faster than sorting by three keys
     same = start[order[1:]] == start[order[:-1]]
     tied = np.flatnonzero(np.concatenate(([False], same)) | np.concatenate((same, [False])))
     rows = order[tied]
@@ -131,11 +143,13 @@ def _outer_first(start: Ints, end: Ints, leaf: Flags) -> Ints:
 
 
 def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
-    """Parents of spans sorted by (start, -end, leaf); False if they do not nest (then the result is wrong).
+    """Parents of spans sorted by (start, -end, leaf); False if they do not nest (then the result is
+    wrong).
 
-    Only spans that have a length and are no leaves can be parents. In spans that nest, a span's depth is the number of
-    parents that began before it less those that ended. One that is deeper than the span before it is that span's child;
-    any other has the parent of the last span before it at its own depth.
+    Only spans that have a length and are no leaves can be parents. In spans that nest, a span's
+    depth is the number of parents that began before it less those that ended. One that is deeper
+    than the span before it is that span's child; any other has the parent of the last span before
+    it at its own depth.
     """
     size = len(start)
     holder = (end > start) & ~leaf
@@ -155,7 +169,9 @@ def _nest(start: Ints, end: Ints, leaf: Flags) -> tuple[Codes, bool]:
     del depth, by_depth, first, oldest
     child = np.flatnonzero(parent >= 0)
     until = end[parent[child]]
-    return parent, bool((start[child] < until).all() and ((end[child] <= until) | ~holder[child]).all())
+    return parent, bool(
+        (start[child] < until).all() and ((end[child] <= until) | ~holder[child]).all()
+    )
 
 
 def _walk(start: Ints, end: Ints, leaf: Flags) -> Codes:

@@ -1,4 +1,6 @@
-"""Where the host waits for a device: for how long, because of which operator, at which line, and what that costs."""
+"""Where the host waits for a device: for how long, because of which operator, at which line, and
+what that costs.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from auditor.timeline.device import DeviceUse, Launches
-from auditor.timeline.naming import BACKWARD_MARK, DEVICE_WIDE, is_async_copy, is_blocking, is_launch, mask, plain
+from auditor.timeline.naming import (
+    BACKWARD_MARK,
+    DEVICE_WIDE,
+    is_async_copy,
+    is_blocking,
+    is_launch,
+    mask,
+    plain,
+)
 from auditor.timeline.pricing import Prices, prices
 from auditor.timeline.steps import Steps
 from auditor.timeline.trace import Flags, Ints, Small, Trace
 from auditor.timeline.tree import CallTree
 
-CAUSES = ("item", "nonzero", "copy to host", "copy to device", "copy on device", "copy", "other operator", "explicit")
-ITEM, NONZERO, COPY_TO_HOST, COPY_TO_DEVICE, COPY_ON_DEVICE, COPY, OTHER, EXPLICIT = range(len(CAUSES))
+CAUSES = (
+    "item",
+    "nonzero",
+    "copy to host",
+    "copy to device",
+    "copy on device",
+    "copy",
+    "other operator",
+    "explicit",
+)
+ITEM, NONZERO, COPY_TO_HOST, COPY_TO_DEVICE, COPY_ON_DEVICE, COPY, OTHER, EXPLICIT = range(
+    len(CAUSES)
+)
 
 ITEM_OPERATORS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
 NONZERO_OPERATORS = frozenset(
@@ -35,8 +56,9 @@ SCALAR_READ = "aten::_local_scalar_dense"
 class Waits:
     """Calls that held the host until a device had got there, in file order.
 
-    These are the synchronise calls, synchronous copies, and asynchronous copies from or to pageable memory. Columns of
-    one length; ``operator`` and the two around it are rows of :class:`CallTree` (-1: none).
+    These are the synchronise calls, synchronous copies, and asynchronous copies from or to pageable
+    memory. Columns of one length; ``operator`` and the two around it are rows of :class:`CallTree`
+    (-1: none).
     """
 
     call: Ints
@@ -52,7 +74,9 @@ class Waits:
     optimizer: Ints
     """The ``Optimizer.step`` span around the call."""
     synchronises: Flags
-    """Whether the call itself is a synchronisation; False for copies that block because their memory is pageable."""
+    """Whether the call itself is a synchronisation; False for copies that block because their
+    memory is pageable.
+    """
     backward: Flags
     """Whether the wait is in a backward pass."""
     profiler: Flags
@@ -69,12 +93,18 @@ class Waits:
     def cause_name(self, row: int, trace: Trace, tree: CallTree) -> str:
         """The cause in words, with the operator's name where the kind alone says too little."""
         kind = CAUSES[int(self.cause[row])]
-        return f"{kind} {trace.names[tree.name[self.operator[row]]]}" if self.cause[row] == OTHER else kind
+        return (
+            f"{kind} {trace.names[tree.name[self.operator[row]]]}"
+            if self.cause[row] == OTHER
+            else kind
+        )
 
 
 @dataclass(frozen=True)
 class ScalarReads:
-    """Reads of one number (``.item()``): on a tensor of the host they cost nothing, so the two must never be mixed."""
+    """Reads of one number (``.item()``): on a tensor of the host they cost nothing, so the two must
+    never be mixed.
+    """
 
     rows: Ints
     """Rows of ``aten::_local_scalar_dense`` in :class:`CallTree`."""
@@ -82,7 +112,9 @@ class ScalarReads:
     """Whether the read made a copy or a synchronisation."""
 
 
-def waits(trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tuple[DeviceUse, ...]) -> Waits:
+def waits(
+    trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tuple[DeviceUse, ...]
+) -> Waits:
     """The host's waits."""
     calls = trace.calls
     copy = joined.copy_of_call
@@ -102,9 +134,14 @@ def waits(trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tu
         cause=cause,
         operator=operator,
         outermost=tree.outermost(node, _operator_rows(trace, tree)),
-        optimizer=tree.nearest(node, mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))),
+        optimizer=tree.nearest(
+            node, mask(trace.names, tree.name, lambda name: name.startswith("Optimizer.step"))
+        ),
         synchronises=blocking[call],
-        backward=tree.nearest(node, mask(trace.names, tree.name, lambda name: name.startswith(BACKWARD_MARK))) >= 0,
+        backward=tree.nearest(
+            node, mask(trace.names, tree.name, lambda name: name.startswith(BACKWARD_MARK))
+        )
+        >= 0,
         profiler=_profilers(trace, call, cause, steps),
         step=step,
         prices=prices(trace, joined, used, steps, (start, end)),
@@ -114,17 +151,23 @@ def waits(trace: Trace, tree: CallTree, joined: Launches, steps: Steps, used: tu
 def scalar_reads(trace: Trace, tree: CallTree) -> ScalarReads:
     """Reads of one number, told apart by whether a device took part."""
     wanted = mask(trace.names, tree.name, lambda name: name == SCALAR_READ)
-    touching = mask(trace.names, trace.calls.name, lambda name: "emcpy" in name or is_blocking(name))
+    touching = mask(
+        trace.names, trace.calls.name, lambda name: "emcpy" in name or is_blocking(name)
+    )
     around = tree.nearest(np.flatnonzero(touching) + tree.operators, wanted)
     rows = np.flatnonzero(wanted)
     return ScalarReads(rows, np.isin(rows, around))
 
 
 def _operator_rows(trace: Trace, tree: CallTree) -> Flags:
-    """Rows that are operators in the sense of a cause: dispatched names, no annotations and no autograd wrappers."""
+    """Rows that are operators in the sense of a cause: dispatched names, no annotations and no
+    autograd wrappers.
+    """
 
     def recognised(name: str) -> bool:
-        return name.startswith(("aten::", "torch_")) or ("::" in name and not name.startswith("autograd::"))
+        return name.startswith(("aten::", "torch_")) or (
+            "::" in name and not name.startswith("autograd::")
+        )
 
     rows = mask(trace.names, tree.name, recognised)
     rows[tree.operators :] = False
@@ -134,48 +177,74 @@ def _operator_rows(trace: Trace, tree: CallTree) -> Flags:
 def _causes(trace: Trace, tree: CallTree, joined: Launches, call: Ints) -> tuple[Small, Ints]:
     """Cause of each wait, and the operator that it was read from."""
     operator = tree.nearest(call + tree.operators, _operator_rows(trace, tree))
-    name = [trace.names[code] if row >= 0 else "" for row, code in zip(operator, tree.name[operator], strict=True)]
+    name = [
+        trace.names[code] if row >= 0 else ""
+        for row, code in zip(operator, tree.name[operator], strict=True)
+    ]
     cause = np.full(len(call), OTHER, np.int8)
     cause[operator < 0] = EXPLICIT
     cause[[one in ITEM_OPERATORS for one in name]] = ITEM
     cause[[one in NONZERO_OPERATORS for one in name]] = NONZERO
     copying = np.flatnonzero([one == "aten::copy_" for one in name])
     direction = _directions(trace, tree, joined)
-    own = np.where(joined.copy_of_call[call[copying]] >= 0, direction[call[copying] + tree.operators], -1)
+    own = np.where(
+        joined.copy_of_call[call[copying]] >= 0, direction[call[copying] + tree.operators], -1
+    )
     cause[copying] = np.where(own >= 0, own, direction[operator[copying]])
     return cause, operator
 
 
 def _directions(trace: Trace, tree: CallTree, joined: Launches) -> Small:
-    """For each row of the tree the cause that its copy would be: calls by their own copy, ``aten::copy_`` by the last inside."""
+    """For each row of the tree the cause that its copy would be: calls by their own copy,
+    ``aten::copy_`` by the last inside.
+    """
     by_name = np.array([_direction(name) for name in trace.names] or [COPY], np.int8)
     result = np.full(len(tree.name), COPY, np.int8)
-    copying = np.flatnonzero((joined.copy_of_call >= 0) & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name))
+    copying = np.flatnonzero(
+        (joined.copy_of_call >= 0)
+        & mask(trace.names, trace.calls.name, lambda name: "emcpy" in name)
+    )
     copying = copying[np.argsort(trace.calls.start[copying], kind="stable")]
     kind = by_name[trace.work.name[joined.copy_of_call[copying]]]
     result[copying + tree.operators] = kind
-    around = tree.nearest(copying + tree.operators, mask(trace.names, tree.name, lambda name: name == "aten::copy_"))
+    around = tree.nearest(
+        copying + tree.operators, mask(trace.names, tree.name, lambda name: name == "aten::copy_")
+    )
     result[around[around >= 0]] = kind[around >= 0]
     return result
 
 
 def _direction(name: str) -> int:
     return next(
-        (kind for key, kind in (("DtoH", COPY_TO_HOST), ("HtoD", COPY_TO_DEVICE), ("DtoD", COPY_ON_DEVICE)) if key in name), COPY
+        (
+            kind
+            for key, kind in (
+                ("DtoH", COPY_TO_HOST),
+                ("HtoD", COPY_TO_DEVICE),
+                ("DtoD", COPY_ON_DEVICE),
+            )
+            if key in name
+        ),
+        COPY,
     )
 
 
 def _profilers(trace: Trace, call: Ints, cause: Small, steps: Steps) -> Flags:
     """The profiler's own waits: it synchronises the device when it starts, and once when it stops.
 
-    These are device-wide waits under no operator: those before the first operator of the trace and outside its marked
-    steps, and the last one of the trace if no operator and no launch follows it. (A user's own is then the last but one.)
+    These are device-wide waits under no operator: those before the first operator of the trace and
+    outside its marked steps, and the last one of the trace if no operator and no launch follows it.
+    (A user's own is then the last but one.)
     """
-    alone = mask(trace.names, trace.calls.name[call], lambda name: plain(name) in DEVICE_WIDE) & (cause == EXPLICIT)
+    alone = mask(trace.names, trace.calls.name[call], lambda name: plain(name) in DEVICE_WIDE) & (
+        cause == EXPLICIT
+    )
     starts = trace.operators.start[~trace.operators.annotation]
     if not alone.any() or not len(starts):
         return np.zeros(len(call), np.bool_)
-    working = mask(trace.names, trace.calls.name, lambda name: is_launch(name) or is_async_copy(name))
+    working = mask(
+        trace.names, trace.calls.name, lambda name: is_launch(name) or is_async_copy(name)
+    )
     busy_until = max(starts.max(), trace.calls.start[working].max(initial=starts.max()))
     start = trace.calls.start[call]
     at_stop = (start == start[alone].max()) & (start > busy_until)

@@ -1,4 +1,6 @@
-"""What else of a program hangs on how many micro-batches there are: then their number is not changed, or it is said."""
+"""What else of a program hangs on how many micro-batches there are: then their number is not
+changed, or it is said.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source import Source, name_of
+from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
-from auditor.naming import last_key
 from auditor.patch import Refused
 from auditor.patch.logging_calls import expect_only_logs
+from auditor.syntax.qualified_names import last_key
 
 HARMLESS = frozenset({"backward", "train", "zero_grad", "synchronize"})
-"""Calls that may stand alone among the statements of a micro-batch: they do as much for a large one as for several small ones."""
+"""Calls that may stand alone among the statements of a micro-batch: they do as much for a large one
+as for several small ones.
+"""
 
 WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "track", "iter"})
 """What a loop may wrap around the loader that it goes over."""
@@ -32,7 +36,11 @@ class Code:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._parents = {
-            file: {child: parent for parent in source.nodes(file) for child in ast.iter_child_nodes(parent)}
+            file: {
+                child: parent
+                for parent in source.nodes(file)
+                for child in ast.iter_child_nodes(parent)
+            }
             for file in source.texts
         }
 
@@ -63,7 +71,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Turn:
-    """What decides that an effective batch is complete: ``node`` with ``count``; ``around`` holds the work of a micro-batch."""
+    """What decides that an effective batch is complete: ``node`` with ``count``; ``around`` holds
+    the work of a micro-batch.
+    """
 
     file: str
     node: ast.If | ast.For
@@ -78,7 +88,11 @@ class Turn:
     def is_count(self, node: ast.AST) -> bool:
         """True for the same name as that of the count, or the same number."""
         if isinstance(self.count, ast.Constant):
-            return isinstance(node, ast.Constant) and type(node.value) is int and node.value == self.count.value
+            return (
+                isinstance(node, ast.Constant)
+                and type(node.value) is int
+                and node.value == self.count.value
+            )
         return isinstance(node, ast.expr) and last_key(node) == last_key(self.count) != ""
 
     def divisors(self) -> Iterator[ast.expr]:
@@ -96,9 +110,11 @@ class Turn:
 
 
 def said_of(code: Code, turn: Turn, loader: ast.Call, batch: str) -> tuple[str, ...]:
-    """Sentences on what a change shifts without a bearing on training. Raises :class:`Unclear` for all that may have one.
+    """Sentences on what a change shifts without a bearing on training. Raises :class:`Unclear` for
+    all that may have one.
 
-    ``loader`` is the call that makes the loader, ``batch`` the name of the batch size, empty where it is a number in that call.
+    ``loader`` is the call that makes the loader, ``batch`` the name of the batch size, empty where
+    it is a number in that call.
     """
     uses = _Uses(code, turn, loader, batch)
     uses.of_the_numbers()
@@ -114,36 +130,57 @@ class _Uses:
         self.said: list[str] = []
         self._grown: set[str] = set()
 
-    # -- the two numbers -------------------------------------------------------------------------------------------
+    # -- the two numbers ---------------------------------------------------------------------------
 
     def of_the_numbers(self) -> None:
         """Each use of their names must be one that means the same after the change."""
         literal = isinstance(self.turn.count, ast.Constant)
         for file, node in self.code.nodes():
             count = self.turn.is_count(node) and _is_read(node)
-            if literal and count and (file != self.turn.file or not self._in(file, node, self.turn.around)):
+            if (
+                literal
+                and count
+                and (file != self.turn.file or not self._in(file, node, self.turn.around))
+            ):
                 continue  # a number of somebody else's
-            if (count or (self.batch and _is_read(node) and last_key(node) == self.batch)) and not self._keeps(file, node):  # type: ignore[arg-type]
+            batch = self.batch and _is_read(node) and last_key(node) == self.batch  # type: ignore[arg-type]
+            if (count or batch) and not self._keeps(file, node):
                 self._refuse(file, node, f"`{ast.unparse(node)}` is also used")
 
     def _keeps(self, file: str, node: ast.AST) -> bool:
         parent = next(self.code.above(file, node), None)
-        if self._in(file, node, self.turn.test) or self._in(file, node, self.loader) or self._in_a_log(file, node):
+        if (
+            self._in(file, node, self.turn.test)
+            or self._in(file, node, self.loader)
+            or self._in_a_log(file, node)
+        ):
             return True
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult):
             return self._product(parent)
         if self.turn.is_count(node) and isinstance(parent, (ast.BinOp, ast.AugAssign, ast.Compare)):
             return self._divides(file, node, parent)
-        call = next(self.code.above(file, parent), None) if isinstance(parent, ast.keyword) else parent
-        return isinstance(call, ast.Call) and (self._is_loader(call) or self._handed_on(call, node, parent))
+        call = (
+            next(self.code.above(file, parent), None) if isinstance(parent, ast.keyword) else parent
+        )
+        return isinstance(call, ast.Call) and (
+            self._is_loader(call) or self._handed_on(call, node, parent)
+        )
 
-    def _divides(self, file: str, node: ast.AST, parent: ast.BinOp | ast.AugAssign | ast.Compare) -> bool:
-        """The loss, or the loader's length; or ``if count > 1:`` asks whether there is something to divide."""
+    def _divides(
+        self, file: str, node: ast.AST, parent: ast.BinOp | ast.AugAssign | ast.Compare
+    ) -> bool:
+        """The loss, or the loader's length; or ``if count > 1:`` asks whether there is something to
+        divide.
+        """
         if isinstance(parent, ast.Compare):
             return all(each is node or _is_one(each) for each in (parent.left, *parent.comparators))
-        if not isinstance(parent.op, DIVISIONS) or node is not (parent.right if isinstance(parent, ast.BinOp) else parent.value):
+        if not isinstance(parent.op, DIVISIONS) or node is not (
+            parent.right if isinstance(parent, ast.BinOp) else parent.value
+        ):
             return False
-        if isinstance(parent, ast.BinOp) and any(_is_length(each) for each in ast.walk(parent.left)):
+        if isinstance(parent, ast.BinOp) and any(
+            _is_length(each) for each in ast.walk(parent.left)
+        ):
             return True
         return isinstance(parent.op, ast.Div) and self._in(file, node, self.turn.around)
 
@@ -153,34 +190,61 @@ class _Uses:
     def _product(self, product: ast.BinOp) -> bool:
         """The effective batch, which stays; or a divided loss made whole again to be shown."""
         sides = (product.left, product.right)
-        both = any(map(self.turn.is_count, sides)) and any(self.batch and last_key(side) == self.batch for side in sides)
-        return both or any(isinstance(side, ast.Call) and name_of(side.func) == "item" for side in sides)
+        both = any(map(self.turn.is_count, sides)) and any(
+            self.batch and last_key(side) == self.batch for side in sides
+        )
+        return both or any(
+            isinstance(side, ast.Call) and name_of(side.func) == "item" for side in sides
+        )
 
     def _handed_on(self, call: ast.Call, node: ast.AST, parent: ast.AST | None) -> bool:
-        """To a function of the program's own that calls it by the same name: there its uses are looked at."""
+        """To a function of the program's own that calls it by the same name: there its uses are
+        looked at.
+        """
         key = last_key(node)  # type: ignore[arg-type]
         if isinstance(parent, ast.keyword):
             return parent.arg == key and any(True for _ in self._functions(name_of(call.func)))
         place = next((number for number, given in enumerate(call.args) if given is node), None)
-        names = [[arg.arg for arg in function.args.args if arg.arg != "self"] for function in self._functions(name_of(call.func))]
-        return place is not None and bool(names) and all(each[place : place + 1] == [key] for each in names)
+        names = [
+            [arg.arg for arg in function.args.args if arg.arg != "self"]
+            for function in self._functions(name_of(call.func))
+        ]
+        return (
+            place is not None
+            and bool(names)
+            and all(each[place : place + 1] == [key] for each in names)
+        )
 
     def _functions(self, name: str) -> Iterator[ast.FunctionDef]:
         for _, node in self.code.nodes():
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 yield node
 
-    # -- the loader's length ---------------------------------------------------------------------------------------
+    # -- the loader's length -----------------------------------------------------------------------
 
     def of_the_length(self) -> None:
-        """``len(loader)``, or of a list that each adds to, counts micro-batches: it may make a mean, or be divided by the count."""
+        """``len(loader)``, or of a list that each adds to, counts micro-batches: it may make a
+        mean, or be divided by the count.
+        """
         for file, node in self.code.nodes():
-            if not (isinstance(node, ast.Call) and _is_length(node) and self._holds_loader(node.args[0])):
+            if not (
+                isinstance(node, ast.Call) and _is_length(node) and self._holds_loader(node.args[0])
+            ):
                 continue
             parent = next(self.code.above(file, node), None)
-            mean = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.right is node
-            steps = isinstance(parent, ast.BinOp) and isinstance(parent.op, DIVISIONS) and self.turn.is_count(parent.right)
-            if not (mean or steps or self._in(file, node, self.turn.test) or self._in_a_log(file, node)):
+            mean = (
+                isinstance(parent, ast.BinOp)
+                and isinstance(parent.op, ast.Div)
+                and parent.right is node
+            )
+            steps = (
+                isinstance(parent, ast.BinOp)
+                and isinstance(parent.op, DIVISIONS)
+                and self.turn.is_count(parent.right)
+            )
+            if not (
+                mean or steps or self._in(file, node, self.turn.test) or self._in_a_log(file, node)
+            ):
                 self._refuse(file, node, f"`{ast.unparse(node)}` counts micro-batches")
 
     def _holds_loader(self, node: ast.expr) -> bool:
@@ -192,15 +256,23 @@ class _Uses:
         }
         return last_key(node) in bound | self._grown or "loader" in last_key(node).lower()
 
-    # -- what counts micro-batches ---------------------------------------------------------------------------------
+    # -- what counts micro-batches -----------------------------------------------------------------
 
     def of_the_counter(self) -> None:
         """What is counted may only be shown; and a loop may not ask for so many micro-batches."""
         around = self.turn.around
         nodes = list(ast.walk(self.turn.counter))
         owners = {node.value for node in nodes if isinstance(node, ast.Attribute)}
-        counted = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute)) and node not in owners]
-        if around is not self.turn.node and isinstance(around, ast.For) and not _goes_over(around.iter):
+        counted = [
+            node
+            for node in nodes
+            if isinstance(node, (ast.Name, ast.Attribute)) and node not in owners
+        ]
+        if (
+            around is not self.turn.node
+            and isinstance(around, ast.For)
+            and not _goes_over(around.iter)
+        ):
             self._refuse(self.turn.file, around, "the loop does not simply go over its loader")
         for node in counted:
             self._counted(node)
@@ -217,13 +289,18 @@ class _Uses:
 
     def _shown(self, file: str, node: ast.AST, name: str) -> None:
         """The counter stands in its own test, counts on, or decides when something is logged."""
-        if self._in(file, node, self.turn.test) or self._in_a_log(file, node) or self._counts_on(file, node, name):
+        if (
+            self._in(file, node, self.turn.test)
+            or self._in_a_log(file, node)
+            or self._counts_on(file, node, name)
+        ):
             return
         test = next((up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None)
         if isinstance(test, ast.If) and self._in(file, node, test.test):
             if not test.orelse and all(_only_logs(statement) for statement in test.body):
                 self.said.append(
-                    f"{self.code.site(file, test)} logs by the number of micro-batches, of which there are then fewer or more"
+                    f"{self.code.site(file, test)} logs by the number of micro-batches, of which "
+                    "there are then fewer or more"
                 )
                 return
             if self.turn.node.__class__ is ast.For and _only_steps(test.body):
@@ -231,10 +308,14 @@ class _Uses:
         self._refuse(file, node, f"`{name}` counts micro-batches and is also used")
 
     def _counts_on(self, file: str, node: ast.AST, name: str) -> bool:
-        statement = next((up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None)
-        return isinstance(statement, ast.Assign) and any(name_of(target) == name for target in statement.targets)
+        statement = next(
+            (up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None
+        )
+        return isinstance(statement, ast.Assign) and any(
+            name_of(target) == name for target in statement.targets
+        )
 
-    # -- what is done for each micro-batch -------------------------------------------------------------------------
+    # -- what is done for each micro-batch ---------------------------------------------------------
 
     def of_each_batch(self, statements: list[ast.stmt]) -> None:
         """Statements that are called for their effect must be known to have none that counts."""
@@ -245,10 +326,18 @@ class _Uses:
                 if self._appends(statement.value):
                     self._grown.add(name_of(statement.value.func.value))  # type: ignore[attr-defined]
                 elif name_of(statement.value.func) not in HARMLESS and not _only_logs(statement):
-                    self._refuse(self.turn.file, statement, f"`{ast.unparse(statement)[:60]}` runs once for each micro-batch")
+                    self._refuse(
+                        self.turn.file,
+                        statement,
+                        f"`{ast.unparse(statement)[:60]}` runs once for each micro-batch",
+                    )
             elif isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.Constant):
                 if not name_of(statement.target):
-                    self._refuse(self.turn.file, statement, f"`{ast.unparse(statement)[:60]}` counts micro-batches")
+                    self._refuse(
+                        self.turn.file,
+                        statement,
+                        f"`{ast.unparse(statement)[:60]}` counts micro-batches",
+                    )
                 self._counted(statement.target)
             elif isinstance(statement, FUNCTIONS):
                 self._refuse(self.turn.file, statement, "a function is made for each micro-batch")
@@ -258,15 +347,21 @@ class _Uses:
     def _appends(self, call: ast.Call) -> bool:
         """``losses.append(loss)``, of a list that has a name."""
         function = call.func
-        return isinstance(function, ast.Attribute) and function.attr == "append" and bool(name_of(function.value))
+        return (
+            isinstance(function, ast.Attribute)
+            and function.attr == "append"
+            and bool(name_of(function.value))
+        )
 
-    # -- what they share -------------------------------------------------------------------------------------------
+    # -- what they share ---------------------------------------------------------------------------
 
     def _in(self, file: str, node: ast.AST, whole: ast.AST) -> bool:
         return node is whole or any(up is whole for up in self.code.above(file, node))
 
     def _in_a_log(self, file: str, node: ast.AST) -> bool:
-        statement = next((up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None)
+        statement = next(
+            (up for up in self.code.above(file, node) if isinstance(up, ast.stmt)), None
+        )
         return statement is not None and _only_logs(statement)
 
     def _refuse(self, file: str, node: ast.AST, why: str) -> None:
@@ -274,7 +369,11 @@ class _Uses:
 
 
 def _is_read(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) or isinstance(getattr(node, "ctx", None), ast.Load) or isinstance(node, ast.Call)
+    return (
+        isinstance(node, ast.Constant)
+        or isinstance(getattr(node, "ctx", None), ast.Load)
+        or isinstance(node, ast.Call)
+    )
 
 
 def _only_logs(statement: ast.stmt) -> bool:
@@ -307,6 +406,8 @@ def _goes_over(iterated: ast.expr) -> bool:
 def _only_steps(body: list[ast.stmt]) -> bool:
     """Clearing the gradients before the first micro-batch."""
     return all(
-        isinstance(each, ast.Expr) and isinstance(each.value, ast.Call) and name_of(each.value.func) == "zero_grad"
+        isinstance(each, ast.Expr)
+        and isinstance(each.value, ast.Call)
+        and name_of(each.value.func) == "zero_grad"
         for each in body
     )

@@ -7,19 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from auditor.verification import Status, Verified
+from auditor.model.verification import Status, Verified
 from auditor.verify.candidates import Candidate
 from auditor.verify.intervals import MOST_PAIRS, Interval, of_pairs
 from auditor.verify.results import Agreement, agree, tolerance_for
 from auditor.verify.trials import Measured
 
 LESS_MEMORY = 0.99
-"""A patch that leaves the time as it is counts as better when the device's peak is at most this share of what it was: the
-allocator's counters are exact, so 1 % is no noise."""
+"""A patch that leaves the time as it is counts as better when the device's peak is at most this
+share of what it was: the allocator's counters are exact, so 1 % is no noise."""
 
 SAME_WITHIN = 1.1
-"""A patch counts as one that changes nothing where its interval lies within this factor of 1 on both sides (Schuirmann 1987: two
-one-sided tests); a wider one that holds 1 may hide a gain, and is inconclusive until ``MOST_PAIRS`` pairs are made."""
+"""A patch counts as one that changes nothing where its interval lies within this factor of 1 on
+both sides (Schuirmann 1987: two one-sided tests); a wider one that holds 1 may hide a gain, and is
+inconclusive until ``MOST_PAIRS`` pairs are made."""
 
 
 @dataclass
@@ -33,9 +34,13 @@ class Arm:
     agreement: Agreement | None = None
 
     def add(self, before: Measured, after: Measured) -> None:
-        """Take in a pair: a patched run that failed, or computed something else, breaks the patch."""
+        """Take in a pair: a patched run that failed, or computed something else, breaks the
+        patch.
+        """
         self.pairs.append((before, after))
-        self.unloaded = self.unloaded or (not after.failed and not self.candidate.paths <= after.loaded)
+        self.unloaded = self.unloaded or (
+            not after.failed and not self.candidate.paths <= after.loaded
+        )
         if after.failed:
             self.broken = f"with the patch the target fails: {after.failed}"
             return
@@ -49,7 +54,9 @@ class Arm:
     def break_by_result(self, doubt: str = "") -> None:
         """The difference was confirmed, or could not be: then ``doubt`` says so."""
         assert self.agreement is not None
-        self.broken = f"with the patch the target computes something else: {self.agreement.note}{doubt}"
+        self.broken = (
+            f"with the patch the target computes something else: {self.agreement.note}{doubt}"
+        )
 
     @property
     def timed(self) -> bool:
@@ -58,7 +65,9 @@ class Arm:
 
     @property
     def effect(self) -> float:
-        """By how much its first pair differs in time (absolute logarithm of the ratio): what is large is soon proven."""
+        """By how much its first pair differs in time (absolute logarithm of the ratio): what is
+        large is soon proven.
+        """
         if not self.timed:
             return 0.0
         before, after = self.pairs[0]
@@ -68,17 +77,23 @@ class Arm:
         """Of the ratio of step times, as far as the pairs allow."""
         if not self.timed:
             return None
-        before, after = zip(*((one.step_us or 0.0, other.step_us or 0.0) for one, other in self.pairs), strict=True)
+        before, after = zip(
+            *((one.step_us or 0.0, other.step_us or 0.0) for one, other in self.pairs), strict=True
+        )
         return of_pairs(before, after)
 
     def decided(self, noise: Interval | None) -> bool:
-        """True if no further pair is made: a difference is proven, there is nothing to time, or no more looks are allowed."""
+        """True if no further pair is made: a difference is proven, there is nothing to time, or no
+        more looks are allowed.
+        """
         if self.broken or self.unloaded or len(self.pairs) >= MOST_PAIRS:
             return True
         return _proven(self.interval(), noise)
 
     def verified(self, noise: Interval | None, *, repeatable: bool) -> Verified | None:
-        """What the report says; None where no run was made, or the runs did not use the patched file at all."""
+        """What the report says; None where no run was made, or the runs did not use the patched
+        file at all.
+        """
         if self.unloaded or not self.pairs:
             return None
         interval = self.interval()
@@ -113,11 +128,15 @@ class Arm:
 
     def _shows_enough(self, interval: Interval) -> bool:
         """No difference was proven: True if one that matters would have been."""
-        return len(self.pairs) >= MOST_PAIRS or (interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN)
+        return len(self.pairs) >= MOST_PAIRS or (
+            interval.low >= 1 / SAME_WITHIN and interval.high <= SAME_WITHIN
+        )
 
     def _saves_device_memory(self) -> bool:
         pairs = [(one.peak_device, other.peak_device) for one, other in self.pairs]
-        return self.timed and all(one and other is not None and other <= LESS_MEMORY * one for one, other in pairs)
+        return self.timed and all(
+            one and other is not None and other <= LESS_MEMORY * one for one, other in pairs
+        )
 
     def _same(self, *, repeatable: bool) -> bool | None:
         if not repeatable or self.agreement is None or not self.pairs[0][0].results.any:
@@ -127,16 +146,25 @@ class Arm:
     def _note(self, interval: Interval | None, *, repeatable: bool) -> str:
         if self.broken:
             return self.broken
-        said = self.agreement.note if self.agreement is not None and repeatable else "the target does not repeat its own losses"
+        said = (
+            self.agreement.note
+            if self.agreement is not None and repeatable
+            else "the target does not repeat its own losses"
+        )
         if self.candidate.rehearsed:
             return f"checked in the rehearsal of the GPU path, not timed: {said}"
         if interval is None:
-            return f"{said}; the budget was spent after {len(self.pairs)} pair{'s' * (len(self.pairs) != 1)} of runs"
+            return (
+                f"{said}; the budget was spent after {len(self.pairs)} "
+                f"pair{'s' * (len(self.pairs) != 1)} of runs"
+            )
         return said
 
 
 def _proven(interval: Interval | None, noise: Interval | None) -> bool:
-    """The interval excludes 1, and the effect is larger than that between two runs of the same code."""
+    """The interval excludes 1, and the effect is larger than that between two runs of the same
+    code.
+    """
     if interval is None or not interval.excludes_one:
         return False
     return noise is None or abs(math.log(interval.ratio)) > abs(math.log(noise.ratio))
@@ -148,5 +176,7 @@ def _typical(values: Iterable[float | None]) -> float | None:
 
 
 def _peak(runs: list[Measured]) -> int | None:
-    peak = _typical(run.peak_device if run.peak_device is not None else run.peak_host for run in runs)
+    peak = _typical(
+        run.peak_device if run.peak_device is not None else run.peak_host for run in runs
+    )
     return None if peak is None else round(peak)

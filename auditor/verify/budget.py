@@ -19,14 +19,24 @@ Lengths = dict[bool, deque[float]]
 class Budget:
     """``seconds`` to spend from now on, by the clock ``now`` (s).
 
-    A run that was begun is not cut off; so the whole may take longer by as much as its last run is slower than those before.
+    A run that was begun is not cut off; so the whole may take longer by as much as its last run is
+    slower than those before.
     """
 
-    def __init__(self, seconds: float, now: Callable[[], float] = time.monotonic, lengths: Lengths | None = None) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        now: Callable[[], float] = time.monotonic,
+        lengths: Lengths | None = None,
+    ) -> None:
         self.seconds = seconds
         self._now = now
         self._began = now()
-        self._lengths = lengths if lengths is not None else {kind: deque(maxlen=RECENT) for kind in (False, True)}
+        self._lengths = (
+            lengths
+            if lengths is not None
+            else {kind: deque(maxlen=RECENT) for kind in (False, True)}
+        )
 
     @property
     def spent(self) -> float:
@@ -34,11 +44,15 @@ class Budget:
         return self._now() - self._began
 
     def part(self, share: float) -> Budget:
-        """A share of what is left, from now on; it knows how long runs take, and what it learns of that is known here, too."""
+        """A share of what is left, from now on; it knows how long runs take, and what it learns of
+        that is known here, too.
+        """
         return Budget(max(0.0, self.seconds - self.spent) * share, self._now, self._lengths)
 
     def measured(self, run: Callable[[], Measured], *, rehearsed: bool = False) -> Measured:
-        """Make a run, and remember how long it took with all that belongs to it. In the rehearsal runs are longer or shorter."""
+        """Make a run, and remember how long it took with all that belongs to it. In the rehearsal
+        runs are longer or shorter.
+        """
         began = self._now()
         measured = run()
         self._lengths[rehearsed].append(self._now() - began)
@@ -50,11 +64,14 @@ class Budget:
         return median(recent) if recent else None
 
     def planned(self) -> int:
-        """How many more runs (not of the rehearsal) are likely to end in time: what rounds are planned by."""
+        """How many more runs (not of the rehearsal) are likely to end in time: what rounds are
+        planned by.
+        """
         return self._room(self.length())
 
     def fits(self, runs: int, *, rehearsed: bool = False) -> bool:
-        """True if so many more end in time, even if each takes as long as the longest of late: then they may begin.
+        """True if so many more end in time, even if each takes as long as the longest of late: then
+        they may begin.
 
         Before anything is known of their length, any number may, if there is time at all.
         """

@@ -1,4 +1,6 @@
-"""Which patches of a report are tried, each alone: the edits of a finding, or of several findings that ask for the same change."""
+"""Which patches of a report are tried, each alone: the edits of a finding, or of several findings
+that ask for the same change.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from auditor import patch, redaction
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, Report
 from auditor.patch import PatchedFile
-from auditor.recording import Recording
-from auditor.recording_sources import content_digest
+from auditor.recordings.folder import Recording
+from auditor.recordings.sources import content_digest
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One patch: the findings (their places in the report) that it answers, its edits, and the files as they become.
+    """One patch: the findings (their places in the report) that it answers, its edits, and the
+    files as they become.
 
-    ``rehearsed`` says that only the rehearsal of the GPU path runs the changed line: it can be checked there, not timed.
+    ``rehearsed`` says that only the rehearsal of the GPU path runs the changed line: it can be
+    checked there, not timed.
     """
 
     findings: tuple[int, ...]
@@ -34,8 +38,12 @@ class Candidate:
         return frozenset(file.path for file in self.files)
 
 
-def candidates(report: Report, recording: Recording, select: Collection[str], *, unsafe: bool) -> tuple[Candidate, ...]:
-    """The patches to try: safe ones (all with ``unsafe``) of the selected codes or families that apply to what was recorded."""
+def candidates(
+    report: Report, recording: Recording, select: Collection[str], *, unsafe: bool
+) -> tuple[Candidate, ...]:
+    """The patches to try: safe ones (all with ``unsafe``) of the selected codes or families that
+    apply to what was recorded.
+    """
     found: dict[tuple[bytes, ...], Candidate] = {}
     for number, finding in enumerate(report.findings):
         edits = _edits(finding, unsafe=unsafe)
@@ -48,15 +56,19 @@ def candidates(report: Report, recording: Recording, select: Collection[str], *,
         same = found.get(key)
         if same is None:
             name = f"{finding.code} {finding.site}" if finding.site else finding.code
-            rehearsed = finding.seen_on == "rehearsal" or recording.manifest.get("device") == "rehearse"
+            rehearsed = finding.seen_on == "rehearsal" or recording.device.simulated
             found[key] = Candidate((number,), (finding.code,), name, edits, files, rehearsed)
         else:
-            found[key] = replace(same, findings=(*same.findings, number), codes=(*same.codes, finding.code))
+            found[key] = replace(
+                same, findings=(*same.findings, number), codes=(*same.codes, finding.code)
+            )
     return tuple(found.values())
 
 
 def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | None:
-    """All of them in one patch; None where there is nothing to join. Edits that conflict are left out, as in fixes.patch."""
+    """All of them in one patch; None where there is nothing to join. Edits that conflict are left
+    out, as in fixes.patch.
+    """
     parts = tuple(chosen)
     edits = tuple(edit for part in parts for edit in part.edits)
     files = patch.plan(edits, recording.original_bytes).files
@@ -64,7 +76,9 @@ def joined(chosen: Iterable[Candidate], recording: Recording) -> Candidate | Non
         return None
     findings = tuple(number for part in parts for number in part.findings)
     codes = tuple(code for part in parts for code in part.codes)
-    return Candidate(findings, codes, "all together", edits, files, all(part.rehearsed for part in parts))
+    return Candidate(
+        findings, codes, "all together", edits, files, all(part.rehearsed for part in parts)
+    )
 
 
 def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
@@ -75,22 +89,33 @@ def _edits(finding: Finding, *, unsafe: bool) -> tuple[Edit, ...]:
 
 def is_selected(finding: Finding, select: Collection[str]) -> bool:
     """True if one of its codes or their families is among those chosen; all are where none is."""
-    return not select or any(code in select or code.rstrip("0123456789") in select for code in finding.codes)
+    return not select or any(
+        code in select or code.rstrip("0123456789") in select for code in finding.codes
+    )
 
 
 def require_unchanged(recording: Recording) -> None:
-    """Raise :class:`AuditProblem` where the target cannot be run again as it was recorded: then nothing could be compared."""
+    """Raise :class:`AuditProblem` where the target cannot be run again as it was recorded: then
+    nothing could be compared.
+    """
     manifest = recording.manifest
-    if manifest.get("device") not in ("cpu", "cuda", "rehearse") or not manifest.get("passes"):
-        raise AuditProblem("only what audit run recorded can be run again", "a trace or a snapshot names no program")
+    if recording.input != "run" or not manifest.get("passes"):
+        raise AuditProblem(
+            "only what audit run recorded can be run again",
+            "a trace or a snapshot names no program",
+        )
     if manifest.get("outcome") != "completed":
-        raise AuditProblem(f"the audited run did not complete ({manifest.get('outcome')}), so a patched one cannot be compared")
+        raise AuditProblem(
+            f"the audited run did not complete ({manifest.get('outcome')}), so a patched one "
+            "cannot be compared"
+        )
     if manifest.get("world_size", 1) != 1:
         raise AuditProblem("a job of several processes cannot be verified yet")
     hidden = manifest.get("masked_arguments")
     if hidden and redaction.ARGUMENT_MASK in "".join(manifest.get("argv", ())):
         raise AuditProblem(
-            f"the value of {', '.join(hidden)} was masked in the recording, so the target cannot be run again from it",
+            f"the value of {', '.join(hidden)} was masked in the recording, so the target cannot "
+            "be run again from it",
             "audit run --verify measures the patches while the arguments are known",
         )
     project = Path(recording.cwd)
@@ -98,7 +123,10 @@ def require_unchanged(recording: Recording) -> None:
         raise AuditProblem(f"{project}, where the audit ran, is not there any more")
     for path, stored in sorted((manifest.get("sources") or {}).items()):
         if not str(stored).startswith(f"{_digest(project / path)}-"):
-            raise AuditProblem(f"{path} has changed since the audit", "run audit again on the files as they are now")
+            raise AuditProblem(
+                f"{path} has changed since the audit",
+                "run audit again on the files as they are now",
+            )
 
 
 def _digest(file: Path) -> str:

@@ -1,4 +1,6 @@
-"""Two audits set side by side: step time with an interval, memory, host syncs, and which findings are new, gone or kept."""
+"""Two audits set side by side: step time with an interval, memory, host syncs, and which findings
+are new, gone or kept.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from auditor.verify.likeness import Row, common, kind_of, likeness
 class Side:
     """One side: a report (of the last run, where there are several) and the step times of each run.
 
-    ``runs`` is empty where only a report is there, which keeps the median and not the steps. ``args`` is the program's own
-    command line; None where it is not known.
+    ``runs`` is empty where only a report is there, which keeps the median and not the steps.
+    ``args`` is the program's own command line; None where it is not known.
     """
 
     report: Report
@@ -34,31 +36,43 @@ class Side:
     @property
     def syncs(self) -> float | None:
         """Host syncs per step that were reported; None where no rule of that family could look."""
-        looked = any(v.code.startswith("SYNC") and v.status in ("found", "clean") for v in self.report.verdicts)
+        looked = any(
+            v.code.startswith("SYNC") and v.status in ("found", "clean")
+            for v in self.report.verdicts
+        )
         return sum(map(_waits, self.report.findings)) if looked else None
 
     @property
     def looked(self) -> frozenset[str]:
         """Codes of the rules that could look."""
-        return frozenset(verdict.code for verdict in self.report.verdicts if verdict.status in ("found", "clean"))
+        return frozenset(
+            verdict.code for verdict in self.report.verdicts if verdict.status in ("found", "clean")
+        )
 
 
-WAITS = frozenset({"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC008", "SYNC011"})
-"""Rules whose findings count places where the host waits for the device; the rest of the family counts other calls."""
+WAITS = frozenset(
+    {"SYNC001", "SYNC002", "SYNC003", "SYNC004", "SYNC005", "SYNC006", "SYNC008", "SYNC011"}
+)
+"""Rules whose findings count places where the host waits for the device; the rest of the family
+counts other calls.
+"""
 
 
 REHEARSABLE = frozenset({"rehearsal", "source"})
-"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both see."""
+"""Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both
+see.
+"""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What changed from ``before`` to ``after``; findings go by their key.
 
-    ``step`` is None where no interval is possible. ``barred`` has the reason for each row that cannot be compared. ``span``
-    holds the first and the last step (0-based) that both sides timed, where one of them timed others too. ``one_sided`` are
-    findings that could only be seen on one side (by a rule that could not look on the other, or by what a rehearsal does not
-    have), so that they are neither new nor gone.
+    ``step`` is None where no interval is possible. ``barred`` has the reason for each row that
+    cannot be compared. ``span`` holds the first and the last step (0-based) that both sides timed,
+    where one of them timed others too. ``one_sided`` are findings that could only be seen on one
+    side (by a rule that could not look on the other, or by what a rehearsal does not have), so that
+    they are neither new nor gone.
     """
 
     before: Side
@@ -78,7 +92,9 @@ class Comparison:
 
 
 def compare(before: Side, after: Side) -> Comparison:
-    """Set two sides beside each other that are not refused (:func:`auditor.verify.likeness.refusal`)."""
+    """Set two sides beside each other that are not refused
+    (:func:`auditor.verify.likeness.refusal`).
+    """
     alike = likeness(before.report, after.report)
     barred, span = dict(alike.barred), None
     if "step_us" not in barred:
@@ -108,7 +124,9 @@ def compare(before: Side, after: Side) -> Comparison:
     )
 
 
-def _timed_alike(before: Side, after: Side, barred: dict[Row, str]) -> tuple[Side, Side, tuple[int, int] | None]:
+def _timed_alike(
+    before: Side, after: Side, barred: dict[Row, str]
+) -> tuple[Side, Side, tuple[int, int] | None]:
     """Both sides with the steps that both timed; where there are none, ``barred`` says why."""
     one, other = before.report.run, after.report.run
     if before.runs and after.runs:
@@ -117,7 +135,9 @@ def _timed_alike(before: Side, after: Side, barred: dict[Row, str]) -> tuple[Sid
             return replace(before, runs=old), replace(after, runs=new), span
         barred["step_us"] = "other steps of the program were timed on each side"
     elif (one.steps, one.warmup) != (other.steps, other.warmup):
-        barred["step_us"] = f"{one.steps} and {other.steps} steps, and the times of single steps are not there"
+        barred["step_us"] = (
+            f"{one.steps} and {other.steps} steps, and the times of single steps are not there"
+        )
     return before, after, None
 
 
@@ -125,11 +145,15 @@ def _other_arguments(before: Side, after: Side) -> tuple[str, ...]:
     if before.args is None or after.args is None or before.args == after.args:
         return ()
     one, other = (" ".join(side.args or ()) or "none" for side in (before, after))
-    return (f"the target's own arguments differ, {one} and {other}: what changed may be their doing",)
+    return (
+        f"the target's own arguments differ, {one} and {other}: what changed may be their doing",
+    )
 
 
 def _keys(findings: Sequence[Finding]) -> set[str]:
-    """Those of all parts: one report may have joined what another, of an older version or of less code, held apart."""
+    """Those of all parts: one report may have joined what another, of an older version or of less
+    code, held apart.
+    """
     return {key for finding in findings for key in finding.keys}
 
 

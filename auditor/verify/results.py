@@ -1,4 +1,6 @@
-"""Whether two runs computed the same: losses in their order and parameters at the end, bit for bit or within a stated tolerance."""
+"""Whether two runs computed the same: losses in their order and parameters at the end, bit for bit
+or within a stated tolerance.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from auditor.model import Edit
-from auditor.recording import Recording
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import LossRow, ParameterRow
 
 REORDERING = {
     "fused": "a fused optimizer rounds in another order",
     "foreach": "a multi-tensor optimizer rounds in another order",
     "memory_format": "another layout chooses kernels that add in another order",
 }
-"""Keywords whose change may round differently without being wrong, and why. All other patches must keep every bit."""
+"""Keywords whose change may round differently without being wrong, and why. All other patches must
+keep every bit.
+"""
 
 TOLERANCE = 1e-3
-"""Largest relative difference of a loss, or of a parameter's norm, that is put down to rounding where rounding may differ.
-float32 rounds at 6e-8; a few ten steps of training amplify a difference of one rounding by some thousands at most."""
+"""Largest relative difference of a loss, or of a parameter's norm, that is put down to rounding
+where rounding may differ. float32 rounds at 6e-8; a few ten steps of training amplify a difference
+of one rounding by some thousands at most."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What one run computed: losses, and for each parameter its norm and the sum of its bit patterns (None: not known)."""
+    """What one run computed: losses, and for each parameter its norm and the sum of its bit
+    patterns (None: not known).
+    """
 
     losses: tuple[float, ...]
     parameters: tuple[tuple[str, float, int | None], ...]
@@ -31,9 +39,10 @@ class Results:
     @classmethod
     def read(cls, recording: Recording) -> Results:
         """From the ``results`` part."""
-        rows = recording.rows("results")
-        losses = (float.fromhex(row["value"]) for row in rows if row["what"] == "loss")
-        parameters = ((row["place"], float.fromhex(row["value"]), row["bits"]) for row in rows if row["what"] == "parameter")
+        losses = (float.fromhex(row.value) for row in recording.rows(LossRow))
+        parameters = (
+            (row.place, float.fromhex(row.value), row.bits) for row in recording.rows(ParameterRow)
+        )
         return cls(tuple(losses), tuple(parameters))
 
     @property
@@ -52,7 +61,9 @@ class Agreement:
 
 def tolerance_for(edits: Iterable[Edit]) -> tuple[float, str]:
     """What difference is allowed after these edits, and why; (0, "") where every bit must stay."""
-    reasons = dict.fromkeys(REORDERING[edit.keyword] for edit in edits if edit.keyword in REORDERING)
+    reasons = dict.fromkeys(
+        REORDERING[edit.keyword] for edit in edits if edit.keyword in REORDERING
+    )
     return (TOLERANCE, "; ".join(reasons)) if reasons else (0.0, "")
 
 
@@ -63,7 +74,9 @@ def agree(before: Results, after: Results, tolerance: float = 0.0, reason: str =
     parted = _parted(before, after, tolerance)
     if parted:
         return Agreement(same=False, note=parted)
-    return Agreement(same=True, note=f"{_counted(before)} within {tolerance:g} of each other ({reason})")
+    return Agreement(
+        same=True, note=f"{_counted(before)} within {tolerance:g} of each other ({reason})"
+    )
 
 
 def _counted(results: Results) -> str:
@@ -80,9 +93,13 @@ def _parted(before: Results, after: Results, tolerance: float) -> str:
         return f"backward was called on {len(after.losses)} losses instead of {len(before.losses)}"
     if [place for place, _, _ in before.parameters] != [place for place, _, _ in after.parameters]:
         return "the optimizers hold other parameters"
-    for (place, one, bits), (_, other, others) in zip(before.parameters, after.parameters, strict=True):
+    for (place, one, bits), (_, other, others) in zip(
+        before.parameters, after.parameters, strict=True
+    ):
         if not _near(one, other, tolerance):
-            return f"{place} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
+            return (
+                f"{place} ends with norm {other:.9g} instead of {one:.9g}, though all losses agree"
+            )
         if bits != others and not tolerance:
             return f"{place} ends with other bits, though all losses agree"
     return ""

@@ -1,4 +1,6 @@
-"""A small grid of settings, each run in turn with what is there now, until the best one is proven or the budget is spent."""
+"""A small grid of settings, each run in turn with what is there now, until the best one is proven
+or the budget is spent.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
-from auditor.verification import Verified
+from auditor.model.verification import Verified
 from auditor.verify.budget import Budget
 from auditor.verify.intervals import LEAST_PAIRS, Interval, of_pairs
 from auditor.verify.trials import Measured
@@ -21,12 +23,19 @@ MOST_ROUNDS = 6
 
 
 class Grid:
-    """Rounds of runs: ``references``, with which all are compared, and the ``others``. Every other round goes backwards.
+    """Rounds of runs: ``references``, with which all are compared, and the ``others``. Every other
+    round goes backwards.
 
-    Rounds are planned by how long runs take: after the first, only so many of the fastest others go on as can have an interval.
+    Rounds are planned by how long runs take: after the first, only so many of the fastest others go
+    on as can have an interval.
     """
 
-    def __init__(self, references: Sequence[Setting], others: Sequence[Setting], run: Callable[[Setting], Measured]) -> None:
+    def __init__(
+        self,
+        references: Sequence[Setting],
+        others: Sequence[Setting],
+        run: Callable[[Setting], Measured],
+    ) -> None:
         self.references = tuple(references)
         self.runs: dict[Setting, list[Measured]] = {}
         self.rounds = 0
@@ -35,14 +44,21 @@ class Grid:
 
     def measure(self, budget: Budget) -> None:
         """Make the rounds."""
-        while self._left and self.rounds < MOST_ROUNDS and self._goes_on(budget) and self._round(budget):
+        while (
+            self._left
+            and self.rounds < MOST_ROUNDS
+            and self._goes_on(budget)
+            and self._round(budget)
+        ):
             pass
 
     def _goes_on(self, budget: Budget) -> bool:
         if not self.rounds:
             return True
         self._left = [setting for setting in self._left if self.works(setting)]
-        if not all(map(self.works, self.references)) or (self.rounds >= LEAST_PAIRS and all(map(self._decided, self._left))):
+        if not all(map(self.works, self.references)) or (
+            self.rounds >= LEAST_PAIRS and all(map(self._decided, self._left))
+        ):
             return False
         room = budget.planned() // max(1, LEAST_PAIRS - self.rounds) - len(self.references)
         self._left = sorted(self._left, key=self.step_us)[: max(0, room)]
@@ -63,11 +79,13 @@ class Grid:
                 self.runs.setdefault(setting, []).append(measured)
         return len(done) == len(order)
 
-    # -- what came out ---------------------------------------------------------------------------------------------
+    # -- what came out -----------------------------------------------------------------------------
 
     def works(self, setting: Setting) -> bool:
         """True if it was run, and the target came to its end each time."""
-        return setting in self.runs and all(not run.failed and run.step_us for run in self.runs[setting])
+        return setting in self.runs and all(
+            not run.failed and run.step_us for run in self.runs[setting]
+        )
 
     def step_us(self, setting: Setting) -> float:
         """Median of its runs' step times, us."""
@@ -80,7 +98,9 @@ class Grid:
         return of_pairs(before[: len(after)], after)
 
     def proven(self, best: Setting) -> Verified:
-        """Times of a setting that has an interval, beside the program as it is; memory and result are left open."""
+        """Times of a setting that has an interval, beside the program as it is; memory and result
+        are left open.
+        """
         interval = self.interval(best)
         assert interval is not None
         pairs = len(self.runs[best])
@@ -97,7 +117,9 @@ class Grid:
     def fastest(self) -> Setting | None:
         """The fastest of those that are proven faster than every reference."""
         proven = [
-            setting for setting in self.runs if setting not in self.references and self.works(setting) and self._beats(setting)
+            setting
+            for setting in self.runs
+            if setting not in self.references and self.works(setting) and self._beats(setting)
         ]
         return min(proven, key=self.step_us, default=None)
 

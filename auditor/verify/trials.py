@@ -1,4 +1,6 @@
-"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process with fixed seeds."""
+"""Single measured runs: the target in a copy of its project, patched or not, in a fresh process
+with fixed seeds.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +12,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from auditor import runner
 from auditor.errors import AuditProblem
+from auditor.evidence.table import Evidence
 from auditor.patch import PatchedFile
-from auditor.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
-from auditor.progress import silent
-from auditor.recording import Recording, Row
-from auditor.recording_sources import on_disk
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import CopyRow, ReadRow, StepRow
+from auditor.recordings.schema.run import known
+from auditor.recordings.sources import on_disk
+from auditor.runs import child_process
+from auditor.runs.plan import REHEARSAL, REHEARSED_STEPS, Device, Loaders, Plan, Trial
+from auditor.runs.progress import silent
+from auditor.runs.project_copy import ProjectCopy
 from auditor.verify.moves import Moves
 from auditor.verify.results import Results
 from auditor.verify.times import quiet_run
-from auditor.workplace import Workplace
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 SEED = 1337
 SECONDS = 1.0
-"""Time that the measured steps of one run should take: what a process needs to start is of the same size."""
+"""Time that the measured steps of one run should take: what a process needs to start is of the same
+size.
+"""
 
 USUAL_STEPS, MOST_STEPS = 10, 100
 SLOW_SECONDS = 10.0
-"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this time, but ``FEWEST_STEPS``."""
+"""Fast steps are measured ``USUAL_STEPS`` times at least; of slow ones as many as fit into this
+time, but ``FEWEST_STEPS``.
+"""
 
 FEWEST_STEPS = 3
 
 RESULTS, SYNCS, COPIES, MOVES = "results", "reads", "copies", "moves"
-"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or shadow. A rehearsal writes its
-copies to the device beside the reads."""
+"""Parts of the trials' recordings; host syncs are only counted where there is a device, real or
+shadow. A rehearsal writes its copies to the device beside the reads."""
 
 LEAST_TIMEOUT_S, PATIENCE = 120.0, 5.0
-"""A run may take this long, or so many times as long as the longest of those before it, the audit's own first, before it counts
-as hanging. The audit did more steps under more instruments, and the load of a shared machine rarely makes up for five times that."""
+"""A run may take this long, or so many times as long as the longest of those before it, the audit's
+own first, before it counts as hanging. The audit did more steps under more instruments, and the
+load of a shared machine rarely makes up for five times that."""
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 """A line of a stack as faulthandler writes it."""
@@ -53,8 +63,8 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 class Measured:
     """What one run gave. Times in us, ``seconds`` is how long all of it took.
 
-    ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed`` says in a sentence why it did
-    not reach its end; empty if it did.
+    ``loaded`` are the files that it imported, relative to the copy if they lie in it. ``failed``
+    says in a sentence why it did not reach its end; empty if it did.
     """
 
     results: Results
@@ -70,23 +80,27 @@ class Measured:
 
 @dataclass(frozen=True)
 class Effective:
-    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the program as it is."""
+    """That ``calls`` calls of the target make one optimizer step in a run, and ``usual`` in the
+    program as it is.
+    """
 
     calls: int
     usual: int
 
 
 class Laboratory:
-    """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a median allows.
+    """Makes trials of one recorded target, with no more steps than fit into ``seconds`` as far as a
+    median allows.
 
-    Use as a context: its folder is removed at the end. A run that takes longer than ``patience`` (s) is ended.
+    Use as a context: its folder is removed at the end. A run that takes longer than ``patience``
+    (s) is ended.
     """
 
-    def __init__(self, recording: Recording, seconds: float = SLOW_SECONDS) -> None:
-        self._project = Path(on_disk(recording.cwd))
+    def __init__(self, evidence: Evidence, seconds: float = SLOW_SECONDS) -> None:
+        self._project = Path(on_disk(evidence.recording.cwd))
         self._scratch = Path(tempfile.mkdtemp(prefix="audit-verify-"))
-        self._plan = _plan(recording, seconds)
-        self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(recording))
+        self._plan = _plan(evidence, seconds)
+        self.patience = max(LEAST_TIMEOUT_S, PATIENCE * _took(evidence))
         self.changed: frozenset[str] = frozenset()
         self.runs = 0
 
@@ -107,9 +121,9 @@ class Laboratory:
         return min(self._plan.steps, REHEARSED_STEPS)
 
     @property
-    def device(self) -> Device:
-        """Where the trials run."""
-        return self._plan.device
+    def rehearses(self) -> bool:
+        """True if the trials run on the shadow device: they have no times."""
+        return self._plan.rehearses
 
     def run(
         self,
@@ -122,19 +136,21 @@ class Laboratory:
     ) -> Measured:
         """One run. What the target does never raises; a recorder that fails does.
 
-        With ``effective`` its step times are those of optimizer steps, of which as many are made whatever calls each takes.
-        ``args`` stand in the place of the target's own command line.
+        With ``effective`` its step times are those of optimizer steps, of which as many are made
+        whatever calls each takes. ``args`` stand in the place of the target's own command line.
         """
         home = self._scratch / str(self.runs)
         self.runs += 1
         began = time.monotonic()
         try:
-            with Workplace(self._project, {file.path: file.after for file in patched}) as place:
+            with ProjectCopy(self._project, {file.path: file.after for file in patched}) as place:
                 chosen = self._plan if args is None else replace(self._plan, args=args)
                 plan = place.plan(replace(chosen, folder=str(home), trial=Trial(SEED, loaders)))
                 if rehearsed:
                     plan = replace(plan.on_shadow(self.rehearsed_steps), parts=(RESULTS, SYNCS))
-                measured = self._measured(plan if effective is None else _counted(plan, effective), began, effective)
+                measured = self._measured(
+                    plan if effective is None else _counted(plan, effective), began, effective
+                )
             self.changed |= set(place.changed)
         finally:
             shutil.rmtree(home, ignore_errors=True)
@@ -144,21 +160,45 @@ class Laboratory:
 
     def _measured(self, plan: Plan, began: float, effective: Effective | None) -> Measured:
         try:
-            recording = runner.record_once(plan, time.monotonic() + self.patience, silent, lambda text: None)
+            recording = child_process.record_once(
+                plan, time.monotonic() + self.patience, silent, lambda text: None
+            )
         except AuditProblem as problem:
-            return Measured(Results((), ()), None, None, None, None, frozenset(), time.monotonic() - began, problem.message)
+            return Measured(
+                Results((), ()),
+                None,
+                None,
+                None,
+                None,
+                frozenset(),
+                time.monotonic() - began,
+                problem.message,
+            )
         if recording.manifest["outcome"] == "interrupted":
             raise KeyboardInterrupt
-        times = _sums(quiet_run(recording).us, effective.calls if effective is not None else 1)
-        rows = recording.rows("steps")
-        quiet = [row for row in rows if row["pass"] in ("quiet", "loud")]
+        evidence = Evidence(recording)
+        times = _sums(quiet_run(evidence).us, effective.calls if effective is not None else 1)
+        rows = evidence.rows(StepRow)
+        quiet = [row for row in rows if row.pass_name in ("quiet", "loud")]
         return Measured(
             Results.read(recording),
             median(times) if times else None,
-            max((row["peak_allocated"] for row in quiet if "peak_allocated" in row), default=None),
-            max((row["rss"] for row in quiet if row["pass"] == "quiet"), default=None),
+            max(
+                (peak for row in quiet if (peak := known(row.peak_allocated)) is not None),
+                default=None,
+            ),
+            max(
+                (
+                    rss
+                    for row in quiet
+                    if row.pass_name == "quiet" and (rss := known(row.rss)) is not None
+                ),
+                default=None,
+            ),
             _syncs(recording, rows),
-            frozenset(recording.relative(file) for file in recording.manifest.get("target_files", ())),
+            frozenset(
+                recording.relative(file) for file in recording.manifest.get("target_files", ())
+            ),
             time.monotonic() - began,
             _failure(recording, self.patience),
             Moves.read(recording) if effective is not None else None,
@@ -166,9 +206,19 @@ class Laboratory:
 
 
 def _counted(plan: Plan, effective: Effective) -> Plan:
-    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one to warm up."""
-    steps, warmup = max(FEWEST_STEPS, plan.steps // effective.usual), max(1, plan.warmup // effective.usual)
-    return replace(plan, steps=steps * effective.calls, warmup=warmup * effective.calls, parts=(*plan.parts, MOVES))
+    """As many optimizer steps as its steps would have been, at least :data:`FEWEST_STEPS`, and one
+    to warm up.
+    """
+    steps, warmup = (
+        max(FEWEST_STEPS, plan.steps // effective.usual),
+        max(1, plan.warmup // effective.usual),
+    )
+    return replace(
+        plan,
+        steps=steps * effective.calls,
+        warmup=warmup * effective.calls,
+        parts=(*plan.parts, MOVES),
+    )
 
 
 def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
@@ -176,26 +226,44 @@ def _sums(us: Sequence[float], group: int) -> tuple[float, ...]:
     return tuple(sum(us[at : at + group]) for at in range(0, len(us) - group + 1, group))
 
 
-def _took(recording: Recording) -> float:
-    """Seconds that the longest of the audit's processes took, from its first instrument to its last step."""
-    made = [each for each in (recording, recording.inside(REHEARSAL)) if each is not None and each.has("steps")]
-    ends = (row.get("start_us", 0.0) + row["us"] for each in made for row in each.rows("steps"))
+def _took(evidence: Evidence) -> float:
+    """Seconds that the longest of the audit's processes took, from its first instrument to its last
+    step.
+    """
+    made = [
+        each
+        for each in (evidence, evidence.inside(REHEARSAL))
+        if each is not None and each.has("steps")
+    ]
+    ends = (row.start_us + row.us for each in made for row in each.rows(StepRow))
     return float(max(ends, default=0.0)) / 1e6
 
 
-def _plan(recording: Recording, seconds: float) -> Plan:
+def _plan(evidence: Evidence, seconds: float) -> Plan:
     """As the audit ran, without its instruments, and no more steps than it had."""
-    manifest = recording.manifest
+    manifest = evidence.recording.manifest
     done = {each["name"]: each["steps"] for each in manifest["passes"]}
-    steps, warmup = steps_for(quiet_run(recording).us, min(SLOW_SECONDS, seconds))
+    steps, warmup = steps_for(quiet_run(evidence).us, min(SLOW_SECONDS, seconds))
     steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
-    device, argv = manifest["device"], tuple(manifest.get("argv", ()))
-    parts = (RESULTS,) if device == "cpu" else (RESULTS, SYNCS)
-    return Plan(manifest["target"], argv, steps, min(warmup, done.get("warmup", 0)), device, "", parts, trace_steps=0)
+    device, argv = evidence.recording.device, tuple(manifest.get("argv", ()))
+    asked = cast("Device", device.word)
+    parts = (RESULTS, SYNCS) if device.accelerator else (RESULTS,)
+    return Plan(
+        manifest["target"],
+        argv,
+        steps,
+        min(warmup, done.get("warmup", 0)),
+        asked,
+        "",
+        parts,
+        trace_steps=0,
+    )
 
 
 def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, int]:
-    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit: ``limit`` s for each."""
+    """Steps to measure in one run, and to warm up at most, where a step took so long in the audit:
+    ``limit`` s for each.
+    """
     if not us:
         return USUAL_STEPS, USUAL_STEPS
     seconds = median(us) / 1e6
@@ -204,13 +272,20 @@ def steps_for(us: Sequence[float], limit: float = SLOW_SECONDS) -> tuple[int, in
     return max(FEWEST_STEPS, min(MOST_STEPS, wanted)), max(1, fitting)
 
 
-def _syncs(recording: Recording, rows: Sequence[Row]) -> float | None:
-    """Reads, and in a rehearsal blocking copies to the device, in each loud step; None where there is no device, real or shadow, to wait for."""
-    loud = len([row for row in rows if row["pass"] == "loud"])
-    if not loud or recording.manifest["device"] == "cpu":
+def _syncs(recording: Recording, rows: Sequence[StepRow]) -> float | None:
+    """Reads, and in a rehearsal blocking copies to the device, in each loud step; None where there
+    is no device, real or shadow, to wait for.
+    """
+    loud = len([row for row in rows if row.pass_name == "loud"])
+    if not loud or not recording.device.accelerator:
         return None
-    met = [row for part in (SYNCS, COPIES) for row in recording.rows(part) if row["pass"] == "loud" and not row.get("lib")]
-    return sum(int(row["n"]) for row in met if row.get("blocking", True)) / loud
+    reads = sum(row.n for row in recording.rows(ReadRow) if row.pass_name == "loud" and not row.lib)
+    copies = (
+        row
+        for row in recording.rows(CopyRow)
+        if row.pass_name == "loud" and not row.lib and row.blocking
+    )
+    return (reads + sum(row.n for row in copies)) / loud
 
 
 def _failure(recording: Recording, patience: float) -> str:
@@ -221,11 +296,19 @@ def _failure(recording: Recording, patience: float) -> str:
         return "" if not manifest.get("exhausted") else "it ended before all steps were done"
     error = manifest.get("error") or {}
     said = str(error.get("message", "")).split("\n", 1)[0]
-    return f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
+    return (
+        f"{error.get('type', manifest['outcome'])}: {said}" if error else str(manifest["outcome"])
+    )
 
 
 def _hung_at(recording: Recording) -> str:
-    """Where its stacks say that it was, innermost line of its own first; empty where they were not to be had."""
+    """Where its stacks say that it was, innermost line of its own first; empty where they were not
+    to be had.
+    """
     trace = str((recording.manifest.get("error") or {}).get("traceback", ""))
-    own = (f"{recording.relative(file)}:{line}" for file, line in FRAME.findall(trace) if recording.relative(file) != file)
+    own = (
+        f"{recording.relative(file)}:{line}"
+        for file, line in FRAME.findall(trace)
+        if recording.relative(file) != file
+    )
     return next((f" (at {place})" for place in own), "")

@@ -1,7 +1,8 @@
 """What the allocator does step by step, worked out by hand from torch's source.
 
-Constants: c10/core/AllocatorConfig.h: kMinBlockSize 512 B, kSmallSize 1 MiB, kSmallBuffer 2 MiB, large_segment_size_ 20 MiB
-(before 2.10 kLargeBuffer), kMinLargeAlloc 10 MiB, kRoundLarge 2 MiB. Functions: c10/cuda/CUDACachingAllocator.cpp.
+Constants: c10/core/AllocatorConfig.h: kMinBlockSize 512 B, kSmallSize 1 MiB, kSmallBuffer 2 MiB,
+large_segment_size_ 20 MiB (before 2.10 kLargeBuffer), kMinLargeAlloc 10 MiB, kRoundLarge 2 MiB.
+Functions: c10/cuda/CUDACachingAllocator.cpp.
 """
 
 from __future__ import annotations
@@ -25,13 +26,23 @@ def card(size=1 * GIB, config="", **options):
 def layout(allocator):
     """Segments as (pool, blocks), a block as its size, negative where it is free."""
     return [
-        (segment["segment_type"], [each["size"] * (-1 if each["state"] == "inactive" else 1) for each in segment["blocks"]])
+        (
+            segment["segment_type"],
+            [
+                each["size"] * (-1 if each["state"] == "inactive" else 1)
+                for each in segment["blocks"]
+            ],
+        )
         for segment in allocator.snapshot()["segments"]
     ]
 
 
 def events(allocator, *kinds):
-    return [(row["action"], row["size"]) for row in allocator.snapshot()["device_traces"][0] if row["action"] in kinds]
+    return [
+        (row["action"], row["size"])
+        for row in allocator.snapshot()["device_traces"][0]
+        if row["action"] in kinds
+    ]
 
 
 def reserved(allocator):
@@ -88,11 +99,17 @@ def test_a_freed_block_joins_both_neighbours():
     allocator.free(third)
     assert layout(allocator) == [("large", [-2 * MIB, 2 * MIB, -16 * MIB])]
     stats = allocator.stats()
-    assert (stats["inactive_split.large_pool.current"], stats["inactive_split_bytes.all.current"]) == (2, 18 * MIB)
+    assert (
+        stats["inactive_split.large_pool.current"],
+        stats["inactive_split_bytes.all.current"],
+    ) == (2, 18 * MIB)
     allocator.free(second)
     assert layout(allocator) == [("large", [-20 * MIB])]
     stats = allocator.stats()
-    assert (stats["inactive_split.large_pool.current"], stats["inactive_split_bytes.all.current"]) == (0, 0)
+    assert (
+        stats["inactive_split.large_pool.current"],
+        stats["inactive_split_bytes.all.current"],
+    ) == (0, 0)
 
 
 def test_memory_of_one_stream_does_not_serve_another():
@@ -126,7 +143,9 @@ def test_use_on_its_own_stream_delays_nothing():
 
 
 def test_a_full_device_gets_its_cache_back_and_is_asked_again():
-    """``malloc``: ``release_cached_blocks``, then ``alloc_block`` with ``isRetry``, which counts num_alloc_retries."""
+    """``malloc``: ``release_cached_blocks``, then ``alloc_block`` with ``isRetry``, which counts
+    num_alloc_retries.
+    """
     allocator = card(100 * MIB)
     allocator.free(allocator.malloc(60 * MIB))
     allocator.malloc(80 * MIB)
@@ -136,7 +155,11 @@ def test_a_full_device_gets_its_cache_back_and_is_asked_again():
         ("segment_alloc", 80 * MIB),
     ]
     stats = allocator.stats()
-    assert (stats["num_alloc_retries"], stats["num_ooms"], stats["num_sync_all_streams"]) == (1, 0, 1)
+    assert (stats["num_alloc_retries"], stats["num_ooms"], stats["num_sync_all_streams"]) == (
+        1,
+        0,
+        1,
+    )
 
 
 def test_a_full_device_raises_in_torchs_words():
@@ -146,10 +169,14 @@ def test_a_full_device_raises_in_torchs_words():
     with pytest.raises(OutOfMemory) as raised:
         allocator.malloc(41 * MIB, now_us=5)
     assert str(raised.value) == (
-        "CUDA out of memory. Tried to allocate 42.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 34.00 MiB is free. "
-        "Including non-PyTorch memory, this process has 66.00 MiB memory in use. Of the allocated memory 62.00 MiB is allocated "
-        "by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting"
-        " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management"
+        "CUDA out of memory. Tried to allocate 42.00 MiB. GPU 0 has a total capacity of 100.00 MiB "
+        "of which 34.00 MiB is free. "
+        "Including non-PyTorch memory, this process has 66.00 MiB memory in use. Of the allocated "
+        "memory 62.00 MiB is allocated "
+        "by PyTorch, and 0 bytes is reserved by PyTorch but unallocated. If reserved but "
+        "unallocated memory is large try setting"
+        " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See "
+        "documentation for Memory Management"
         "  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
     )
     assert allocator.snapshot()["device_traces"][0][-1] == {
@@ -161,14 +188,22 @@ def test_a_full_device_raises_in_torchs_words():
         "frames": [],
     }
     assert allocator.malloc(30 * MIB), "the allocator lives on"
-    assert pickle.loads(pickle.dumps(raised.value)).shortage == copy.copy(raised.value).shortage == raised.value.shortage
+    assert (
+        pickle.loads(pickle.dumps(raised.value)).shortage
+        == copy.copy(raised.value).shortage
+        == raised.value.shortage
+    )
 
 
 def test_the_message_carries_every_number_that_ours_reads():
-    """What auditor's users read of an error: the figures in torch's order, with a memory fraction."""
+    """What auditor's users read of an error: the figures in torch's order, with a memory
+    fraction.
+    """
     allocator = card(8 * GIB, fraction=0.5)
     allocator.malloc(3 * GIB)
-    with pytest.raises(OutOfMemory, match=r"4\.00 GiB allowed; Of the allocated memory 3\.00 GiB") as raised:
+    with pytest.raises(
+        OutOfMemory, match=r"4\.00 GiB allowed; Of the allocated memory 3\.00 GiB"
+    ) as raised:
         allocator.malloc(1 * GIB + 1)
     shortage = raised.value.shortage
     assert (shortage.allowed, shortage.free, shortage.unallocated) == (4 * GIB, 5 * GIB, 0)
@@ -176,7 +211,14 @@ def test_the_message_carries_every_number_that_ours_reads():
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 bytes"), (1024, "1024 bytes"), (1536, "1.50 KiB"), (MIB, "1024.00 KiB"), (GIB, "1024.00 MiB"), (3 * GIB, "3.00 GiB")],
+    [
+        (0, "0 bytes"),
+        (1024, "1024 bytes"),
+        (1536, "1.50 KiB"),
+        (MIB, "1024.00 KiB"),
+        (GIB, "1024.00 MiB"),
+        (3 * GIB, "3.00 GiB"),
+    ],
 )
 def test_sizes_are_written_as_torch_writes_them(size, text):
     """``format_size`` (CUDACachingAllocator.cpp): a unit is used above, not from, one of it."""
@@ -195,7 +237,11 @@ def test_one_live_block_pins_its_segment():
 
 def test_empty_cache_gives_whole_segments_back_and_keeps_the_others():
     allocator = card()
-    kept, freed, small = allocator.malloc(5 * MIB), allocator.malloc(30 * MIB), allocator.malloc(100)
+    kept, freed, small = (
+        allocator.malloc(5 * MIB),
+        allocator.malloc(30 * MIB),
+        allocator.malloc(100),
+    )
     allocator.free(freed)
     allocator.free(small)
     allocator.empty_cache()
@@ -207,8 +253,9 @@ def test_empty_cache_gives_whole_segments_back_and_keeps_the_others():
 
 
 def test_oversize_blocks_are_not_split_and_not_given_to_small_requests():
-    """``get_free_block``: with max_split_size 64 MiB a cached block of 100 MiB serves neither 30 MiB nor, being more than
-    max_non_split_rounding (20 MiB) larger, 80 MiB; it does serve 81 MiB, whole.
+    """``get_free_block``: with max_split_size 64 MiB a cached block of 100 MiB serves neither 30
+    MiB nor, being more than max_non_split_rounding (20 MiB) larger, 80 MiB; it does serve 81 MiB,
+    whole.
     """
     allocator = card(config="max_split_size_mb:64")
     big = allocator.malloc(100 * MIB)
@@ -216,27 +263,39 @@ def test_oversize_blocks_are_not_split_and_not_given_to_small_requests():
     assert allocator.malloc(30 * MIB) != big
     assert allocator.malloc(80 * MIB) != big
     assert allocator.malloc(81 * MIB) == big
-    assert layout(allocator) == [("large", [100 * MIB]), ("large", [30 * MIB]), ("large", [80 * MIB])]
+    assert layout(allocator) == [
+        ("large", [100 * MIB]),
+        ("large", [30 * MIB]),
+        ("large", [80 * MIB]),
+    ]
     stats = allocator.stats()
     assert (stats["oversize_allocations.current"], stats["oversize_segments.current"]) == (2, 2)
 
 
 def test_only_enough_oversize_blocks_go_before_a_retry():
-    """``release_available_cached_blocks``: no single block is large enough, so the largest go until their sum is."""
+    """``release_available_cached_blocks``: no single block is large enough, so the largest go until
+    their sum is.
+    """
     allocator = card(300 * MIB, "max_split_size_mb:64")
-    for address in [allocator.malloc(size * MIB) for size in (70, 80, 90)] + [allocator.malloc(30 * MIB)]:
+    for address in [allocator.malloc(size * MIB) for size in (70, 80, 90)] + [
+        allocator.malloc(30 * MIB)
+    ]:
         allocator.free(address)
     allocator.malloc(170 * MIB)
-    assert events(allocator, "segment_free") == [("segment_free", 90 * MIB), ("segment_free", 80 * MIB)]
+    assert events(allocator, "segment_free") == [
+        ("segment_free", 90 * MIB),
+        ("segment_free", 80 * MIB),
+    ]
     assert allocator.stats()["num_alloc_retries"] == 0
 
 
 def test_garbage_collection_frees_what_was_idle_for_longest():
-    """``garbage_collect_cached_blocks``: ages are searches since a block was freed; those of average age or more go.
+    """``garbage_collect_cached_blocks``: ages are searches since a block was freed; those of
+    average age or more go.
 
-    The large pool is searched three times: for 100, 200 and 400 MiB. At the third the 100 MiB block is 2 searches old, the
-    200 MiB block 1, the average 1.5. Reserved 302 MiB are above the threshold, 0.25 of the 1000 MiB allowed; freeing the
-    older one leaves 202.
+    The large pool is searched three times: for 100, 200 and 400 MiB. At the third the 100 MiB block
+    is 2 searches old, the 200 MiB block 1, the average 1.5. Reserved 302 MiB are above the
+    threshold, 0.25 of the 1000 MiB allowed; freeing the older one leaves 202.
     """
     allocator = card(2000 * MIB, "garbage_collection_threshold:0.25", fraction=0.5)
     old = allocator.malloc(100 * MIB)
@@ -250,7 +309,9 @@ def test_garbage_collection_frees_what_was_idle_for_longest():
 
 
 def test_without_a_memory_fraction_there_is_no_garbage_collection():
-    """The allocator looks at the threshold only where ``set_fraction`` (2.10: a fraction below 1) is set."""
+    """The allocator looks at the threshold only where ``set_fraction`` (2.10: a fraction below 1)
+    is set.
+    """
     allocator = card(1000 * MIB, "garbage_collection_threshold:0.1")
     allocator.free(allocator.malloc(300 * MIB))
     allocator.malloc(400 * MIB)
@@ -263,7 +324,10 @@ def test_an_expandable_segment_grows_by_pages():
     allocator.malloc(15 * MIB)
     allocator.malloc(15 * MIB)
     allocator.malloc(100)
-    assert layout(allocator) == [("large", [15 * MIB, 15 * MIB, -10 * MIB]), ("small", [512, 512 - 2 * MIB])]
+    assert layout(allocator) == [
+        ("large", [15 * MIB, 15 * MIB, -10 * MIB]),
+        ("small", [512, 512 - 2 * MIB]),
+    ]
     assert events(allocator, "segment_map") == [
         ("segment_map", 20 * MIB),
         ("segment_map", 20 * MIB),
@@ -285,7 +349,9 @@ def test_pages_inside_an_expandable_segment_go_back_and_are_filled_again():
 
 
 def test_a_block_that_can_grow_counts_as_large_as_it_could_become():
-    """``expandable_size``: of 10 free MiB at the end and 15 free MiB in between, 8 MiB go in between."""
+    """``expandable_size``: of 10 free MiB at the end and 15 free MiB in between, 8 MiB go in
+    between.
+    """
     allocator = card(config="expandable_segments:True")
     between, _ = allocator.malloc(15 * MIB), allocator.malloc(15 * MIB)
     allocator.free(between)
@@ -311,7 +377,9 @@ def test_an_expandable_segment_without_memory_gives_up_its_addresses():
 
 
 def test_expandable_segments_help_where_sizes_grow():
-    """Sizes that grow leave free blocks that nothing fits; one segment that grows has them all in one piece."""
+    """Sizes that grow leave free blocks that nothing fits; one segment that grows has them all in
+    one piece.
+    """
 
     def peak(config):
         allocator = card(8 * GIB, config)
@@ -339,7 +407,10 @@ def test_requested_bytes_are_what_was_asked_for_and_allocated_what_was_taken():
     allocator = card()
     allocator.malloc(700)
     stats = allocator.stats()
-    assert (stats["requested_bytes.all.current"], stats["allocated_bytes.small_pool.current"]) == (700, 1024)
+    assert (stats["requested_bytes.all.current"], stats["allocated_bytes.small_pool.current"]) == (
+        700,
+        1024,
+    )
 
 
 def test_peaks_are_kept_until_they_are_reset():
@@ -377,7 +448,9 @@ def test_frames_and_times_reach_the_snapshot():
     kept = allocator.malloc(200, 0, frames, 12)
     snapshot = allocator.snapshot()
     assert snapshot["device_traces"][0] == []
-    assert [(row["action"], row["time_us"], row["frames"]) for row in snapshot["device_traces"][1]] == [
+    assert [
+        (row["action"], row["time_us"], row["frames"]) for row in snapshot["device_traces"][1]
+    ] == [
         ("segment_alloc", 10, frames),
         ("alloc", 10, frames),
         ("free_requested", 11, frames),
@@ -404,7 +477,9 @@ def test_the_history_can_be_a_ring():
 
 
 def calls_made(pairs: int, config: str) -> int:
-    """Python and C calls that a program of so many allocations makes, a quarter of them live at a time and in between."""
+    """Python and C calls that a program of so many allocations makes, a quarter of them live at a
+    time and in between.
+    """
     allocator, made = card(1 << 44, config), 0
 
     def count(frame, event, argument):

@@ -1,4 +1,6 @@
-"""Recorded histories, replayed: as they were they give what was recorded; otherwise what can be worked out by hand."""
+"""Recorded histories, replayed: as they were they give what was recorded; otherwise what can be
+worked out by hand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs
 
 EXPANDABLE = AllocatorSettings.parse("expandable_segments:True")
 DEFAULT = AllocatorSettings.parse("")
-TWO_STREAMS = [("malloc", 3 * MIB, 0), ("record_stream", 0, 1), ("free", 0, 0), ("malloc", 3 * MIB, 0), ("stream_done", 0, 1)]
+TWO_STREAMS = [
+    ("malloc", 3 * MIB, 0),
+    ("record_stream", 0, 1),
+    ("free", 0, 0),
+    ("malloc", 3 * MIB, 0),
+    ("stream_done", 0, 1),
+]
 
 
 def recorded(config, card, program, **options):
@@ -26,7 +34,11 @@ def recorded(config, card, program, **options):
 
 def layout(allocator):
     return sorted(
-        (segment["segment_type"], segment["stream"], [(block["size"], block["state"]) for block in segment["blocks"]])
+        (
+            segment["segment_type"],
+            segment["stream"],
+            [(block["size"], block["state"]) for block in segment["blocks"]],
+        )
         for segment in allocator.snapshot()["segments"]
     )
 
@@ -34,7 +46,10 @@ def layout(allocator):
 def agree(history, replayed, allocator):
     truth = history.recorded
     assert replayed.segment_allocs == truth.segment_allocs
-    assert (replayed.start_reserved, replayed.peak_reserved) == (truth.start_reserved, truth.peak_reserved)
+    assert (replayed.start_reserved, replayed.peak_reserved) == (
+        truth.start_reserved,
+        truth.peak_reserved,
+    )
     assert replayed.final_reserved == truth.final_reserved
     assert replayed.final_allocated == allocator.stats()["allocated_bytes.all.current"]
 
@@ -56,7 +71,9 @@ def test_a_history_replayed_as_it_was_gives_what_was_recorded(config, program):
 @settings(max_examples=40, deadline=None)
 @given(card=cards, program=programs)
 def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
-    """Without other streams: a retry waits for these, and a history does not tell that their frees ended inside of it."""
+    """Without other streams: a retry waits for these, and a history does not tell that their frees
+    ended inside of it.
+    """
     allocator = recorded(config, card, [step for step in program if step[0] != "record_stream"])
     history, stats = History.from_snapshot(allocator.snapshot()), allocator.stats()
     replayed = replay(history, total_bytes=card)
@@ -66,7 +83,12 @@ def test_retries_and_errors_come_again_on_the_same_card(config, card, program):
 
 
 @settings(max_examples=40, deadline=None)
-@given(program=st.lists(st.tuples(st.sampled_from(["malloc", "free", "malloc"]), st.integers(1, MIB), st.just(0)), max_size=150))
+@given(
+    program=st.lists(
+        st.tuples(st.sampled_from(["malloc", "free", "malloc"]), st.integers(1, MIB), st.just(0)),
+        max_size=150,
+    )
+)
 def test_a_ring_that_starts_late_is_replayed_from_what_was_held_then(program):
     allocator = recorded("", 1 << 50, program, history_limit=60)
     history = History.from_snapshot(allocator.snapshot())
@@ -96,9 +118,15 @@ def test_a_segment_that_was_split_before_is_not_given_back_in_part():
     allocator.malloc(90 * MIB)
     allocator.free(held)
     history = History.from_snapshot(allocator.snapshot())
-    replayed = replay(history, AllocatorSettings.parse("max_split_size_mb:20"), fresh=False, total_bytes=190 * MIB)
+    replayed = replay(
+        history, AllocatorSettings.parse("max_split_size_mb:20"), fresh=False, total_bytes=190 * MIB
+    )
     check(replayed.allocator)
-    assert (replayed.start_reserved, replayed.final_reserved, replayed.retries) == (180 * MIB, 190 * MIB, 1)
+    assert (replayed.start_reserved, replayed.final_reserved, replayed.retries) == (
+        180 * MIB,
+        190 * MIB,
+        1,
+    )
 
 
 def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
@@ -108,7 +136,9 @@ def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
         allocator.free(address, 1)
     history = History.from_snapshot(allocator.snapshot())
     assert history.starts_late
-    assert [block.requested for segment in history.start for block in segment.live] == [12 * MIB] * 4
+    assert [block.requested for segment in history.start for block in segment.live] == [
+        12 * MIB
+    ] * 4
     assert replay(history).start_reserved == 48 * MIB
     anew = replay(history, EXPANDABLE)
     assert anew.start_reserved == 60 * MIB, "four of 12 MiB in pages of 20 MiB"
@@ -116,11 +146,15 @@ def test_what_was_live_before_a_ring_is_allocated_anew_under_other_settings():
 
 
 def test_a_gap_that_is_no_free_block_belongs_to_the_block_before_it():
-    """19.5 MiB of a segment of 20 MiB: half a MiB is not split off in the large pool, so it was part of the block."""
+    """19.5 MiB of a segment of 20 MiB: half a MiB is not split off in the large pool, so it was
+    part of the block.
+    """
     allocator = CachingAllocator(1 << 40, history_limit=2)
     allocator.free(allocator.malloc(19 * MIB + MIB // 2))
     (segment,) = History.from_snapshot(allocator.snapshot()).start
-    assert [(block.size, block.requested) for block in segment.live] == [(20 * MIB, 19 * MIB + MIB // 2)]
+    assert [(block.size, block.requested) for block in segment.live] == [
+        (20 * MIB, 19 * MIB + MIB // 2)
+    ]
 
 
 def test_a_late_history_of_expandable_segments_names_its_live_blocks():
@@ -132,13 +166,19 @@ def test_a_late_history_of_expandable_segments_names_its_live_blocks():
     history = History.from_snapshot(allocator.snapshot())
     assert history.expandable and history.starts_late
     replayed = replay(history)
-    assert (replayed.peak_allocated, replayed.final_allocated, replayed.final_reserved) == (90 * MIB, 30 * MIB, 40 * MIB)
+    assert (replayed.peak_allocated, replayed.final_allocated, replayed.final_reserved) == (
+        90 * MIB,
+        30 * MIB,
+        40 * MIB,
+    )
     with pytest.raises(ValueError, match="afresh"):
         replay(history, fresh=False)
 
 
 def fragmented(card):
-    """A block of 2 MiB keeps a segment of 500 MiB, so that the next 600 MiB do not fit on a card of 1 GiB."""
+    """A block of 2 MiB keeps a segment of 500 MiB, so that the next 600 MiB do not fit on a card of
+    1 GiB.
+    """
     allocator = CachingAllocator(card)
     frames = [{"filename": "train.py", "line": 1, "name": "step"}]
     allocator.free(allocator.malloc(500 * MIB, 0, frames, 0), 1, frames)
@@ -149,9 +189,13 @@ def fragmented(card):
 
 
 def test_an_error_by_fragmentation_is_gone_with_expandable_segments():
-    """By hand: 500 MiB are mapped, 2 taken; 600 more end at 602 MiB, which is 31 pages of 20 MiB, 620 MiB."""
+    """By hand: 500 MiB are mapped, 2 taken; 600 more end at 602 MiB, which is 31 pages of 20 MiB,
+    620 MiB.
+    """
     history = fragmented(1024 * MIB)
-    as_it_was, other = (replay(history, each, total_bytes=1024 * MIB) for each in (DEFAULT, EXPANDABLE))
+    as_it_was, other = (
+        replay(history, each, total_bytes=1024 * MIB) for each in (DEFAULT, EXPANDABLE)
+    )
     assert (as_it_was.ooms, as_it_was.recovered, as_it_was.peak_reserved) == (1, 0, 500 * MIB)
     assert (other.ooms, other.recovered, other.retries, other.peak_reserved) == (0, 1, 0, 620 * MIB)
     assert replay(history, total_bytes=1100 * MIB).recovered == 1, "a larger card helps as well"
@@ -175,9 +219,15 @@ def test_the_card_is_bounded_by_what_it_refused():
     history = History.from_snapshot(allocator.snapshot())
     truth = history.recorded
     as_it_was = replay(history)  # on a card of no known size the cache is flushed where it was
-    assert (as_it_was.retries, as_it_was.peak_reserved, as_it_was.final_reserved) == (1, 600 * MIB, 600 * MIB)
+    assert (as_it_was.retries, as_it_was.peak_reserved, as_it_was.final_reserved) == (
+        1,
+        600 * MIB,
+        600 * MIB,
+    )
     assert (truth.card_below, truth.peak_reserved, truth.retries) == (1100 * MIB, 600 * MIB, 1)
-    assert fragmented(1024 * MIB).recorded.card_below == 1100 * MIB, "nothing came free, and so nothing came after it"
+    assert fragmented(1024 * MIB).recorded.card_below == 1100 * MIB, (
+        "nothing came free, and so nothing came after it"
+    )
     assert fragmented(4096 * MIB).recorded.card_below is None
 
 
@@ -185,7 +235,9 @@ def test_without_its_calls_of_empty_cache_the_program_asks_the_device_once():
     allocator = CachingAllocator(1 << 40)
     for _ in range(5):
         allocator.free(allocator.malloc(100 * MIB))
-        allocator.empty_cache(frames=[{"filename": "torch/cuda/memory.py", "line": 1, "name": "empty_cache"}])
+        allocator.empty_cache(
+            frames=[{"filename": "torch/cuda/memory.py", "line": 1, "name": "empty_cache"}]
+        )
     history = History.from_snapshot(allocator.snapshot())
     assert history.unknown_flushes == 0
     assert len(replay(history).segment_allocs) == 5
@@ -200,7 +252,9 @@ def test_a_flush_without_frames_before_an_allocation_is_counted_as_unknown():
     history = History.from_snapshot(allocator.snapshot())
     assert history.unknown_flushes == 1
     allocator.empty_cache()
-    assert History.from_snapshot(allocator.snapshot()).unknown_flushes == 1, "no allocation follows the last one"
+    assert History.from_snapshot(allocator.snapshot()).unknown_flushes == 1, (
+        "no allocation follows the last one"
+    )
     assert replay(history).segment_allocs == (100 * MIB, 100 * MIB)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.allocator import OutOfMemory
-from auditor.evidence.snapshot import Snapshot
-from auditor.recording import Recording
+from auditor.evidence.snapshot.segments import Snapshot
+from auditor.evidence.table import Evidence
+from auditor.recordings.folder import Recording
 from tests.allocator.walks import CONFIGS, MIB, Walk, cards, check, programs
 
 
@@ -36,12 +37,17 @@ def test_blocks_tile_segments_and_the_books_agree(config, card, program):
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_long_walk_on_a_card_that_is_nearly_full(config):
-    """Deeper than a short program comes: retries, errors, oversize blocks given back, pages unmapped and mapped again."""
+    """Deeper than a short program comes: retries, errors, oversize blocks given back, pages
+    unmapped and mapped again.
+    """
     chance, walk, failed = random.Random(config), Walk(config, 160 * MIB), 0
     for number in range(1500):
         wanted = int(2 ** chance.uniform(6, 25.5))
         doing = chance.choice(
-            ["malloc"] * 6 + ["free"] * 6 + ["record_stream", "stream_done"] + ["empty_cache"] * (number % 20 == 0)
+            ["malloc"] * 6
+            + ["free"] * 6
+            + ["record_stream", "stream_done"]
+            + ["empty_cache"] * (number % 20 == 0)
         )
         try:
             walk.step(doing, wanted, chance.choice((0, 0, 0, 1)))
@@ -76,7 +82,9 @@ def test_no_two_live_blocks_share_a_byte(config, card, program):
     walk = run(config, card, program, checked=False)
     blocks = sorted((block.address, block.end) for block in walk.allocator.blocks())
     assert all(end <= start for (_, end), (start, _) in zip(blocks, blocks[1:]))
-    assert set(walk.live) == {block.address for block in walk.allocator.blocks() if block.state == "active_allocated"}
+    assert set(walk.live) == {
+        block.address for block in walk.allocator.blocks() if block.state == "active_allocated"
+    }
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,7 +113,10 @@ def test_torch_reads_our_snapshots(config, card, program):
     snapshot = run(config, card, program, checked=False, device=1).allocator.snapshot()
     assert _memory_viz.segsum(snapshot).startswith("Summary of segments")
     assert isinstance(_memory_viz.trace(snapshot), str)
-    for read in (_memory_viz.memory, _memory_viz.segments):  # the program that draws them would be fetched from the network
+    for read in (
+        _memory_viz.memory,
+        _memory_viz.segments,
+    ):  # the program that draws them would be fetched from the network
         assert isinstance(read(snapshot, format_flamegraph=lambda lines: lines), str)
     for plot in (_memory_viz.trace_plot, _memory_viz.segment_plot):
         assert "<script" in plot(snapshot)
@@ -117,8 +128,13 @@ def test_our_evidence_reads_our_snapshots(tmp_path_factory, config, card, progra
     folder = tmp_path_factory.mktemp("recording")
     walk = run(config, card, program, checked=False)
     (folder / "snapshot.pickle").write_bytes(pickle.dumps(walk.allocator.snapshot()))
-    (folder / "manifest.json").write_text(json.dumps({"schema": "audit-recording/1", "outcome": "completed"}))
-    table = Snapshot.build(Recording(folder))
+    (folder / "manifest.json").write_text(
+        json.dumps({"schema": "audit-recording/1", "outcome": "completed"})
+    )
+    table = Evidence(Recording(folder)).get(Snapshot)
     stats = walk.allocator.stats()
     assert table.reserved == stats["reserved_bytes.all.current"]
-    assert sum(block.size for each in table.segments for block in each.blocks if block.live) == stats["active_bytes.all.current"]
+    assert (
+        sum(block.size for each in table.segments for block in each.blocks if block.live)
+        == stats["active_bytes.all.current"]
+    )

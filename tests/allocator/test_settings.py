@@ -31,7 +31,8 @@ ACCEPTED = [
 ]
 REFUSED = {
     "expandable_segments:true": "expandable_segments must be True or False, not 'true'",
-    "expandable_segments=True": "'expandable_segments=True' in the allocator settings has not the form key:value",
+    "expandable_segments=True": "'expandable_segments=True' in the allocator settings has "
+    "not the form key:value",
     "expandable_segments:[True]": "expandable_segments must be True or False, not '[True]'",
     "max_split_size_mb": "'max_split_size_mb' in the allocator settings has not the form key:value",
     "max_split_size_mb:": "max_split_size_mb has no value",
@@ -55,7 +56,9 @@ REFUSED = {
 
 @pytest.fixture
 def torchs_parser():
-    """Torch's own parser, which keeps what it was told: set back to its defaults around each use."""
+    """Torch's own parser, which keeps what it was told: set back to its defaults around each
+    use.
+    """
     from torch import _C
 
     told = getattr(_C, "_accelerator_setAllocatorSettings", None)
@@ -95,12 +98,23 @@ def test_divisions_are_those_that_torch_looks_up(text, torchs_parser):
     if not path.is_file():
         pytest.skip("no libc10.so on this system")
     library = ctypes.CDLL(str(path))
-    look_up = getattr(library, "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig24roundup_power2_divisionsEm", None)
+    look_up = getattr(
+        library,
+        "_ZN3c1016CachingAllocator26AcceleratorAllocatorConfig24roundup_power2_divisionsEm",
+        None,
+    )
     if look_up is None:
         pytest.skip("this torch has the function under another name")
     look_up.restype, look_up.argtypes = ctypes.c_size_t, [ctypes.c_size_t]
     torchs_parser(text)
-    sizes = [1, 511, 512, 513, MIB - 1, *(size for power in range(18) for size in (MIB << power, (MIB << power) + 1))]
+    sizes = [
+        1,
+        511,
+        512,
+        513,
+        MIB - 1,
+        *(size for power in range(18) for size in (MIB << power, (MIB << power) + 1)),
+    ]
     assert [parse(text).divisions(size) for size in sizes] == [look_up(size) for size in sizes]
 
 
@@ -114,7 +128,9 @@ def test_what_torch_refuses_is_refused_in_one_sentence(text, torchs_parser):
 
 
 def test_values_are_kept_in_bytes():
-    settings = parse("expandable_segments:True,max_split_size_mb:128,garbage_collection_threshold:0.6,large_segment_size_mb:40")
+    settings = parse(
+        "expandable_segments:True,max_split_size_mb:128,garbage_collection_threshold:0.6,large_segment_size_mb:40"
+    )
     assert settings.expandable_segments
     assert settings.max_split_size == 128 * MIB
     assert settings.garbage_collection_threshold == 0.6
@@ -122,14 +138,28 @@ def test_values_are_kept_in_bytes():
 
 
 def test_keys_that_are_not_followed_are_reported():
-    settings = parse("backend:cudaMallocAsync,shiny_new_key:[1:2,3:4],pinned_num_register_threads:8,other:5")
-    assert settings.unmodelled == (("backend", "cudaMallocAsync"), ("pinned_num_register_threads", "8"))
+    settings = parse(
+        "backend:cudaMallocAsync,shiny_new_key:[1:2,3:4],pinned_num_register_threads:8,other:5"
+    )
+    assert settings.unmodelled == (
+        ("backend", "cudaMallocAsync"),
+        ("pinned_num_register_threads", "8"),
+    )
     assert settings.unknown == (("shiny_new_key", "[1:2,3:4]"), ("other", "5"))
 
 
 @pytest.mark.parametrize(
     ("asked", "rounded"),
-    [(1, 512), (511, 512), (512, 512), (513, 1024), (1024, 1024), (MIB - 1, MIB), (MIB, MIB), (MIB + 1, MIB + 512)],
+    [
+        (1, 512),
+        (511, 512),
+        (512, 512),
+        (513, 1024),
+        (1024, 1024),
+        (MIB - 1, MIB),
+        (MIB, MIB),
+        (MIB + 1, MIB + 512),
+    ],
 )
 def test_requests_are_rounded_to_512_bytes(asked, rounded):
     """kMinBlockSize = 512 (c10/core/AllocatorConfig.h)."""
@@ -138,20 +168,44 @@ def test_requests_are_rounded_to_512_bytes(asked, rounded):
 
 @pytest.mark.parametrize(
     ("asked", "rounded"),
-    [(1200 * KIB, 1280 * KIB), (1024 * KIB, 1024 * KIB), (1793 * KIB, 2048 * KIB), (2048, 2048), (1025, 1536), (2049, 2560)],
+    [
+        (1200 * KIB, 1280 * KIB),
+        (1024 * KIB, 1024 * KIB),
+        (1793 * KIB, 2048 * KIB),
+        (2048, 2048),
+        (1025, 1536),
+        (2049, 2560),
+    ],
 )
 def test_sizes_are_rounded_to_divisions_of_a_power_of_two(asked, rounded):
-    """The example of ``roundup_power2_next_division`` (CUDACachingAllocator.cpp): 1200 of 4 divisions becomes 1280.
+    """The example of ``roundup_power2_next_division`` (CUDACachingAllocator.cpp): 1200 of 4
+    divisions becomes 1280.
 
-    Only sizes above kMinBlockSize * divisions = 2048 are rounded so; 1025 goes to the next multiple of 512.
+    Only sizes above kMinBlockSize * divisions = 2048 are rounded so; 1025 goes to the next multiple
+    of 512.
     """
     assert parse("roundup_power2_divisions:4").round_size(asked) == rounded
 
 
 def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
-    """The values that torch's own test (c10/test/core/AllocatorConfig_test.cpp) expects of this string."""
+    """The values that torch's own test (c10/test/core/AllocatorConfig_test.cpp) expects of this
+    string.
+    """
     settings = parse("roundup_power2_divisions:[64:8,128:2,256:4,512:2,1024:4,>:1]")
-    expected = {1: 8, 32: 8, 64: 8, 128: 2, 256: 4, 512: 2, 1024: 4, 2048: 1, 4096: 1, 8192: 1, 65536: 1, 10**6: 1}
+    expected = {
+        1: 8,
+        32: 8,
+        64: 8,
+        128: 2,
+        256: 4,
+        512: 2,
+        1024: 4,
+        2048: 1,
+        4096: 1,
+        8192: 1,
+        65536: 1,
+        10**6: 1,
+    }
     assert {size: settings.divisions(size * MIB) for size in expected} == expected
     assert settings.divisions(100 * MIB) == 8
     assert settings.divisions(512) == 8
@@ -170,7 +224,9 @@ def test_divisions_are_looked_up_by_the_power_of_two_below_a_size():
     ],
 )
 def test_segments_have_the_sizes_of_get_allocation_size(rounded, segment):
-    """kSmallSize 1 MiB, kSmallBuffer 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of kRoundLarge = 2 MiB."""
+    """kSmallSize 1 MiB, kSmallBuffer 2 MiB, 20 MiB below kMinLargeAlloc = 10 MiB, then multiples of
+    kRoundLarge = 2 MiB.
+    """
     assert parse("").segment_size(rounded) == segment
 
 

@@ -54,7 +54,9 @@ def states(snapshot):
 
 
 def check(allocator: CachingAllocator) -> None:
-    """Blocks tile their segments, nothing overlaps, the books agree with the blocks, and no memory was invented."""
+    """Blocks tile their segments, nothing overlaps, the books agree with the blocks, and no memory
+    was invented.
+    """
     snapshot, stats = allocator.snapshot(), allocator.stats()
     end = 0
     for segment in snapshot["segments"]:
@@ -66,7 +68,9 @@ def check(allocator: CachingAllocator) -> None:
             end += block["size"]
         assert end - segment["address"] == segment["total_size"]
         idle = [block["state"] == "inactive" for block in segment["blocks"]]
-        assert not any(left and right for left, right in zip(idle, idle[1:])), "two free neighbours were not joined"
+        assert not any(left and right for left, right in zip(idle, idle[1:])), (
+            "two free neighbours were not joined"
+        )
     found = states(snapshot)
     for key, pool in (("all", "all"), ("small_pool", "small"), ("large_pool", "large")):
         held, waiting = found[pool, "active_allocated"], found[pool, "active_pending_free"]
@@ -75,7 +79,9 @@ def check(allocator: CachingAllocator) -> None:
             block["size"]
             for each in own
             for block in each["blocks"]
-            if not each["is_expandable"] and block["state"] == "inactive" and len(each["blocks"]) > 1
+            if not each["is_expandable"]
+            and block["state"] == "inactive"
+            and len(each["blocks"]) > 1
         ]
         expected = {
             "reserved_bytes": sum(each["total_size"] for each in own),
@@ -109,7 +115,9 @@ class Walk:
         allocator, self.now = self.allocator, self.now + 1
         address = self.live[number % len(self.live)] if self.live else 0
         if action == "malloc":
-            found = allocator.malloc(number, stream, ({"filename": "a.py", "line": self.now, "name": "step"},), self.now)
+            found = allocator.malloc(
+                number, stream, ({"filename": "a.py", "line": self.now, "name": "step"},), self.now
+            )
             self.live += [found] if found else []
         elif action == "free" and address:
             self.live.remove(address)

@@ -15,23 +15,31 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from auditor.capture.frames import Frames
-from auditor.capture.probe import Context, Probe
-from auditor.recording import Recording, RecordingWriter, write_manifest
+import msgspec
+
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context, Probe
+from auditor.model.devices import CPU
+from auditor.recordings.folder import Recording, RecordingWriter, write_manifest
+from tests.recordings.strict import undeclared
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _COUNT = itertools.count()
 
 
 class UserFrames(Frames):
-    """Frames for which these test files are not the user's: only the programs that they write are."""
+    """Frames for which these test files are not the user's: only the programs that they write
+    are.
+    """
 
     def is_user(self, file: str) -> bool:
         return not os.path.abspath(file).startswith(_HERE) and super().is_user(file)
 
 
 def load(folder: Path, source: str) -> Any:
-    """Write a program into a file and import it, as the user's module; lines are numbered from 1. The one before is gone."""
+    """Write a program into a file and import it, as the user's module; lines are numbered from 1.
+    The one before is gone.
+    """
     for earlier in [module for module in sys.modules if module.startswith("program")]:
         del sys.modules[earlier]
     name = f"program{next(_COUNT)}"
@@ -39,7 +47,9 @@ def load(folder: Path, source: str) -> Any:
 
 
 def framework(folder: Path, source: str) -> Any:
-    """The same for a library that the program may ``import framework``: it lies among the installed packages of some environment."""
+    """The same for a library that the program may ``import framework``: it lies among the installed
+    packages of some environment.
+    """
     installed = folder / "lib" / "site-packages"
     installed.mkdir(parents=True, exist_ok=True)
     return _imported("framework", installed, source)
@@ -65,13 +75,17 @@ def line_of(module: Any, mark: str) -> int:
 
 
 class Drive:
-    """Probes installed over one recording. Import the user's program inside the block, then run passes."""
+    """Probes installed over one recording. Import the user's program inside the block, then run
+    passes.
+    """
 
     def __init__(self, folder: Path, *classes: type[Probe]) -> None:
         self.folder = folder / f"recording{next(_COUNT)}"
         self.writer = RecordingWriter(self.folder)
         self.warnings: list[str] = []
-        self.context = Context(self.writer, UserFrames(self.writer), device="cpu", warn=self.warnings.append)
+        self.context = Context(
+            self.writer, UserFrames(self.writer), device=CPU, warn=self.warnings.append
+        )
         self.probes = [cls(self.context) for cls in classes]
 
     def __enter__(self):
@@ -127,13 +141,18 @@ class Drive:
                 self.step(target)
 
     def rows(self, part: str) -> list[dict[str, Any]]:
-        """What was written so far, with sites resolved to ``line`` (of ``at``, ``by``, ``made_at``)."""
+        """What was written so far, with sites resolved to ``line`` (of ``at``, ``by``,
+        ``made_at``).
+        """
         self.writer.flush()
         write_manifest(self.folder, {"schema": "audit-recording/1", "cwd": str(self.folder.parent)})
+        assert undeclared(self.folder) == []
         recording = Recording(self.folder)
         rows = recording.rows(part)
         for row in rows:
             for key in {"at", "by", "made_at"} & row.keys():
-                row[key + "_line"] = None if row[key] is None else recording.site_row(row[key])["line"]
-                row[key + "_site"] = None if row[key] is None else recording.site_row(row[key])
+                row[key + "_line"] = None if row[key] is None else recording.site_row(row[key]).line
+                row[key + "_site"] = (
+                    None if row[key] is None else msgspec.to_builtins(recording.site_row(row[key]))
+                )
         return rows

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from auditor.capture import trace
-from auditor.capture.autograd_graph import DOOR, Backward
-from auditor.capture.frames import Frames
-from auditor.capture.probe import Context, Probe
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+from auditor.capture.probes.step import profiler_trace
 from auditor.capture.session import Session
-from auditor.plan import Plan
-from auditor.recording import RecordingWriter
+from auditor.evidence import Amp
+from auditor.evidence.table import Evidence
+from auditor.judging.engine import judge
+from auditor.model import Finding, Severity
+from auditor.model.devices import CPU
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.rule import Rule
+from auditor.runs.plan import Plan
 
 TOO_MUCH = "the trace holds 2 of 3: more would take too much memory"
 
@@ -69,14 +78,29 @@ class Failing(Watching):
 
 @pytest.mark.parametrize(
     ("when", "asked"),
-    [("start", ["start", "stop"]), ("begin", ["start", "begin", "stop"]), ("end", ["start", "begin", "end", "stop"])],
+    [
+        ("start", ["start", "stop"]),
+        ("begin", ["start", "begin", "stop"]),
+        ("end", ["start", "begin", "end", "stop"]),
+    ],
 )
-def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path: Path, when: str, asked: list[str]) -> None:
+def test_a_probe_that_fails_is_stopped_and_the_others_go_on(
+    tmp_path: Path, when: str, asked: list[str]
+) -> None:
     writer, warnings = RecordingWriter(tmp_path), []
-    context = Context(writer, Frames(writer), device="cpu", warn=warnings.append)
+    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
     failing, watching = Failing(context), Watching(context)
     failing.when = when
-    plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=0)
+    plan = Plan(
+        "test:step",
+        (),
+        steps=2,
+        warmup=0,
+        device="cpu",
+        folder=str(tmp_path),
+        parts=(),
+        trace_steps=0,
+    )
     session = Session(plan, context, [failing, watching], lambda name, done, total: None)
     session.install()
     while not session.done:
@@ -85,7 +109,9 @@ def test_a_probe_that_fails_is_stopped_and_the_others_go_on(tmp_path: Path, when
     session.uninstall()
     assert failing.asked == asked
     assert watching.asked == ["start", *["begin", "end"] * 2, "stop"]
-    assert session.failed == {"failing": {"status": "failed", "error": "OSError: gone", "parts": ["faults"]}}
+    assert session.failed == {
+        "failing": {"status": "failed", "error": "OSError: gone", "parts": ["faults"]}
+    }
     assert len(warnings) == 1
 
 
@@ -95,18 +121,27 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
 
         def start(self) -> None:
             super().start()
-            DOOR.add(self)
+            BACKWARD_HOOKS.add(self)
 
         def stop(self) -> None:
-            DOOR.remove(self)
+            BACKWARD_HOOKS.remove(self)
             super().stop()
 
         def backward_begins(self, call: Backward) -> None:
             raise OSError("gone")
 
     writer = RecordingWriter(tmp_path)
-    context = Context(writer, Frames(writer), device="cpu")
-    plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=0)
+    context = Context(writer, Frames(writer), device=CPU)
+    plan = Plan(
+        "test:step",
+        (),
+        steps=2,
+        warmup=0,
+        device="cpu",
+        folder=str(tmp_path),
+        parts=(),
+        trace_steps=0,
+    )
     session = Session(plan, context, [probe := Inside(context)], lambda name, done, total: None)
     weight = torch.ones(1, requires_grad=True)
     while not session.done:
@@ -119,28 +154,102 @@ def test_a_probe_that_fails_inside_a_step_is_stopped_at_its_end(tmp_path: Path) 
     assert session.failed["failing"]["error"] == "OSError: gone"
 
 
-@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (trace.FULL_NODES, 2)])
+@pytest.mark.parametrize("hook", ["around", "optimizer"])
+def test_a_rule_of_a_probe_whose_hook_raises_in_the_middle_is_not_clean(
+    tmp_path: Path, hook: str
+) -> None:
+    """The step goes on, so does the probe; what it did not see is not taken for nothing found."""
+
+    class Halfway(OptimizerProbe):
+        name, parts, passes = "halfway", ("amp",), frozenset({"quiet"})
+        told = 0
+
+        def start(self) -> None:
+            self.patches = Patches(self.missed)
+            self.context.writer.touch("amp")
+            if hook == "around":
+                self.patches.around(torch.nn.Linear, "forward", before=lambda *_: self.look())
+
+        def stop(self) -> None:
+            self.patches.undo()
+
+        def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+            if hook == "optimizer":
+                self.look()
+
+        def look(self) -> None:
+            self.told += 1
+            if self.told in (2, 3):
+                raise KeyError("of ours")
+
+    writer, warnings = RecordingWriter(tmp_path), []
+    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
+    plan = Plan(
+        "test:step",
+        (),
+        steps=4,
+        warmup=0,
+        device="cpu",
+        folder=str(tmp_path),
+        parts=(),
+        trace_steps=0,
+    )
+    session = Session(plan, context, [probe := Halfway(context)], lambda name, done, total: None)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    session.install()
+    while not session.done:
+        session.begin()
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+        session.end()
+    session.uninstall()
+    assert probe.told == 4  # it went on
+    assert warnings == ["the probe 'halfway' did not see everything (KeyError: 'of ours')"]
+    write_manifest(tmp_path, {"schema": SCHEMA, "outcome": "completed", "probes": session.failed})
+    assert [(row["step"], row["error"]) for row in Recording(tmp_path).rows("lapses")] == [
+        (1, "KeyError: 'of ours'")
+    ]
+    verdict = judge(Evidence(Recording(tmp_path)), [AutocastUnused]).verdicts[0]
+    assert verdict.status == "skipped"
+    assert (
+        verdict.reason
+        == "the probe 'halfway' failed and did not see all of it (KeyError: 'of ours')"
+    )
+
+
+class AutocastUnused(Rule):
+    """Looks at what the probe writes, and finds nothing."""
+
+    code, severity, since = "TEST001", Severity.NOTE, "0.1"
+
+    def detect(self, amp: Amp) -> Iterator[Finding]:
+        return iter(())
+
+
+@pytest.mark.parametrize(("per_step", "traced"), [(1, 3), (profiler_trace.FULL_NODES, 2)])
 def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_step: int, traced: int
 ) -> None:
     nodes = iter(range(0, 100 * per_step, per_step))
-    monkeypatch.setattr(trace, "_nodes", lambda: next(nodes))
+    monkeypatch.setattr(profiler_trace, "next_number", lambda: next(nodes))
     writer, warnings, passes = RecordingWriter(tmp_path), [], Counter[str]()
-    context = Context(writer, Frames(writer), device="cpu", warn=warnings.append)
-    plan = Plan("test:step", (), steps=2, warmup=0, device="cpu", folder=str(tmp_path), parts=(), trace_steps=3)
+    context = Context(writer, Frames(writer), device=CPU, warn=warnings.append)
+    plan = Plan(
+        "test:step",
+        (),
+        steps=2,
+        warmup=0,
+        device="cpu",
+        folder=str(tmp_path),
+        parts=(),
+        trace_steps=3,
+    )
     session = Session(plan, context, [], lambda name, done, total: None)
     while not session.done:
         session.begin()
         passes[context.pass_name] += 1
         session.end()
     assert passes == {"quiet": 2, "trace": traced}
-    assert (tmp_path / trace.TRACE).is_file()
+    assert (tmp_path / profiler_trace.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH] * (traced < 3)
-
-
-def test_autograd_nodes_are_counted_where_torch_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = trace._nodes()
-    (torch.ones(2, requires_grad=True) * 2).exp().sum()
-    assert trace._nodes() - before == 3
-    monkeypatch.delattr(torch.autograd, "_get_sequence_nr")
-    assert trace._nodes() == 0

@@ -1,4 +1,6 @@
-"""The names that are allowed: torch's own list as the installed torch has it, and nothing that could be called for harm."""
+"""The names that are allowed: torch's own list as the installed torch has it, and nothing that
+could be called for harm.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def test_the_list_is_torchs_own():
     torchs = set(listed())
     assert torchs <= allowed.TORCH, f"torch admits more: {sorted(torchs - allowed.TORCH)}"
     newer = {
-        name for name in allowed.TORCH - torchs if not name.removeprefix("torch.").startswith(("int", "uint", "float", "bits"))
+        name
+        for name in allowed.TORCH - torchs
+        if not name.removeprefix("torch.").startswith(("int", "uint", "float", "bits"))
     }
     assert not newer, f"torch does not admit {sorted(newer)}"
 
@@ -52,9 +56,29 @@ def test_a_known_name_is_a_class_or_a_function_that_makes_data(name):
             "lightning",
             "lightning_fabric",
         ),
-        *("numpy", "omegaconf", "pathlib", "pytorch_lightning", "torch", "transformers", "types", "typing", "uuid", "yacs"),
+        *(
+            "numpy",
+            "omegaconf",
+            "pathlib",
+            "pytorch_lightning",
+            "torch",
+            "transformers",
+            "types",
+            "typing",
+            "uuid",
+            "yacs",
+        ),
     }
-    assert attribute not in {"eval", "exec", "open", "compile", "getattr", "load", "loads", "partial"}
+    assert attribute not in {
+        "eval",
+        "exec",
+        "open",
+        "compile",
+        "getattr",
+        "load",
+        "loads",
+        "partial",
+    }
 
 
 def test_names_are_compared_whole():

@@ -1,4 +1,6 @@
-"""The text recogniser's checkpoints: the broken trainer writes poisoned ones and goes on from them, the repaired one does not."""
+"""The text recogniser's checkpoints: the broken trainer writes poisoned ones and goes on from them,
+the repaired one does not.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from auditor import catalogue, engine
 from auditor.checkpoints import settings
 from auditor.checkpoints.recording import CheckpointRecording
 from auditor.checkpoints.scan import checkpoints_in, scan_any
 from auditor.evidence import Checkpoints
+from auditor.evidence.table import Evidence
+from auditor.judging import catalogue, engine
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "text_recogniser"
 LOWERED = EXAMPLE / "broken" / "lowered.json"
-RULES = tuple(rule for rule in catalogue.rules() if rule.code in ("NUM013", "CKPT001", "CKPT003", "CKPT006", "CKPT007"))
+RULES = tuple(
+    rule
+    for rule in catalogue.rules()
+    if rule.code in ("NUM013", "CKPT001", "CKPT003", "CKPT006", "CKPT007")
+)
 
 
 def trainer(name):
@@ -35,15 +42,22 @@ def saved(tmp_path, monkeypatch):
         module.train(2)
         scans = tuple(scan_any(path) for path in checkpoints_in(tmp_path / "checkpoints"))
         recording = CheckpointRecording(scans, settings.read(LOWERED))
-        found = {(f.code, f.message.partition(":")[0].partition(" ")[0]) for f in engine.judge(recording, RULES).findings}
-        return found, Checkpoints.build(recording)
+        found = {
+            (f.code, f.message.partition(":")[0].partition(" ")[0])
+            for f in engine.judge(Evidence(recording), RULES).findings
+        }
+        return found, Evidence(recording).get(Checkpoints)
 
     return make
 
 
 def test_the_broken_trainer_saves_a_poisoned_checkpoint_and_a_stale_rate(saved):
     found, checkpoints = saved("broken")
-    assert found == {("NUM013", "epoch_02.pt"), ("CKPT006", "epoch_01.pt"), ("CKPT006", "epoch_02.pt")}
+    assert found == {
+        ("NUM013", "epoch_02.pt"),
+        ("CKPT006", "epoch_01.pt"),
+        ("CKPT006", "epoch_02.pt"),
+    }
     assert checkpoints.latest_good is not None and checkpoints.latest_good.name == "epoch_01.pt"
 
 

@@ -37,14 +37,20 @@ def test_trees(tmp_path, name, text):
         pytest.importorskip("yaml")
     (tmp_path / name).write_text(text)
     found = values(tmp_path / name)
-    assert found["optimizer.lr"] == 3e-4 and found["optimizer.name"] == "adamw" and found["layers"] == 2
+    assert (
+        found["optimizer.lr"] == 3e-4
+        and found["optimizer.name"] == "adamw"
+        and found["layers"] == 2
+    )
 
 
 def test_constants_of_a_program_that_would_end_itself(tmp_path):
     (tmp_path / "train.py").write_text(PYTHON)
     found = values(tmp_path / "train.py")
     assert found["lr"] == 3e-4 and found["max_lr"] == 0.1 and found["learning-rate"] == 1e-4
-    assert found["weight_decay"] == 0.01 and found["AdamW.lr"] == -0.5 and "lr_of_nothing" not in found
+    assert (
+        found["weight_decay"] == 0.01 and found["AdamW.lr"] == -0.5 and "lr_of_nothing" not in found
+    )
     assert {each.key for each in read(tmp_path / "train.py")} >= {"learning_rate"}
 
 

@@ -1,4 +1,6 @@
-"""``audit checkpoint`` from the outside: exit codes, the table, the latest good one, JSON, folders."""
+"""``audit checkpoint`` from the outside: exit codes, the table, the latest good one, JSON,
+folders.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from auditor.cli import main
+from auditor.cli.main import main
 
 
 class Command:
@@ -28,7 +30,14 @@ def save(path, step, *, poison=False, rate=0.1):
     if poison:
         model.weight.data[0, 0] = float("nan")
     parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
-    torch.save({**{k: v.state_dict() for k, v in parts.items()}, "step": step, "rng": torch.get_rng_state()}, path)
+    torch.save(
+        {
+            **{k: v.state_dict() for k, v in parts.items()},
+            "step": step,
+            "rng": torch.get_rng_state(),
+        },
+        path,
+    )
 
 
 @pytest.fixture
@@ -67,13 +76,25 @@ def test_a_file_that_runs_commands_is_bad_and_never_the_latest_good(checkpoint, 
     torch.save({**torch.load("good.pt"), "step": 9, "hook": Command()}, "hostile.pt")
     result = checkpoint(".")
     assert result.exit_code == 1 and not (tmp_path / "it-ran").exists()
-    assert "hostile.pt  BAD" in result.output and result.output.rstrip().endswith("latest good: good.pt")
+    assert "hostile.pt  BAD" in result.output and result.output.rstrip().endswith(
+        "latest good: good.pt"
+    )
 
 
 @pytest.mark.parametrize(
     ("config", "lacks"),
-    [("fp16: true", True), ("fp16:\n  enabled: true", True), ("use_fp16: true", True), ("precision: fp16", True)]
-    + [("fp16: false", False), ("bf16: true", False), ("fp16:\n  enabled: false", False), ("loss: {enabled: true}", False)],
+    [
+        ("fp16: true", True),
+        ("fp16:\n  enabled: true", True),
+        ("use_fp16: true", True),
+        ("precision: fp16", True),
+    ]
+    + [
+        ("fp16: false", False),
+        ("bf16: true", False),
+        ("fp16:\n  enabled: false", False),
+        ("loss: {enabled: true}", False),
+    ],
 )
 def test_a_scaler_is_missed_where_float16_is_switched_on(checkpoint, tmp_path, config, lacks):
     save("a.pt", 5)
@@ -83,7 +104,9 @@ def test_a_scaler_is_missed_where_float16_is_switched_on(checkpoint, tmp_path, c
 
 def test_a_configured_rate_that_loading_would_override(checkpoint, tmp_path):
     save("a.pt", 5)
-    (tmp_path / "train.py").write_text("import nothing_that_exists\nscheduler = OneCycleLR(optimizer, max_lr=0.003)\n")
+    (tmp_path / "train.py").write_text(
+        "import nothing_that_exists\nscheduler = OneCycleLR(optimizer, max_lr=0.003)\n"
+    )
     result = checkpoint("a.pt", "--config", "train.py")
     assert result.exit_code == 0
     assert "CKPT006" in result.output and "OneCycleLR.max_lr is 0.003" in result.output
@@ -95,7 +118,11 @@ def test_json_and_the_report(checkpoint, tmp_path):
     report = json.loads(result.stdout)
     assert report["schema"] == "audit-report/1"
     assert [finding["code"] for finding in report["findings"]] == ["NUM013"]
-    skipped = {verdict["code"]: verdict["reason"] for verdict in report["verdicts"] if verdict["status"] == "skipped"}
+    skipped = {
+        verdict["code"]: verdict["reason"]
+        for verdict in report["verdicts"]
+        if verdict["status"] == "skipped"
+    }
     assert skipped == {"CKPT006": "no --config was given to compare the rates with"}
     assert "model.weight" in (tmp_path / "out" / "report.html").read_text()
 
@@ -114,9 +141,11 @@ def test_one_unreadable_among_good_ones_ends_in_two(checkpoint, tmp_path):
 
 
 def test_a_run_says_that_it_looked_at_no_checkpoint():
-    from auditor import catalogue
-    from auditor.engine import evidence_of
     from auditor.evidence import Checkpoints
+    from auditor.judging import catalogue
+    from auditor.judging.engine import evidence_of
 
     asked = [rule for rule in catalogue.rules() if Checkpoints in evidence_of(rule).values()]
-    assert len(asked) == 3 and all(not table.parts for rule in asked for table in evidence_of(rule).values())
+    assert len(asked) == 3 and all(
+        not table.parts for rule in asked for table in evidence_of(rule).values()
+    )

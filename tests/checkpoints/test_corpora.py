@@ -1,4 +1,6 @@
-"""The two corpora of fuzz/: no hostile checkpoint is good, no real one is bad. Nothing of them is ever run."""
+"""The two corpora of fuzz/: no hostile checkpoint is good, no real one is bad. Nothing of them is
+ever run.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 
 from auditor.checkpoints.contents import NotACheckpoint
 from auditor.checkpoints.scan import scan
-from auditor.cli import main
+from auditor.cli.main import main
 from auditor.evidence.checkpoints import Checkpoint
 from auditor.isolation import ReaderDied, isolated
 from fuzz import hostile_checkpoints, real_checkpoints
@@ -63,7 +65,9 @@ def test_no_hostile_checkpoint_is_good(hostile):
 def test_what_calls_something_is_named(hostile):
     unsaid = []
     for path in hostile:
-        if path.name.startswith(("calls-", "disguised-", "legacy-0", "legacy-1", "legacy-2", "legacy-3", "legacy-4")):
+        if path.name.startswith(
+            ("calls-", "disguised-", "legacy-0", "legacy-1", "legacy-2", "legacy-3", "legacy-4")
+        ):
             found = judged(path)
             if found is None or not found.codes:
                 unsaid.append(path.name)
@@ -80,7 +84,9 @@ def test_no_real_checkpoint_is_bad(real):
 
 
 def test_torch_and_we_agree_on_real_ones(real):
-    """What torch loads with weights_only=True has no finding; what it refuses has one, and is still good."""
+    """What torch loads with weights_only=True has no finding; what it refuses has one, and is still
+    good.
+    """
     for path in real:
         if path.suffix == ".safetensors":
             continue
@@ -99,7 +105,11 @@ def test_a_sharded_tensor(tmp_path):
     content = real_checkpoints.dtensor()
     torch.save(content, tmp_path / "x.pt")
     found = Checkpoint(scan(tmp_path / "x.pt"))
-    assert found.good and len(found.scan.tensors) >= 2 and "torch.distributed.tensor.DTensor" in found.scan.foreign
+    assert (
+        found.good
+        and len(found.scan.tensors) >= 2
+        and "torch.distributed.tensor.DTensor" in found.scan.foreign
+    )
 
 
 def test_arguments_of_a_trainer_are_a_note(tmp_path):
@@ -107,17 +117,25 @@ def test_arguments_of_a_trainer_are_a_note(tmp_path):
     (tmp_path / "training_args.bin").write_bytes(hostile_checkpoints.archive(pickled))
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "training_args.bin")])
     assert result.exit_code == 0 and "good" in result.output
-    assert "note" in result.output and "transformers.training_args.TrainingArguments" in result.output
+    assert (
+        "note" in result.output and "transformers.training_args.TrainingArguments" in result.output
+    )
 
 
 def test_a_module_saved_whole_is_said_to_be_one(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "model.pt")])
     assert result.exit_code == 1 and "BAD" in result.output
-    assert "holds a module saved whole" in result.output and "torch.nn.modules.linear.Linear" in result.output
+    assert (
+        "holds a module saved whole" in result.output
+        and "torch.nn.modules.linear.Linear" in result.output
+    )
 
 
-@pytest.mark.parametrize("name", ["torch.hub.load", "pickle.loads", "_posixsubprocess.fork_exec", "collections.namedtuple"])
+@pytest.mark.parametrize(
+    "name",
+    ["torch.hub.load", "pickle.loads", "_posixsubprocess.fork_exec", "collections.namedtuple"],
+)
 def test_any_name_that_is_on_no_list_is_an_error(tmp_path, name):
     (tmp_path / "x.pt").write_bytes(hostile_checkpoints.archive(hostile_checkpoints.call(name)))
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "x.pt")])

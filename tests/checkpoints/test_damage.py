@@ -1,4 +1,6 @@
-"""Damaged and hostile checkpoints: one sentence each, no crash, no code run, no memory to speak of."""
+"""Damaged and hostile checkpoints: one sentence each, no crash, no code run, no memory to speak
+of.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from click.testing import CliRunner
 
 from auditor.checkpoints.contents import NotACheckpoint
 from auditor.checkpoints.scan import scan
-from auditor.cli import main
+from auditor.cli.main import main
 
 
 def saved(**more):
@@ -29,7 +31,9 @@ def saved(**more):
     model(torch.ones(2, 8)).sum().backward()
     optimizer.step()
     file = io.BytesIO()
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1}, file, **more)
+    torch.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 1}, file, **more
+    )
     return file.getvalue()
 
 
@@ -42,16 +46,24 @@ def entry(**more):
     return {"w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64], **more}}
 
 
-WHOLE = {"zip": saved(), "legacy": saved(_use_new_zipfile_serialization=False), "safetensors": safetensors(entry())}
+WHOLE = {
+    "zip": saved(),
+    "legacy": saved(_use_new_zipfile_serialization=False),
+    "safetensors": safetensors(entry()),
+}
 
 
 def said(path):
-    """What is said about a file: its damage, or why it is no checkpoint. Every sentence is short and on one line."""
+    """What is said about a file: its damage, or why it is no checkpoint. Every sentence is short
+    and on one line.
+    """
     try:
         sentences = scan(path).damage
     except NotACheckpoint as problem:
         sentences = (str(problem),)
-    assert all(0 < len(each) < 400 and "\n" not in each and "Traceback" not in each for each in sentences)
+    assert all(
+        0 < len(each) < 400 and "\n" not in each and "Traceback" not in each for each in sentences
+    )
     return sentences
 
 
@@ -73,7 +85,9 @@ def test_whole_files_are_silent(file, kind):
 def test_every_truncation_is_noticed(file, kind):
     whole = WHOLE[kind]
     for length in sorted({*range(0, len(whole), max(1, len(whole) // 60)), len(whole) - 1}):
-        assert said(file(whole[:length])), f"nothing was said of the first {length} of {len(whole)} bytes"
+        assert said(file(whole[:length])), (
+            f"nothing was said of the first {length} of {len(whole)} bytes"
+        )
 
 
 @pytest.mark.parametrize("kind", WHOLE)
@@ -89,9 +103,16 @@ def test_flipped_bits_never_crash(file, kind):
 def test_every_flipped_bit_of_the_weights_is_noticed(file):
     raw = WHOLE["zip"]
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-        records = [info for info in archive.infolist() if "/data/" in info.filename and info.file_size > 100]
+        records = [
+            info
+            for info in archive.infolist()
+            if "/data/" in info.filename and info.file_size > 100
+        ]
     for info in records:
-        at = raw.index(archive_data := zipfile.ZipFile(io.BytesIO(raw)).read(info)) + len(archive_data) // 2
+        at = (
+            raw.index(archive_data := zipfile.ZipFile(io.BytesIO(raw)).read(info))
+            + len(archive_data) // 2
+        )
         damaged = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
         assert any("checksum" in each for each in said(file(damaged)))
 
@@ -100,7 +121,11 @@ def test_every_flipped_bit_of_the_weights_is_noticed(file):
 def test_random_opcodes_in_the_place_of_the_pickle(file, kind):
     generator = random.Random(1)
     for _ in range(120):
-        pickled = b"\x80\x02" + bytes(generator.randrange(256) for _ in range(generator.randrange(60))) + b"."
+        pickled = (
+            b"\x80\x02"
+            + bytes(generator.randrange(256) for _ in range(generator.randrange(60)))
+            + b"."
+        )
         said(file(archive(pickled) if kind == "zip" else legacy(pickled)))
 
 
@@ -115,7 +140,11 @@ def archive(pickled, **records):
 
 
 def legacy(pickled):
-    head = [pickle.dumps(0x1950A86A20F9469CFC6C, 2), pickle.dumps(1001, 2), pickle.dumps({"little_endian": True}, 2)]
+    head = [
+        pickle.dumps(0x1950A86A20F9469CFC6C, 2),
+        pickle.dumps(1001, 2),
+        pickle.dumps({"little_endian": True}, 2),
+    ]
     return b"".join(head) + pickled + pickle.dumps([], 2)
 
 
@@ -144,7 +173,9 @@ class Runs:
 )
 def test_hostile_pickles_run_nothing(tmp_path, make, call):
     trace = tmp_path / "it-ran"
-    filled = [[each.format(trace) for each in word] if isinstance(word, list) else word for word in call]
+    filled = [
+        [each.format(trace) for each in word] if isinstance(word, list) else word for word in call
+    ]
     filled = [word.format(trace) if isinstance(word, str) else word for word in filled]
     (tmp_path / "x.pt").write_bytes(make(pickle.dumps({"a": Runs(*filled)}, 2)))
     found = scan(tmp_path / "x.pt")
@@ -156,7 +187,9 @@ def test_a_command_in_a_checkpoint_is_an_error_of_the_command_line(tmp_path):
     (tmp_path / "x.pt").write_bytes(archive(pickle.dumps({"a": Runs(os.system, "true")}, 2)))
     result = CliRunner().invoke(main, ["checkpoint", str(tmp_path / "x.pt")])
     assert result.exit_code == 1
-    assert "error" in result.output and "CKPT001" in result.output and "posix.system" in result.output
+    assert (
+        "error" in result.output and "CKPT001" in result.output and "posix.system" in result.output
+    )
 
 
 HOGS = {
@@ -166,7 +199,9 @@ HOGS = {
     "number of a gigabyte": b"\x80\x02\x8b\xff\xff\xff\x3f1.",
     "bytearray of a terabyte": b"\x80\x02cbuiltins\nbytearray\n\x8a\x06\x00\x00\x00\x00\x00\x01\x85R.",
     "lists in lists": b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".",
-    "a tuple of itself, squared sixty times": b"\x80\x02)" + b"\x86".join(b"q%c" % n + b"h%c" % n for n in range(60)) + b"\x86.",
+    "a tuple of itself, squared sixty times": b"\x80\x02)"
+    + b"\x86".join(b"q%c" % n + b"h%c" % n for n in range(60))
+    + b"\x86.",
 }
 
 
@@ -180,7 +215,15 @@ def test_pickles_that_ask_for_memory_or_time(file, name):
 
 def tensor(storage, *numbers):
     rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n"
-    return b"\x80\x02" + rebuild + b"(" + storage + b"Q" + b"".join(numbers) + b"\x89ccollections\nOrderedDict\n)RtR."
+    return (
+        b"\x80\x02"
+        + rebuild
+        + b"("
+        + storage
+        + b"Q"
+        + b"".join(numbers)
+        + b"\x89ccollections\nOrderedDict\n)RtR."
+    )
 
 
 def integer(n):
@@ -222,7 +265,13 @@ def test_tensors_that_contradict_their_data(file, name):
 
 
 def test_a_value_repeated_over_an_astronomic_shape_costs_nothing(file):
-    found = scan(file(archive(tensor(storage(), integer(0), numbers(2**40, 2**40), numbers(0, 0)), _0=bytes(64))))
+    found = scan(
+        file(
+            archive(
+                tensor(storage(), integer(0), numbers(2**40, 2**40), numbers(0, 0)), _0=bytes(64)
+            )
+        )
+    )
     assert not found.damage and found.tensors[0].tally.count == 1
 
 
@@ -230,7 +279,9 @@ def test_a_zip_bomb_is_not_unpacked(file):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("a/data.pkl", bytes(50_000_000))
-    assert said(file(made.getvalue())) == ("it has compressed records, which torch.save never writes",)
+    assert said(file(made.getvalue())) == (
+        "it has compressed records, which torch.save never writes",
+    )
 
 
 def test_records_that_overlap_are_refused(file):
@@ -263,7 +314,15 @@ def test_wrong_headers_of_safetensors(file, header):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", bytes(100), b"<html>" * 10, b"\x7fELF" + bytes(100), b"version https://git-lfs\n"]
+    "content",
+    [
+        b"",
+        b"hello",
+        bytes(100),
+        b"<html>" * 10,
+        b"\x7fELF" + bytes(100),
+        b"version https://git-lfs\n",
+    ],
 )
 def test_what_is_no_checkpoint_ends_in_one_sentence(tmp_path, content):
     (tmp_path / "x.pt").write_bytes(content)
@@ -282,13 +341,21 @@ def test_the_scan_takes_little_memory(tmp_path):
     """300 MB of float32 in 40 MB beyond the interpreter and numpy."""
     torch.save({f"layer{n}.weight": torch.ones(25_000_000) for n in range(3)}, tmp_path / "big.pt")
     code = (
-        "import resource, sys, numpy; from pathlib import Path; from auditor.checkpoints.scan import scan\n"
+        "import resource, sys, numpy; from pathlib import Path; from auditor.checkpoints.scan "
+        "import scan\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "before = peak(); found = scan(Path(sys.argv[1])); assert len(found.tensors) == 3 and not found.damage\n"
+        "before = peak(); found = scan(Path(sys.argv[1])); assert len(found.tensors) == 3 and not "
+        "found.damage\n"
         "assert 'torch' not in sys.modules; print(peak() - before)"
     )
     root = Path(__file__).resolve().parent.parent.parent
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "big.pt"], capture_output=True, text=True, check=True, cwd=root)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "big.pt"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+    )
     assert int(done.stdout) < 40_000, done.stdout
 
 
@@ -299,14 +366,20 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 
 def test_a_name_that_says_another_format(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(WHOLE["zip"])
-    assert said(tmp_path / "x.safetensors") == ("its name says safetensors, and its content does not",)
+    assert said(tmp_path / "x.safetensors") == (
+        "its name says safetensors, and its content does not",
+    )
 
 
 def test_words_of_a_file_are_printable(file):
-    header = json.dumps({"w\x1b[2J\u202e": {"dtype": "F32", "shape": [17], "data_offsets": [0, 64]}}).encode()
+    header = json.dumps(
+        {"w\x1b[2J\u202e": {"dtype": "F32", "shape": [17], "data_offsets": [0, 64]}}
+    ).encode()
     sentences = said(file(safetensors(header)))
     assert sentences and all(each.isprintable() for each in sentences)
-    found = scan(file(archive(b"\x80\x02}" + b"X\x03\x00\x00\x00\xed\xb0\x80K\x01s.")))  # half a character as a key
+    found = scan(
+        file(archive(b"\x80\x02}" + b"X\x03\x00\x00\x00\xed\xb0\x80K\x01s."))
+    )  # half a character as a key
     assert not found.damage
     (tmp := scan(file(archive(b"\x80\x02cos\x1b[2J\nx\n.")))).foreign[0].encode("ascii")
     assert tmp.codes

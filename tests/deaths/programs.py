@@ -1,7 +1,8 @@
 """Ways for a target, or for the audit around it, to die; each with what must be left when it has.
 
-``body`` runs in the step, at :data:`BAD` (0-based, counted over all passes of one process) unless ``at`` is None: then it
-stands at the module's top, before the model. Words in ``says`` stand in stderr, stdout or report.json.
+``body`` runs in the step, at :data:`BAD` (0-based, counted over all passes of one process) unless
+``at`` is None: then it stands at the module's top, before the model. Words in ``says`` stand in
+stderr, stdout or report.json.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Death:
     """Other endings that are right, too."""
 
 
-def raising(what: str, says: str = "", *, more: str = "", quick: bool = False, end: Ending = RAISED) -> Death:
+def raising(
+    what: str, says: str = "", *, more: str = "", quick: bool = False, end: Ending = RAISED
+) -> Death:
     """The step raises ``what``."""
     return Death(f"raise {what}", end, says=(says,) if says else (), more=more, quick=quick)
 
@@ -66,6 +69,11 @@ model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Li
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 count = 0
 {more}
+
+def wait():  # say that we stand in a step, and stay there until we are ended or told to go on
+    open("waiting", "w").close()
+    while not os.path.exists("go"):
+        time.sleep(0.05)
 
 def bad():
     pass
@@ -109,12 +117,22 @@ def step():
 """
 
 
-def loading(bad: str, *, workers: int, end: Ending = RAISED, says: str = "", ends: tuple[Ending, ...] = ()) -> Death:
+def loading(
+    bad: str, *, workers: int, end: Ending = RAISED, says: str = "", ends: tuple[Ending, ...] = ()
+) -> Death:
     """The DataLoader dies."""
-    return Death("", end, at=10**9, says=(says,) if says else (), behind=LOADER.format(bad=bad, workers=workers), ends=ends)
+    return Death(
+        "",
+        end,
+        at=10**9,
+        says=(says,) if says else (),
+        behind=LOADER.format(bad=bad, workers=workers),
+        ends=ends,
+    )
 
 
-HANG = ("--timeout", "15")
+HANG = ("--timeout", "30")
+"""Enough for a busy machine to come to the step that hangs, in s."""
 
 DEATHS: dict[str, Death] = {
     # -- what a step raises
@@ -129,50 +147,80 @@ DEATHS: dict[str, Death] = {
     "base_exception": raising("Odd('x')", "Odd", more="class Odd(BaseException): pass"),
     "str_subclass": raising(
         "ValueError(S('weird'))",
-        more="class S(str):\n    def __str__(self): return self\n    def split(self, *a): raise TypeError",
+        more="class S(str):\n    def __str__(self): return self\n    "
+        "def split(self, *a): raise TypeError",
         quick=True,
     ),
     "str_raises": raising(
-        "Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): raise ValueError('no words')", quick=True
+        "Odd('x')",
+        "Odd",
+        more="class Odd(Exception):\n    def __str__(self): raise ValueError('no words')",
+        quick=True,
     ),
-    "str_returns_int": raising("Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): return 3"),
-    "str_exits": raising("Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): os._exit(5)"),
+    "str_returns_int": raising(
+        "Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): return 3"
+    ),
+    "str_exits": raising(
+        "Odd('x')", "Odd", more="class Odd(Exception):\n    def __str__(self): os._exit(5)"
+    ),
     "repr_raises": raising(
-        "Odd(Odd2())", more="class Odd2:\n    def __repr__(self): raise ValueError\nclass Odd(Exception): pass"
+        "Odd(Odd2())",
+        more="class Odd2:\n    def __repr__(self): raise ValueError\nclass Odd(Exception): pass",
     ),
     "surrogate": raising("ValueError('bad \\udcff name')", "bad "),
     "huge_message": raising("ValueError('x' * 50_000_000)", "xxxx", quick=True),
     "escapes_in_message": raising("ValueError('\\x1b[2J\\x1b]0;owned\\x07 ::error::x')"),
     "many_lines": raising("ValueError('line\\n' * 100_000)"),
-    "cause_cycle": Death("a, b = ValueError('a'), ValueError('b')\na.__cause__ = b\nb.__cause__ = a\nraise a"),
+    "cause_cycle": Death(
+        "a, b = ValueError('a'), ValueError('b')\na.__cause__ = b\nb.__cause__ = a\nraise a"
+    ),
     "group": raising(
-        "ExceptionGroup('two', [ValueError('a'), TypeError('b')]) if sys.version_info >= (3, 11) else ValueError('two')", "two"
+        "ExceptionGroup('two', [ValueError('a'), TypeError('b')]) if sys.version_info >= (3, 11) "
+        "else ValueError('two')",
+        "two",
     ),
     "recursion": Death("def deep(): deep()\ndeep()", says=("RecursionError",)),
     "memory_error": raising("MemoryError", end=OOM),
-    "cuda_oom": raising("torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')", "2.00 GiB", end=OOM),
+    "cuda_oom": raising(
+        "torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')",
+        "2.00 GiB",
+        end=OOM,
+    ),
     "cpu_oom": Death("torch.empty(1 << 50)", OOM),
-    "module_none": Death("Odd.__module__ = None\nraise Odd('x')", more="class Odd(Exception): pass"),
+    "module_none": Death(
+        "Odd.__module__ = None\nraise Odd('x')", more="class Odd(Exception): pass"
+    ),
     "traceback_lost": raising("ValueError('x').with_traceback(None)"),
     "raised_in_hook": Death(
-        "p = next(model.parameters())\np.register_hook(lambda g: 1 / 0)\nmodel(torch.ones(2, 8)).sum().backward()",
+        "p = next(model.parameters())\np.register_hook(lambda g: 1 / 0)\nmodel(torch.ones(2, "
+        "8)).sum().backward()",
         says=("ZeroDivisionError",),
     ),
     "raised_in_function": Death(
         "F.apply(torch.ones(1, requires_grad=True)).sum().backward()",
-        more="class F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x * 1\n    @staticmethod\n    def backward(ctx, g): raise KeyError('backward')",
+        more="class F(torch.autograd.Function):\n    @staticmethod\n    "
+        "def forward(ctx, x): return x * 1\n    @staticmethod\n    def backward(ctx, g): raise "
+        "KeyError('backward')",
         says=("KeyError",),
     ),
     "raised_in_step_hook": Death(
-        "optimizer.register_step_pre_hook(lambda *a: 1 / 0)\noptimizer.step()", says=("ZeroDivisionError",)
+        "optimizer.register_step_pre_hook(lambda *a: 1 / 0)\noptimizer.step()",
+        says=("ZeroDivisionError",),
     ),
-    "raised_in_del": Death("D()", DONE, more="class D:\n    def __del__(self): raise ValueError('in del')"),
-    "raised_in_thread": Death("t = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()", DONE),
+    "raised_in_del": Death(
+        "D()", DONE, more="class D:\n    def __del__(self): raise ValueError('in del')"
+    ),
+    "raised_in_thread": Death(
+        "t = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()", DONE
+    ),
     "exit_in_thread": Death("t = threading.Thread(target=sys.exit)\nt.start()\nt.join()", DONE),
     "excepthook_raises": Death(
-        "def hook(*a): raise ValueError('hook')\nsys.excepthook = hook\nraise KeyError('first')", says=("first",)
+        "def hook(*a): raise ValueError('hook')\nsys.excepthook = hook\nraise KeyError('first')",
+        says=("first",),
     ),
-    "handled": Death("try:\n    raise RuntimeError('CUDA out of memory')\nexcept RuntimeError:\n    pass", DONE),
+    "handled": Death(
+        "try:\n    raise RuntimeError('CUDA out of memory')\nexcept RuntimeError:\n    pass", DONE
+    ),
     # -- data loaders
     "dataset_raises": loading("raise ValueError('item 40')", workers=0, says="item 40"),
     "dataset_ends": loading("raise StopIteration", workers=0, ends=(DONE, IMPOSSIBLE)),
@@ -180,12 +228,16 @@ DEATHS: dict[str, Death] = {
     "worker_killed": loading("os.kill(os.getpid(), signal.SIGKILL)", workers=2, says="worker"),
     "worker_exits": loading("os._exit(3)", workers=2, says="worker"),
     "worker_segfaults": loading("os.kill(os.getpid(), signal.SIGSEGV)", workers=2, says="worker"),
-    "worker_hangs": Death("", TIMEOUT, at=10**9, options=HANG, behind=LOADER.format(bad="time.sleep(900)", workers=2)),
+    "worker_hangs": Death(
+        "", TIMEOUT, at=10**9, options=HANG, behind=LOADER.format(bad="time.sleep(900)", workers=2)
+    ),
     "collate_raises": Death(
         "",
         RAISED,
         at=10**9,
-        behind=LOADER.format(bad="pass", workers=0).replace("batch_size=4,", "batch_size=4, collate_fn=lambda b: 1 / 0,"),
+        behind=LOADER.format(bad="pass", workers=0).replace(
+            "batch_size=4,", "batch_size=4, collate_fn=lambda b: 1 / 0,"
+        ),
     ),
     # -- the process ends
     "os_exit_0": Death("os._exit(0)"),
@@ -194,42 +246,71 @@ DEATHS: dict[str, Death] = {
     "segfault": Death("import ctypes\nctypes.string_at(0)", KILLED, says=("SIGSEGV",)),
     **{
         name.lower(): Death(f"os.kill(os.getpid(), signal.{name})", KILLED, says=(name,))
-        for name in ("SIGKILL", "SIGTERM", "SIGFPE", "SIGBUS", "SIGILL", "SIGXCPU", "SIGALRM", "SIGUSR2", "SIGQUIT")
+        for name in (
+            "SIGKILL",
+            "SIGTERM",
+            "SIGFPE",
+            "SIGBUS",
+            "SIGILL",
+            "SIGXCPU",
+            "SIGALRM",
+            "SIGUSR2",
+            "SIGQUIT",
+        )
     },
     "sigpipe": Death("os.kill(os.getpid(), signal.SIGPIPE)", DONE),  # the interpreter ignores it
     "sighup": Death("os.kill(os.getpid(), signal.SIGHUP)", KILLED, says=("SIGHUP",)),
     "sigint": Death("os.kill(os.getpid(), signal.SIGINT)", RAISED, ends=(INTERRUPTED,)),
     "sigusr1": Death("os.kill(os.getpid(), signal.SIGUSR1)", DONE, ends=(KILLED,)),
-    "c_stack": Death("sys.setrecursionlimit(10**9)\nx = []\nfor _ in range(10**6): x = [x]\nrepr(x)", KILLED, ends=(RAISED,)),
+    "c_stack": Death(
+        "sys.setrecursionlimit(10**9)\nx = []\nfor _ in range(10**6): x = [x]\nrepr(x)",
+        KILLED,
+        ends=(RAISED,),
+    ),
     "exec": Death("os.execv('/bin/true', ['true'])"),
     "exec_failing": Death("os.execv('/bin/false', ['false'])"),
-    "fork_goes_on": Death("if os.fork() == 0:\n    for _ in range(5): step()\n    os._exit(0)\nelse:\n    os.wait()", DONE),
+    "fork_goes_on": Death(
+        "if os.fork() == 0:\n    for _ in range(5): step()\n    os._exit(0)\nelse:\n    os.wait()",
+        DONE,
+    ),
     "fork_falls_through": Death("os.fork()", DONE, ends=(RAISED,), quick=True),
     "fork_exits": Death("if os.fork() == 0:\n    sys.exit(0)\nos.wait()", DONE),
     "fatal_error": Death("import ctypes\nctypes.pythonapi.Py_FatalError(b'owned')", KILLED),
     "rlimit_memory": Death(
-        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\nkept = [bytearray(1 << 28) for _ in range(64)]",
+        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\nkept = "
+        "[bytearray(1 << 28) for _ in range(64)]",
         OOM,
         ends=(KILLED, RAISED),
     ),
     "rlimit_file_size": Death(
-        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))", CUT_OFF, says=("cannot be written",)
+        "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))",
+        CUT_OFF,
+        says=("cannot be written",),
     ),
     "rlimit_files": Death(
-        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", CUT_OFF, says=("Too many open files",)
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+        CUT_OFF,
+        says=("Too many open files",),
     ),
-    "rlimit_cpu": Death("import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED),
+    "rlimit_cpu": Death(
+        "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass", KILLED
+    ),
     # -- it hangs
     "sleeps": Death("time.sleep(900)", TIMEOUT, options=HANG, says=("bad",)),
     "busy": Death("while True: pass", TIMEOUT, options=HANG),
     "hangs_in_c": Death("import ctypes\nctypes.PyDLL(None).pause()", TIMEOUT, options=HANG),
     "ignores_sigint": Death(
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(900)",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.signal(signal.SIGTERM, "
+        "signal.SIG_IGN)\ntime.sleep(900)",
         TIMEOUT,
         options=HANG,
     ),
-    "catches_everything": Death("while True:\n    try: time.sleep(1)\n    except BaseException: pass", TIMEOUT, options=HANG),
-    "deadlock": Death("lock = threading.Lock()\nlock.acquire()\nlock.acquire()", TIMEOUT, options=HANG),
+    "catches_everything": Death(
+        "while True:\n    try: time.sleep(1)\n    except BaseException: pass", TIMEOUT, options=HANG
+    ),
+    "deadlock": Death(
+        "lock = threading.Lock()\nlock.acquire()\nlock.acquire()", TIMEOUT, options=HANG
+    ),
     "import_hangs": Death("time.sleep(900)", TIMEOUT, at=None, options=HANG, ends=(IMPOSSIBLE,)),
     "thread_stays": Death("threading.Thread(target=time.sleep, args=(900,)).start()", DONE),
     "atexit_hangs": Death("import atexit\natexit.register(time.sleep, 900)", DONE),
@@ -237,13 +318,16 @@ DEATHS: dict[str, Death] = {
     "atexit_exits": Death("import atexit\natexit.register(os._exit, 9)", DONE, ends=(RAISED,)),
     # -- what it does to its process
     "chdir": Death("import tempfile\nos.chdir(tempfile.gettempdir())", DONE),
-    "cwd_deleted": Death("import shutil, tempfile\nd = tempfile.mkdtemp()\nos.chdir(d)\nshutil.rmtree(d)", DONE),
+    "cwd_deleted": Death(
+        "import shutil, tempfile\nd = tempfile.mkdtemp()\nos.chdir(d)\nshutil.rmtree(d)", DONE
+    ),
     "cwd_not_utf8": Death("raise ValueError('in a strange folder')", outside="strange_folder"),
     "closes_files": Death("os.closerange(3, 512)", DONE, ends=(RAISED, KILLED), quick=True),
     "closes_streams": Death("os.close(0)\nos.close(1)\nos.close(2)", DONE),
     "stdout_none": Death("sys.stdout = sys.stderr = None\nprint('x')", DONE),
     "stdout_raises": Death(
-        "class Bad:\n    def write(self, t): raise ValueError\n    def flush(self): raise ValueError\nsys.stdout = sys.stderr = Bad()",
+        "class Bad:\n    def write(self, t): raise ValueError\n    def flush(self): raise "
+        "ValueError\nsys.stdout = sys.stderr = Bad()",
         DONE,
     ),
     "prints_much": Death("sys.stdout.write(('x' * 100 + chr(10)) * 500_000)", DONE),
@@ -255,22 +339,39 @@ DEATHS: dict[str, Death] = {
     "warnings_raise": Death("import warnings\nwarnings.simplefilter('error')", DONE),
     "traces": Death("sys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)", DONE),
     "clock_patched": Death("time.perf_counter = time.time = time.monotonic = lambda: 0.0", DONE),
-    "clock_raises": Death("def gone(): raise OSError('no clock')\ntime.perf_counter = time.perf_counter_ns = gone", DONE),
-    "umask": Death("os.umask(0o777)", DONE),
-    "collector_frozen": Death("import gc\ngc.disable()\ngc.freeze()", DONE),
-    "profiler_runs": Death("global p\np = torch.profiler.profile()\np.__enter__()", DONE, ends=(RAISED,)),
-    "default_device_meta": Death("torch.set_default_device('meta')", RAISED, ends=(DONE,)),
-    "signals_taken": Death(
-        "for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD): signal.signal(n, lambda *a: None)",
+    "clock_raises": Death(
+        "def gone(): raise OSError('no clock')\ntime.perf_counter = time.perf_counter_ns = gone",
         DONE,
     ),
-    "out_deleted": Death("import shutil, glob\nfor d in glob.glob('out*'): shutil.rmtree(d)", CUT_OFF, ends=(IMPOSSIBLE,)),
+    "umask": Death("os.umask(0o777)", DONE),
+    "collector_frozen": Death("import gc\ngc.disable()\ngc.freeze()", DONE),
+    "profiler_runs": Death(
+        "global p\np = torch.profiler.profile()\np.__enter__()", DONE, ends=(RAISED,)
+    ),
+    "default_device_meta": Death("torch.set_default_device('meta')", RAISED, ends=(DONE,)),
+    "signals_taken": Death(
+        "for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD): "
+        "signal.signal(n, lambda *a: None)",
+        DONE,
+    ),
+    "out_deleted": Death(
+        "import shutil, glob\nfor d in glob.glob('out*'): shutil.rmtree(d)",
+        CUT_OFF,
+        ends=(IMPOSSIBLE,),
+    ),
     # -- what it leaves behind
     "leaves_process": Death("subprocess.Popen(['sleep', '987'])", DONE, quick=True),
-    "leaves_session": Death("subprocess.Popen(['sleep', '986'], start_new_session=True)", DONE, says=("sleep",)),
-    "leaves_pool": Death("import multiprocessing\nglobal pool\npool = multiprocessing.get_context('fork').Pool(2)", DONE),
+    "leaves_session": Death(
+        "subprocess.Popen(['sleep', '986'], start_new_session=True)", DONE, says=("sleep",)
+    ),
+    "leaves_pool": Death(
+        "import multiprocessing\nglobal pool\npool = multiprocessing.get_context('fork').Pool(2)",
+        DONE,
+    ),
     # -- it never begins (one whose process vanishes has a report that says so: from outside, nothing tells it from a first step)
-    "import_raises": Death("raise RuntimeError('no data folder')", IMPOSSIBLE, at=None, says=("no data folder",)),
+    "import_raises": Death(
+        "raise RuntimeError('no data folder')", IMPOSSIBLE, at=None, says=("no data folder",)
+    ),
     "import_exits": Death("sys.exit(4)", IMPOSSIBLE, at=None),
     "import_os_exits": Death("os._exit(4)", RAISED, at=None),
     "import_killed": Death("os.kill(os.getpid(), signal.SIGKILL)", KILLED, at=None),
@@ -278,12 +379,22 @@ DEATHS: dict[str, Death] = {
     "third_step": Death("raise ValueError('in the third')", RAISED, at=2, says=("in the third",)),
     "late_step": Death("raise ValueError('late')", RAISED, at=17, says=("late",)),
     # -- what happens to the audit itself
-    "interrupted": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT"),
-    "terminated": Death("time.sleep(900)", INTERRUPTED, outside="SIGTERM"),
-    "hung_up": Death("time.sleep(900)", INTERRUPTED, outside="SIGHUP"),
-    "interrupted_twice": Death("time.sleep(900)", INTERRUPTED, outside="SIGINT SIGINT"),
-    "parent_killed": Death("subprocess.Popen(['sleep', '985'])\ntime.sleep(900)", (-9, ()), outside="SIGKILL"),
-    "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging", ends=(DONE,)),
+    "interrupted": Death("wait()", INTERRUPTED, outside="SIGINT"),
+    "terminated": Death("wait()", INTERRUPTED, outside="SIGTERM"),
+    "hung_up": Death("wait()", INTERRUPTED, outside="SIGHUP"),
+    "interrupted_twice": Death(
+        "try: wait()\nexcept KeyboardInterrupt: os.rename('waiting', 'asked')\nwait()",
+        INTERRUPTED,
+        outside="SIGINT SIGINT",
+    ),
+    "parent_killed": Death(
+        "subprocess.Popen(['sleep', '985'])\nwait()", (-9, ()), outside="SIGKILL"
+    ),
+    "terminated_while_judging": Death("", (130, ("completed",)), outside="SIGTERM while judging"),
+    "in_background": Death(
+        "wait()", INTERRUPTED, outside="in the background", says=("Ctrl-C or SIGTERM",)
+    ),
+    "no_hang_up": Death("wait()", DONE, outside="nohup"),
     "stdout_closed": Death("", DONE, shell=">&-", quick=True),
     "stderr_closed": Death("", DONE, shell="2>&-"),
     "all_closed": Death("", DONE, shell="<&- >&- 2>&-"),
@@ -291,6 +402,7 @@ DEATHS: dict[str, Death] = {
     "stderr_full": Death("", DONE, shell="2>/dev/full"),
     "broken_pipe": Death("", DONE, shell="| true", ends=(IMPOSSIBLE,)),
     "folder_read_only": Death("", IMPOSSIBLE, options=("--out", "/proc/audit-out"), quick=True),
-    "two_audits": Death("", IMPOSSIBLE, outside="two audits", ends=(DONE,)),
+    "two_audits": Death("", DONE, outside="two audits"),
+    "second_audit": Death("wait()", DONE, outside="a second audit"),
     "own_report": Death("", IMPOSSIBLE, outside="own report"),
 }

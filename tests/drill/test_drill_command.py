@@ -1,4 +1,6 @@
-"""``audit drill`` as a user runs it: whole processes, scripts, restarts, exit codes, and what it leaves behind."""
+"""``audit drill`` as a user runs it: whole processes, scripts, restarts, exit codes, and what it
+leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -95,11 +97,20 @@ SCRIPT = """
 """
 
 DRILLS = {
-    "resumes kill@5": (0, "It went on with the weights of the end of step 2: 2 completed steps of progress lost."),
+    "resumes kill@5": (
+        0,
+        "It went on with the weights of the end of step 2: 2 completed steps of progress lost.",
+    ),
     "forgets_the_moments kill@5": (1, "The optimizer's state was not restored"),
-    "begins_again kill@5": (1, "It began again from the initial weights: 5 completed steps of progress lost."),
+    "begins_again kill@5": (
+        1,
+        "It began again from the initial weights: 5 completed steps of progress lost.",
+    ),
     "saves nan@3": (1, "the NaN reached 4 of 4 parameters at step 3; checkpoint ckpt.pt holds it"),
-    "fails_by_itself nan@5": (3, "undisturbed, the target ended after 2 steps with ValueError: the third step is bad"),
+    "fails_by_itself nan@5": (
+        3,
+        "undisturbed, the target ended after 2 steps with ValueError: the third step is bad",
+    ),
     "short nan@5": (2, "ended after 4 steps: there is no step 5 to drill"),
     "missing nan@5": (2, "has no 'missing'"),
     "saves nan": (2, "is not a fault"),
@@ -127,7 +138,16 @@ def drills(folder, audit):
     def one(name):
         target, *flags, fault = name.split()
         out = folder / f"out {name}"
-        words = ["drill", f"mytrainer:{target}", "--inject", fault, "--out", str(out), "--steps", "9"]
+        words = [
+            "drill",
+            f"mytrainer:{target}",
+            "--inject",
+            fault,
+            "--out",
+            str(out),
+            "--steps",
+            "9",
+        ]
         if target == "script":
             checkpoint = folder.parent / "elsewhere" / ("new.pt" if flags else "kept.pt")
             words = [words[0], "script.py", *words[2:], "--", str(checkpoint), *flags]

@@ -1,4 +1,6 @@
-"""The examples under a drill: what their write-ups say of the broken and the repaired trainers is shown."""
+"""The examples under a drill: what their write-ups say of the broken and the repaired trainers is
+shown.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor.plan import Drill
+from auditor.runs.plan import Drill
 
-pytestmark = pytest.mark.skipif(not os.environ.get("AUDITOR_SLOW"), reason="takes a minute: AUDITOR_SLOW=1 runs it")
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("AUDITOR_SLOW"), reason="takes a minute: AUDITOR_SLOW=1 runs it"
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -25,10 +29,16 @@ def _load(path):
 drilling = _load(Path(__file__).parent / "drilling.py")
 
 CASES = {
-    ("qc_trainer/broken", "oom"): (False, "backward was called again on the graph of the failed attempt"),
+    ("qc_trainer/broken", "oom"): (
+        False,
+        "backward was called again on the graph of the failed attempt",
+    ),
     ("qc_trainer/repaired", "oom"): (True, "equal those of the undisturbed run bit for bit"),
     ("text_recogniser/broken", "nan"): (False, "the NaN reached 26 of 26 parameters at step 4"),
-    ("text_recogniser/repaired", "nan"): (True, "The optimizer stepped at step 4 with finite gradients only"),
+    ("text_recogniser/repaired", "nan"): (
+        True,
+        "The optimizer stepped at step 4 with finite gradients only",
+    ),
 }
 
 

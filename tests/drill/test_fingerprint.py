@@ -1,11 +1,13 @@
-"""What a training is told apart by: tensors of every kind have a digest, and none raises into the program that is drilled."""
+"""What a training is told apart by: tensors of every kind have a digest, and none raises into the
+program that is drilled.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from auditor.capture.fingerprint import digest, finite
+from auditor.capture.probes.drill.state_digest import digest, finite
 
 KINDS = {
     "float": torch.ones(3),
@@ -29,7 +31,12 @@ def test_every_kind_has_a_digest_and_is_finite(kind: str) -> None:
 
 def test_values_shapes_and_dtypes_are_told_apart() -> None:
     ones = torch.ones(2, 3)
-    others = [ones.view(3, 2), ones.double(), ones.int(), ones.clone().index_fill_(0, torch.tensor([1]), 1 + 2**-20)]
+    others = [
+        ones.view(3, 2),
+        ones.double(),
+        ones.int(),
+        ones.clone().index_fill_(0, torch.tensor([1]), 1 + 2**-20),
+    ]
     assert len({digest([each]) for each in (ones, *others)}) == 5
     assert digest([ones]) == digest([ones.clone()])
     assert not finite(torch.tensor([1.0, float("nan")]))

@@ -15,7 +15,9 @@ class Trainer:
         x = torch.randn(64, 8)
         self.loader = DataLoader(TensorDataset(x, x.sum(1)), batch_size=16, shuffle=True)
         middle = [nn.BatchNorm1d(16)] if norm else [nn.Dropout()] if dropout else []
-        self.model = nn.Sequential(nn.Linear(8, 16), *middle, nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.model = nn.Sequential(
+            nn.Linear(8, 16), *middle, nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1)
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.scaler = torch.amp.GradScaler("cpu", enabled=scaler)
         self.batches = self.endless()
@@ -36,10 +38,13 @@ class Trainer:
     def save(self):
         self.n += 1
         if self.n % 5 == 0:
-            torch.save({"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, f"ckpt_{self.n}.pt")
+            torch.save(
+                {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()},
+                f"ckpt_{self.n}.pt",
+            )
 
 
-# -- non-finite values -------------------------------------------------------------------------------------------------
+# -- non-finite values -----------------------------------------------------------------------------
 
 
 def unguarded():
@@ -181,7 +186,9 @@ def carries_a_hidden_state():
 
 
 def masked():
-    """A mask of minus infinity is part of every checkpoint and of the module: nothing to do with the fault."""
+    """A mask of minus infinity is part of every checkpoint and of the module: nothing to do with
+    the fault.
+    """
     trainer = Trainer()
     trainer.model.register_buffer("mask", torch.full((2, 2), float("-inf")).triu(1))
 
@@ -195,7 +202,7 @@ def masked():
     return step
 
 
-# -- out of memory -----------------------------------------------------------------------------------------------------
+# -- out of memory ---------------------------------------------------------------------------------
 
 
 def unhandled():

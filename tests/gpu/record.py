@@ -1,4 +1,6 @@
-"""Record every ``__cuda`` case of ``tests/rules`` on this machine's GPU and pack it: ``python -m tests.gpu.record FOLDER``."""
+"""Record every ``__cuda`` case of ``tests/rules`` on this machine's GPU and pack it: ``python -m
+tests.gpu.record FOLDER``.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from pathlib import Path
 
 import torch
 
-from auditor import engine
-from auditor.recording import write_manifest
+from auditor.evidence.table import Evidence
+from auditor.judging import engine
+from auditor.recordings.folder import write_manifest
 from tests import recordings
 from tests.inprocess import record
 from tests.rules.test_rules import HERE, RULES, factories, load
@@ -32,15 +35,26 @@ def one(code: str, rule: type, path: Path, name: str, out: Path) -> None:
     """One case; an error is printed and the others go on."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            recording = record(Path(folder) / "r", getattr(load(path), name), engine.parts_of((rule,)), roots=[path])
+            recording = record(
+                Path(folder) / "r",
+                getattr(load(path), name),
+                engine.parts_of((rule,)),
+                roots=[path],
+            )
         except Exception:
             print(f"{code} {path.stem} {name}: FAILED\n{traceback.format_exc(limit=-4)}")
             return
-        write_manifest(recording.folder, {**recording.manifest, "case": recordings.fingerprint(path, name)})
-        judgement = engine.judge(recording, (rule,))
-        said = [f"{f.severity.value} {f.site} {f.lost_us_per_step} {f.message}" for f in judgement.findings]
+        write_manifest(
+            recording.folder, {**recording.manifest, "case": recordings.fingerprint(path, name)}
+        )
+        judgement = engine.judge(Evidence(recording), (rule,))
+        said = [
+            f"{f.severity.value} {f.site} {f.lost_us_per_step} {f.message}"
+            for f in judgement.findings
+        ]
         print(
-            f"{code} {path.stem} {name}: {judgement.verdicts[0].status} {judgement.verdicts[0].reason[-300:]} {json.dumps(said)}"
+            f"{code} {path.stem} {name}: {judgement.verdicts[0].status} "
+            f"{judgement.verdicts[0].reason[-300:]} {json.dumps(said)}"
         )
         recordings.pack(recording.folder, out / recordings.path_of(code, path.stem, name).name)
 

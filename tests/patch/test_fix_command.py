@@ -1,4 +1,6 @@
-"""``audit fix --apply``: changes the files once, leaves a patch that takes it back, refuses files that changed since."""
+"""``audit fix --apply``: changes the files once, leaves a patch that takes it back, refuses files
+that changed since.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ import pytest
 from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
-from auditor.cli import main
-from auditor.commands.fix import require_plain_values
+from auditor.cli.fix import require_plain_values
+from auditor.cli.main import main
 from auditor.errors import AuditProblem
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
+from auditor.model.verification import Verified
 from auditor.patch import apply_edits, made_already, plan
-from auditor.recording import SCHEMA, write_manifest
-from auditor.recording_sources import store_sources
-from auditor.verification import Verified
+from auditor.recordings.folder import SCHEMA, write_manifest
+from auditor.recordings.sources import store_sources
 
 SOURCE = b"""\
 import torch  # caf\xc3\xa9
@@ -32,12 +34,24 @@ def step(loss):
 
 def _finding(code: str, line: int, *edits: Edit, verified: Verified | None = None) -> Finding:
     site = Site("train.py", line, "step", SOURCE.decode().splitlines()[line - 1].strip())
-    made = tuple(Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits)
-    return Finding(site, code, code=code, key=code, severity=Severity.WARNING, remedy=Remedy(code, made), verified=verified)
+    made = tuple(
+        Edit(site, each.action, each.call, each.keyword, each.value, safe=True) for each in edits
+    )
+    return Finding(
+        site,
+        code,
+        code=code,
+        key=code,
+        severity=Severity.WARNING,
+        remedy=Remedy(code, made),
+        verified=verified,
+    )
 
 
 HERE = Site("", 0)
-ANOMALY = _finding("NUM009", 2, Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)"))
+ANOMALY = _finding(
+    "NUM009", 2, Edit(HERE, "rename_call", "set_detect_anomaly", value="set_detect_anomaly(False)")
+)
 RETAIN = _finding("GRAPH002", 6, Edit(HERE, "drop_keyword", "backward", "retain_graph"))
 DETACH = _finding("GRAPH001", 7, Edit(HERE, "detach"))
 ALL = (
@@ -57,7 +71,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     recording = tmp_path / "audit" / "recording"
     recording.mkdir()
     stored = store_sources(recording, str(tmp_path), iter([str(tmp_path / "train.py")]))
-    write_manifest(recording, {"schema": SCHEMA, "cwd": str(tmp_path), "sources": stored, "outcome": "completed"})
+    write_manifest(
+        recording,
+        {"schema": SCHEMA, "cwd": str(tmp_path), "sources": stored, "outcome": "completed"},
+    )
     return tmp_path
 
 
@@ -111,7 +128,9 @@ def test_a_file_that_changed_is_refused_and_stays_as_it_is(project: Path, before
 
 
 def test_a_patch_that_breaks_the_result_is_left_out(project: Path) -> None:
-    broken = Verified("broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1")
+    broken = Verified(
+        "broken", 1.0, None, None, None, None, same_result=False, note="loss 1 is 2 instead of 1"
+    )
     _write_report(ANOMALY, _finding("GRAPH001", 7, Edit(HERE, "detach"), verified=broken))
     done = _fix("--apply")
     assert "GRAPH001 train.py:7: left out: loss 1 is 2 instead of 1" in done.stderr
@@ -127,7 +146,12 @@ def test_a_report_without_its_recording_still_patches_by_its_lines(project: Path
 
 @pytest.mark.parametrize("chosen", [(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
 def test_edits_that_were_made_are_told_from_the_bytes(chosen: tuple[int, ...]) -> None:
-    edits = [edit for finding in (ANOMALY, RETAIN, DETACH) if finding.remedy for edit in finding.remedy.edits]
+    edits = [
+        edit
+        for finding in (ANOMALY, RETAIN, DETACH)
+        if finding.remedy
+        for edit in finding.remedy.edits
+    ]
     made = tuple(edits[number] for number in chosen)
     current = apply_edits(SOURCE, made) if made else SOURCE
     assert made_already(SOURCE, current, edits) == made
@@ -139,10 +163,20 @@ def test_undoing_takes_back_what_was_applied_in_several_goes(project: Path) -> N
     recording = project / "audit" / "recording"
     files = [str(project / name) for name in ("train.py", "model.py")]
     stored = store_sources(recording, str(project), iter(files))
-    write_manifest(recording, {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"})
+    write_manifest(
+        recording,
+        {"schema": SCHEMA, "cwd": str(project), "sources": stored, "outcome": "completed"},
+    )
     elsewhere = Site("model.py", 6, "step", "loss.backward(retain_graph=True)")
     edit = Edit(elsewhere, "drop_keyword", "backward", "retain_graph", "", safe=True)
-    other = Finding(elsewhere, "", code="GRAPH002", key="other", severity=Severity.WARNING, remedy=Remedy("", (edit,)))
+    other = Finding(
+        elsewhere,
+        "",
+        code="GRAPH002",
+        key="other",
+        severity=Severity.WARNING,
+        remedy=Remedy("", (edit,)),
+    )
     _write_report(ANOMALY, other)
     assert _fix("--apply", "--select", "NUM009").exit_code == 0
     assert _fix("--apply", "--select", "GRAPH002").exit_code == 0
@@ -164,7 +198,11 @@ def test_a_link_in_a_strangers_folder_is_not_written_through(project: Path) -> N
 def test_nothing_is_patched_where_the_way_back_cannot_be_kept(project: Path) -> None:
     (project / "audit" / "fixes.undo.patch").mkdir()
     done = _fix("--apply")
-    assert done.exit_code == 2 and "cannot be written" in done.output and "Traceback" not in done.output
+    assert (
+        done.exit_code == 2
+        and "cannot be written" in done.output
+        and "Traceback" not in done.output
+    )
     assert (project / "train.py").read_bytes() == SOURCE
 
 
@@ -181,8 +219,14 @@ def test_a_file_outside_is_not_even_read(project: Path, file: str) -> None:
 @pytest.mark.parametrize(
     ("line", "value"),
     [
-        ("loss = -torch.log(torch.sigmoid(score) + 1e-8)", "nn.functional.logsigmoid(score.float())"),
-        ("loss = -torch.log(torch.softmax(model(x, n=2), dim=-1))", "log_softmax(model(x, n=2), dim=-1)"),
+        (
+            "loss = -torch.log(torch.sigmoid(score) + 1e-8)",
+            "nn.functional.logsigmoid(score.float())",
+        ),
+        (
+            "loss = -torch.log(torch.softmax(model(x, n=2), dim=-1))",
+            "log_softmax(model(x, n=2), dim=-1)",
+        ),
         ("y = torch.sqrt((x * x).sum())", "sqrt((x * x).sum() + 1e-12)"),
         ("y = x.sqrt()", "add(1e-12).sqrt()"),
     ],
@@ -193,8 +237,24 @@ def test_what_rules_write_in_the_place_of_a_call_is_taken(line: str, value: str)
 
 @pytest.mark.parametrize(
     "value",
-    ["nn.functional.logsigmoid(evil())", "os.system(score)", "log_softmax(score, evil)()", "sqrt(score.evil())", "add(1).evil()"],
+    [
+        "nn.functional.logsigmoid(evil())",
+        "os.system(score)",
+        "log_softmax(score, evil)()",
+        "sqrt(score.evil())",
+        "add(1).evil()",
+    ],
 )
 def test_what_no_rule_writes_there_is_not(value: str) -> None:
     with pytest.raises(AuditProblem, match="not what a rule would write"):
-        require_plain_values("r", [Edit(Site("a.py", 1, text="loss = torch.log(score)"), "rename_call", "log", value=value)])
+        require_plain_values(
+            "r",
+            [
+                Edit(
+                    Site("a.py", 1, text="loss = torch.log(score)"),
+                    "rename_call",
+                    "log",
+                    value=value,
+                )
+            ],
+        )

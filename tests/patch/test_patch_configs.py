@@ -1,4 +1,6 @@
-"""Values set in configuration files: everything around them stays, and what is not certain is refused."""
+"""Values set in configuration files: everything around them stays, and what is not certain is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ MADE = {
         "- a\n- {pin: true, b: [1]}",
     ),
     "yaml, as python writes it": ("c.yaml", "pin: False\n", ["pin"], "True", "pin: True\n"),
-    "yaml, a key in quotes, windows": ("c.yaml", '"pin" : 0\r\nb: 1\r\n', ["pin"], "1", '"pin" : 1\r\nb: 1\r\n'),
+    "yaml, a key in quotes, windows": (
+        "c.yaml",
+        '"pin" : 0\r\nb: 1\r\n',
+        ["pin"],
+        "1",
+        '"pin" : 1\r\nb: 1\r\n',
+    ),
     "yaml, a text that looks like it": (
         "c.yaml",
         "text: |\n  num_workers: 0\ndata:\n  num_workers: 0\n",
@@ -36,7 +44,13 @@ MADE = {
         "4",
         "text: |\n  num_workers: 0\ndata:\n  num_workers: 4\n",
     ),
-    "json": ("c.json", '{"data": {\n\t"num_workers":0}}', PATH, "4", '{"data": {\n\t"num_workers":4}}'),
+    "json": (
+        "c.json",
+        '{"data": {\n\t"num_workers":0}}',
+        PATH,
+        "4",
+        '{"data": {\n\t"num_workers":4}}',
+    ),
     "json with a mark": ("c.json", '\ufeff{"a": false}', ["a"], "True", '\ufeff{"a": true}'),
     "toml": (
         "c.toml",
@@ -45,7 +59,13 @@ MADE = {
         "4",
         "x = '''\n[data]\nnum_workers = 0\n'''\n[other]\nnum_workers = 0\n[data]\nnum_workers=4#\n",
     ),
-    "toml, dotted and inline": ("c.toml", "data.num_workers = 0\n", PATH, "4", "data.num_workers = 4\n"),
+    "toml, dotted and inline": (
+        "c.toml",
+        "data.num_workers = 0\n",
+        PATH,
+        "4",
+        "data.num_workers = 4\n",
+    ),
     "ini": (
         "c.ini",
         "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 2\nPin = no ; yet\npin = off\n",
@@ -54,7 +74,13 @@ MADE = {
         "[DEFAULT]\nworkers = 0\n[Train]\n; workers = 0\nworkers: 4\nPin = no ; yet\npin = off\n",
     ),
     "ini, a flag": ("c.cfg", "[a]\npin = off\n", ["a", "pin"], "True", "[a]\npin = true\n"),
-    "shell": ("run.sh", f"#!/bin/sh\nexport {CONF}=\npython t.py\n", CONF, "a:1", f"#!/bin/sh\nexport {CONF}=a:1\npython t.py\n"),
+    "shell": (
+        "run.sh",
+        f"#!/bin/sh\nexport {CONF}=\npython t.py\n",
+        CONF,
+        "a:1",
+        f"#!/bin/sh\nexport {CONF}=a:1\npython t.py\n",
+    ),
     "shell, other options stay": (
         "run.sh",
         f'X=1 {CONF}="expandable_segments:False,b:[1:2,3:4]" python t.py\n',
@@ -62,7 +88,13 @@ MADE = {
         "expandable_segments:True",
         f'X=1 {CONF}="expandable_segments:True,b:[1:2,3:4]" python t.py\n',
     ),
-    ".env": (".env", f"A=b\n{CONF}=max_split_size_mb:64\n", CONF, "c:d", f"A=b\n{CONF}=max_split_size_mb:64,c:d\n"),
+    ".env": (
+        ".env",
+        f"A=b\n{CONF}=max_split_size_mb:64\n",
+        CONF,
+        "c:d",
+        f"A=b\n{CONF}=max_split_size_mb:64,c:d\n",
+    ),
 }
 
 # name: (file, before, path, value, why)
@@ -82,7 +114,13 @@ LEFT = {
     "no place": ("c.toml", "a = 1\n", "a", "5", "not the place"),
     "another kind of file": ("c.txt", "a = 1\n", ["a"], "5", "of a kind that is known"),
     "another variable": ("run.sh", "PATH=x\n", "PATH", "y", "not a setting of the allocator"),
-    "a command as the setting": ("run.sh", f"{CONF}=x\n", CONF, "$(rm)", "not a setting of the allocator"),
+    "a command as the setting": (
+        "run.sh",
+        f"{CONF}=x\n",
+        CONF,
+        "$(rm)",
+        "not a setting of the allocator",
+    ),
     "set twice": ("run.sh", f"{CONF}=x\n{CONF}=y\n", CONF, "a:1", "cannot be told"),
     "in a comment": ("run.sh", f"# {CONF}=x\n", CONF, "a:1", "does not stand where"),
     "printed": ("run.sh", f"echo {CONF}=x\n", CONF, "a:1", "does not stand where"),
@@ -105,14 +143,19 @@ def test_made(name, edit, repository):
     repository.expect_applies(planned.diff, {file: after.encode()})
     with pytest.raises(Refused, match="already"):
         apply_edits(after.encode(), [wish(edit, file, path, value)])
-    repository.expect_applies(diff_bytes(after.encode(), before.encode(), file), {file: before.encode()})
+    repository.expect_applies(
+        diff_bytes(after.encode(), before.encode(), file), {file: before.encode()}
+    )
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_left_alone(name, edit):
     file, before, path, value, why = LEFT[name]
     with pytest.raises(Refused, match=why):
-        apply_edits(before if isinstance(before, bytes) else before.encode(), [wish(edit, file, path, value)])
+        apply_edits(
+            before if isinstance(before, bytes) else before.encode(),
+            [wish(edit, file, path, value)],
+        )
 
 
 def test_several_values_of_one_file(edit):

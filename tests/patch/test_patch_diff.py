@@ -28,7 +28,13 @@ def test_git_applies_below_the_top_of_a_repository(repository):
 
 def test_git_needs_p1_where_a_path_repeats_the_folder(repository):
     file = repository.put("twice/twice/step.py", b"x = 1\n")
-    done = repository.git("apply", "-p1", "-", stdin=diff_bytes(b"x = 1\n", b"x = 2\n", "twice/step.py"), cwd=file.parent.parent)
+    done = repository.git(
+        "apply",
+        "-p1",
+        "-",
+        stdin=diff_bytes(b"x = 1\n", b"x = 2\n", "twice/step.py"),
+        cwd=file.parent.parent,
+    )
     assert done.returncode == 0, done.stderr
     assert file.read_bytes() == b"x = 2\n"
 
@@ -47,19 +53,29 @@ def test_no_change_is_no_diff():
 def test_text_diff_reads_as_the_file_does():
     before = "# coding: latin-1\ns = 'é'\nx = 1\n".encode("latin-1")
     shown = unified_diff(before, before.replace(b"x = 1", b"x = 2"), "a.py")
-    assert shown == "--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n # coding: latin-1\n s = 'é'\n-x = 1\n+x = 2\n"
+    assert (
+        shown
+        == "--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n # coding: latin-1\n s = 'é'\n-x = 1\n+x = 2\n"
+    )
 
 
 def test_text_diff_of_broken_bytes_is_still_text():
     assert "\ufffd" in unified_diff(b"\xff\n", b"\xff\n1\n", "a.py")
 
 
-LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"\r", b"\xe9", b"x\rz", b"\x0c", b"-- a", b"++ b", b"\\ No"]), max_size=12)
+LINES = st.lists(
+    st.sampled_from(
+        [b"a", b"b", b"", b"\r", b"\xe9", b"x\rz", b"\x0c", b"-- a", b"++ b", b"\\ No"]
+    ),
+    max_size=12,
+)
 
 
 @given(LINES, LINES, st.booleans(), st.booleans())
 def test_hunks_rebuild_the_new_file(old, new, old_ends, new_ends):
-    before, after = (b"\n".join(lines) + b"\n" * ends for lines, ends in ((old, old_ends), (new, new_ends)))
+    before, after = (
+        b"\n".join(lines) + b"\n" * ends for lines, ends in ((old, old_ends), (new, new_ends))
+    )
     assert rebuild(before, diff_bytes(before, after, "a.py")) == after
 
 
@@ -76,7 +92,9 @@ def rebuild(before: bytes, diff: bytes) -> bytes:
             out += [part + b"\n" for part in old[at:start]]
             at = start
         elif line[:1] in b" +":
-            bare = number + 1 < len(hunk_lines) and hunk_lines[number + 1].startswith(b"\\ No newline")
+            bare = number + 1 < len(hunk_lines) and hunk_lines[number + 1].startswith(
+                b"\\ No newline"
+            )
             out.append(line[1:] + (b"" if bare else b"\n"))
         at += line[:1] in (b" ", b"-")
     return b"".join(out) + b"\n".join(old[at:])

@@ -21,10 +21,26 @@ MADE = {
     # set_keyword: the style of the call is kept
     "one line": ("d = DataLoader(ds, 8)\n", SET, "d = DataLoader(ds, 8, num_workers=4)\n"),
     "no arguments": ("d = DataLoader()\n", SET, "d = DataLoader(num_workers=4)\n"),
-    "no arguments but a comment": ("d = DataLoader(  # none\n)\n", SET, "d = DataLoader(num_workers=4  # none\n)\n"),
-    "replaces": ("d = DataLoader(ds, num_workers=0, x=1)\n", SET, "d = DataLoader(ds, num_workers=4, x=1)\n"),
-    "replaces in parentheses": ("d = DataLoader(ds, num_workers=(0))\n", SET, "d = DataLoader(ds, num_workers=(4))\n"),
-    "trailing comma on one line": ("d = DataLoader(ds, 8,)\n", SET, "d = DataLoader(ds, 8, num_workers=4,)\n"),
+    "no arguments but a comment": (
+        "d = DataLoader(  # none\n)\n",
+        SET,
+        "d = DataLoader(num_workers=4  # none\n)\n",
+    ),
+    "replaces": (
+        "d = DataLoader(ds, num_workers=0, x=1)\n",
+        SET,
+        "d = DataLoader(ds, num_workers=4, x=1)\n",
+    ),
+    "replaces in parentheses": (
+        "d = DataLoader(ds, num_workers=(0))\n",
+        SET,
+        "d = DataLoader(ds, num_workers=(4))\n",
+    ),
+    "trailing comma on one line": (
+        "d = DataLoader(ds, 8,)\n",
+        SET,
+        "d = DataLoader(ds, 8, num_workers=4,)\n",
+    ),
     "own lines": (
         "d = DataLoader(\n    ds,\n    batch_size=8,\n)\n",
         SET,
@@ -60,15 +76,27 @@ MADE = {
         SET | {"line": 2},
         "if 1:\n\td = DataLoader(ds,\n\t\tbatch_size=8,\n\t\tnum_workers=4,)\n",
     ),
-    "parentheses around the last argument": ("d = DataLoader((ds), (8))\n", SET, "d = DataLoader((ds), (8), num_workers=4)\n"),
+    "parentheses around the last argument": (
+        "d = DataLoader((ds), (8))\n",
+        SET,
+        "d = DataLoader((ds), (8), num_workers=4)\n",
+    ),
     "starred": ("d = DataLoader(*args)\n", SET, "d = DataLoader(*args, num_workers=4)\n"),
     "lambda": (
         "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b])\n",
         SET,
         "d = DataLoader(ds, collate_fn=lambda a, b=(1, 2): [a, b], num_workers=4)\n",
     ),
-    "call inside a lambda": ("f = lambda a, b: DataLoader(a, b)\n", SET, "f = lambda a, b: DataLoader(a, b, num_workers=4)\n"),
-    "generator in parentheses": ("d = DataLoader((x for x in y))\n", SET, "d = DataLoader((x for x in y), num_workers=4)\n"),
+    "call inside a lambda": (
+        "f = lambda a, b: DataLoader(a, b)\n",
+        SET,
+        "f = lambda a, b: DataLoader(a, b, num_workers=4)\n",
+    ),
+    "generator in parentheses": (
+        "d = DataLoader((x for x in y))\n",
+        SET,
+        "d = DataLoader((x for x in y), num_workers=4)\n",
+    ),
     "f-string beside it": (
         "d = DataLoader(f'{a!r:>{w}}, {b[\"c\"]}', name=f'{{,')\n",
         SET,
@@ -79,8 +107,16 @@ MADE = {
         SET,
         'd = DataLoader("a, b)", """\n# ) ,\n""", \'\\\'\', num_workers=4)\n',
     ),
-    "walrus": ("if (d := DataLoader(n := 3)): pass\n", SET, "if (d := DataLoader(n := 3, num_workers=4)): pass\n"),
-    "decorator": ("@wrap(DataLoader(a))\ndef f(): ...\n", SET, "@wrap(DataLoader(a, num_workers=4))\ndef f(): ...\n"),
+    "walrus": (
+        "if (d := DataLoader(n := 3)): pass\n",
+        SET,
+        "if (d := DataLoader(n := 3, num_workers=4)): pass\n",
+    ),
+    "decorator": (
+        "@wrap(DataLoader(a))\ndef f(): ...\n",
+        SET,
+        "@wrap(DataLoader(a, num_workers=4))\ndef f(): ...\n",
+    ),
     "backslash": (
         "d = \\\n  DataLoader(ds, \\\n  8)\n",
         SET | {"line": 2},
@@ -101,13 +137,21 @@ MADE = {
         SET | {"line": 3},
         "d = (torch\n  .utils.data\n  .DataLoader(ds, num_workers=4))\n",
     ),
-    "callee in parentheses": ("d = (data.DataLoader\n)(ds)\n", SET, "d = (data.DataLoader\n)(ds, num_workers=4)\n"),
+    "callee in parentheses": (
+        "d = (data.DataLoader\n)(ds)\n",
+        SET,
+        "d = (data.DataLoader\n)(ds, num_workers=4)\n",
+    ),
     "twice alike": (
         "a, b = DataLoader(x), DataLoader(x)\n",
         SET,
         "a, b = DataLoader(x, num_workers=4), DataLoader(x, num_workers=4)\n",
     ),
-    "unicode before": ("s = 'é漢字😀'; d = DataLoader('ß')\n", SET, "s = 'é漢字😀'; d = DataLoader('ß', num_workers=4)\n"),
+    "unicode before": (
+        "s = 'é漢字😀'; d = DataLoader('ß')\n",
+        SET,
+        "s = 'é漢字😀'; d = DataLoader('ß', num_workers=4)\n",
+    ),
     "form feed": (
         "x = 1\n\x0c\n\x0cd = DataLoader(ds)\n",
         SET | {"line": 3},
@@ -118,17 +162,41 @@ MADE = {
         SET | {"line": 2},
         "s = '\x85\u2028\x1c'\nd = DataLoader(ds, num_workers=4)\n",
     ),
-    "no newline at the end": ("x = 1\nd = DataLoader(ds)", SET | {"line": 2}, "x = 1\nd = DataLoader(ds, num_workers=4)"),
+    "no newline at the end": (
+        "x = 1\nd = DataLoader(ds)",
+        SET | {"line": 2},
+        "x = 1\nd = DataLoader(ds, num_workers=4)",
+    ),
     # drop_keyword
     "only one": ("loss.backward(retain_graph=True)\n", DROP, "loss.backward()\n"),
     "only one with comma": ("loss.backward(retain_graph=True, )\n", DROP, "loss.backward()\n"),
-    "only one on its line": ("loss.backward(\n    retain_graph=True\n)\n", DROP, "loss.backward()\n"),
-    "first": ("loss.backward(retain_graph=True, create_graph=c)\n", DROP, "loss.backward(create_graph=c)\n"),
-    "middle": ("loss.backward(g, retain_graph=True, inputs=i)\n", DROP, "loss.backward(g, inputs=i)\n"),
+    "only one on its line": (
+        "loss.backward(\n    retain_graph=True\n)\n",
+        DROP,
+        "loss.backward()\n",
+    ),
+    "first": (
+        "loss.backward(retain_graph=True, create_graph=c)\n",
+        DROP,
+        "loss.backward(create_graph=c)\n",
+    ),
+    "middle": (
+        "loss.backward(g, retain_graph=True, inputs=i)\n",
+        DROP,
+        "loss.backward(g, inputs=i)\n",
+    ),
     "last": ("loss.backward(g, retain_graph=(True))\n", DROP, "loss.backward(g)\n"),
     "last with comma": ("loss.backward(g, retain_graph=True,)\n", DROP, "loss.backward(g,)\n"),
-    "own line": ("loss.backward(\n    g,\n    retain_graph=True,  # why\n)\n", DROP, "loss.backward(\n    g,\n)\n"),
-    "own line, no trailing comma": ("loss.backward(\n    g,\n    retain_graph=True\n)\n", DROP, "loss.backward(\n    g\n)\n"),
+    "own line": (
+        "loss.backward(\n    g,\n    retain_graph=True,  # why\n)\n",
+        DROP,
+        "loss.backward(\n    g,\n)\n",
+    ),
+    "own line, no trailing comma": (
+        "loss.backward(\n    g,\n    retain_graph=True\n)\n",
+        DROP,
+        "loss.backward(\n    g\n)\n",
+    ),
     "first on a line": (
         "loss.backward(\n    g,\n    retain_graph=True, inputs=i,\n)\n",
         DROP,
@@ -139,7 +207,11 @@ MADE = {
         DROP,
         "loss.backward(g,  # note\n    inputs=i)\n",
     ),
-    "hanging last": ("loss.backward(g,\n              retain_graph=True)\n", DROP, "loss.backward(g)\n"),
+    "hanging last": (
+        "loss.backward(g,\n              retain_graph=True)\n",
+        DROP,
+        "loss.backward(g)\n",
+    ),
     "keeps the comment of another": (
         "loss.backward(g,  # gradient\n              retain_graph=True)\n",
         DROP,
@@ -147,7 +219,11 @@ MADE = {
     ),
     "beside **kwargs": ("loss.backward(retain_graph=True, **kw)\n", DROP, "loss.backward(**kw)\n"),
     # drop_statement
-    "own line of a file": ("x = 1\nempty_cache()  # hi\ny = 2\n", GONE | {"line": 2}, "x = 1\ny = 2\n"),
+    "own line of a file": (
+        "x = 1\nempty_cache()  # hi\ny = 2\n",
+        GONE | {"line": 2},
+        "x = 1\ny = 2\n",
+    ),
     "alone in the file": ("torch.cuda.empty_cache()\n", GONE, ""),
     "alone in a block": (
         "try:\n    a()\nexcept E:\n    torch.cuda.empty_cache()  # hi\n",
@@ -165,18 +241,34 @@ MADE = {
     "over several lines": ("a()\nempty_cache(\n  1,\n)\nb()\n", GONE | {"line": 3}, "a()\nb()\n"),
     "last line without newline": ("a()\nempty_cache()", GONE | {"line": 2}, "a()\n"),
     "twice in a line": ("if x:\n    empty_cache(); empty_cache()\n", GONE | {"line": 2}, ""),
-    "awaited": ("async def f():\n    await empty_cache()\n    g()\n", GONE | {"line": 2}, "async def f():\n    g()\n"),
+    "awaited": (
+        "async def f():\n    await empty_cache()\n    g()\n",
+        GONE | {"line": 2},
+        "async def f():\n    g()\n",
+    ),
     "in finally": (
         "try:\n  a()\nexcept E:\n  b()\nfinally:\n  empty_cache()\n",
         GONE | {"line": 6},
         "try:\n  a()\nexcept E:\n  b()\n",
     ),
-    "in a match case": ("match x:\n  case 1: empty_cache()\n", GONE | {"line": 2}, "match x:\n  case 1: pass\n"),
+    "in a match case": (
+        "match x:\n  case 1: empty_cache()\n",
+        GONE | {"line": 2},
+        "match x:\n  case 1: pass\n",
+    ),
     # detach
     "accumulate": ("total += loss\n", DETACH, "total += loss.detach()\n"),
     "accumulate a sum": ("total += loss * 2\n", DETACH, "total += (loss * 2).detach()\n"),
-    "accumulate in parentheses": ("total += (a +\n  b)  # x\n", DETACH, "total += (a +\n  b).detach()  # x\n"),
-    "two groups": ("total += (a + b) * (c + d)\n", DETACH, "total += ((a + b) * (c + d)).detach()\n"),
+    "accumulate in parentheses": (
+        "total += (a +\n  b)  # x\n",
+        DETACH,
+        "total += (a +\n  b).detach()  # x\n",
+    ),
+    "two groups": (
+        "total += (a + b) * (c + d)\n",
+        DETACH,
+        "total += ((a + b) * (c + d)).detach()\n",
+    ),
     "negative": ("total -= -loss\n", DETACH, "total -= (-loss).detach()\n"),
     "backslash sum": ("total += a * \\\n  b\n", DETACH, "total += (a * \\\n  b).detach()\n"),
     "walrus value": ("total += (last := loss)\n", DETACH, "total += (last := loss).detach()\n"),
@@ -186,27 +278,59 @@ MADE = {
         DETACH | {"call": "append"},
         "if i: self.losses.append(f(x).detach())\n",
     ),
-    "append a pair": ("log.append((step, loss))\n", DETACH | {"value": "loss"}, "log.append((step, loss.detach()))\n"),
+    "append a pair": (
+        "log.append((step, loss))\n",
+        DETACH | {"value": "loss"},
+        "log.append((step, loss.detach()))\n",
+    ),
     "append a list of one": ("losses += [loss]\n", DETACH, "losses += [loss.detach()]\n"),
-    "extend an element": ("log.extend([step, loss])\n", DETACH | {"value": "loss"}, "log.extend([step, loss.detach()])\n"),
+    "extend an element": (
+        "log.extend([step, loss])\n",
+        DETACH | {"value": "loss"},
+        "log.extend([step, loss.detach()])\n",
+    ),
     "item of self": ("self.x[i] = loss\n", DETACH, "self.x[i] = loss.detach()\n"),
-    "attribute": ("self.last: Tensor = out['loss']\n", DETACH, "self.last: Tensor = out['loss'].detach()\n"),
+    "attribute": (
+        "self.last: Tensor = out['loss']\n",
+        DETACH,
+        "self.last: Tensor = out['loss'].detach()\n",
+    ),
     "dict of one": ("hist[i] = {'loss': loss}\n", DETACH, "hist[i] = {'loss': loss.detach()}\n"),
     "dict of more": (
         "hist[i] = {\n  'loss': loss,\n  'acc': acc,\n}\n",
         DETACH | {"value": "loss", "line": 2},
         "hist[i] = {\n  'loss': loss.detach(),\n  'acc': acc,\n}\n",
     ),
-    "part of a sum": ("total += loss / n\n", DETACH | {"value": "loss"}, "total += loss.detach() / n\n"),
-    "part that needs parentheses": ("total += (a * b) / n\n", DETACH | {"value": "a*b"}, "total += ((a * b).detach()) / n\n"),
-    "object of a method": ("total += loss.mean()\n", DETACH | {"value": "loss"}, "total += loss.detach().mean()\n"),
+    "part of a sum": (
+        "total += loss / n\n",
+        DETACH | {"value": "loss"},
+        "total += loss.detach() / n\n",
+    ),
+    "part that needs parentheses": (
+        "total += (a * b) / n\n",
+        DETACH | {"value": "a*b"},
+        "total += ((a * b).detach()) / n\n",
+    ),
+    "object of a method": (
+        "total += loss.mean()\n",
+        DETACH | {"value": "loss"},
+        "total += loss.detach().mean()\n",
+    ),
     "named keyword": (
         "self.meter.update(value=loss, n=3)\n",
         DETACH | {"value": "loss"},
         "self.meter.update(value=loss.detach(), n=3)\n",
     ),
-    "inline": ("if x: total += loss; y = 1\n", DETACH | {"value": "loss"}, "if x: total += loss.detach(); y = 1\n"),
-    "one of two": ("a = [loss, loss.item()]\n", DETACH | {"value": "loss"}, "a = [loss.detach(), loss.item()]\n"),
+    "inline": (
+        "if x: total += loss; y = 1\n",
+        DETACH | {"value": "loss"},
+        "if x: total += loss.detach(); y = 1\n",
+    ),
+    "one of two": (
+        "a = [loss, loss.item()]\n",
+        DETACH | {"value": "loss"},
+        "a = [loss.detach(), loss.item()]\n",
+    ),
     # rename_call
     "keeps the prefix": (
         "with torch.autograd.detect_anomaly():\n    f()\n",
@@ -224,22 +348,35 @@ MADE = {
         "import torch\nwith torch.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, submodule imported": (
-        "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        (
+            "import torch.autograd\nfrom torch.autograd import detect_anomaly\nwith "
+            "detect_anomaly(): "
+            "f()\n"
+        ),
         ANOMALY | {"line": 3},
         "import torch.autograd\nwith torch.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, torch by another name": (
-        "import torch as th\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        (
+            "import torch as th\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): "
+            "f()\n"
+        ),
         ANOMALY | {"line": 3},
         "import torch as th\nwith th.autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, module from torch": (
-        "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith detect_anomaly(): f()\n",
+        (
+            "from torch import autograd\nfrom torch.autograd import detect_anomaly\nwith "
+            "detect_anomaly(): f()\n"
+        ),
         ANOMALY | {"line": 3},
         "from torch import autograd\nwith autograd.set_detect_anomaly(False): f()\n",
     ),
     "bare, new name imported": (
-        "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith detect_anomaly(): f()\n",
+        (
+            "from torch.autograd import detect_anomaly, set_detect_anomaly\nwith detect_anomaly(): "
+            "f()\n"
+        ),
         ANOMALY | {"line": 2},
         "from torch.autograd import set_detect_anomaly\nwith set_detect_anomaly(False): f()\n",
     ),
@@ -252,7 +389,11 @@ MADE = {
 
 # name: (before, edit, words of the refusal)
 REFUSED = {
-    "line changed": ("d = DataLoader(ds)\n", SET | {"text": "d = DataLoader(other)"}, "not what it was"),
+    "line changed": (
+        "d = DataLoader(ds)\n",
+        SET | {"text": "d = DataLoader(other)"},
+        "not what it was",
+    ),
     "no such line": ("d = DataLoader(ds)\n", SET | {"line": 9}, "no line 9"),
     "no such call": ("d = Dataset(ds)\n", SET, "no call of `DataLoader`"),
     "does not parse": ("d = DataLoader(ds\n", SET, "does not parse"),
@@ -267,8 +408,16 @@ REFUSED = {
     "keyword is no name": ("d = DataLoader(ds)\n", SET | {"keyword": "a b"}, "not the name"),
     "keyword is reserved": ("d = DataLoader(ds)\n", SET | {"keyword": "lambda"}, "not the name"),
     "in an f-string": ("print(f'{DataLoader(ds)}')\n", SET, "f-string"),
-    "in an f-string and beside it": ("print(f'{DataLoader(ds)}', DataLoader(ds))\n", SET, "f-string"),
-    "not in latin-1": ("# coding: latin-1\nd = DataLoader(ds)\n", SET | {"line": 2, "value": "'漢'"}, "cannot be written"),
+    "in an f-string and beside it": (
+        "print(f'{DataLoader(ds)}', DataLoader(ds))\n",
+        SET,
+        "f-string",
+    ),
+    "not in latin-1": (
+        "# coding: latin-1\nd = DataLoader(ds)\n",
+        SET | {"line": 2, "value": "'漢'"},
+        "cannot be written",
+    ),
     "keyword absent": ("loss.backward()\n", DROP, "already has no"),
     "value is used": ("x = empty_cache()\n", GONE, "is used"),
     "chained": ("empty_cache().x()\n", GONE, "is used"),
@@ -278,7 +427,11 @@ REFUSED = {
     "detached": ("total += loss.detach()\n", DETACH, "already carries no graph"),
     "a number": ("total += loss.item()\n", DETACH, "already carries no graph"),
     "a number by name": ("total += float(loss)\n", DETACH | {"value": "loss"}, "already detached"),
-    "a number below": ("total += loss.mean().item()\n", DETACH | {"value": "loss"}, "already detached"),
+    "a number below": (
+        "total += loss.mean().item()\n",
+        DETACH | {"value": "loss"},
+        "already detached",
+    ),
     "half a number": ("total += loss.item() * n\n", DETACH, "plain number"),
     "constant": ("total += 1\n", DETACH, "already carries no graph"),
     "text": ("total += f'{loss}'\n", DETACH, "not an expression that can be detached"),
@@ -290,7 +443,11 @@ REFUSED = {
     "nothing stored": ("print(loss, 1)\n", DETACH, "stores no value"),
     "not stored": ("total += loss\n", DETACH | {"value": "out"}, "not a value"),
     "a function": ("total += loss(x)\n", DETACH | {"value": "loss"}, "not a value"),
-    "value inside an f-string": ("log.append(f'{loss}')\n", DETACH | {"value": "loss"}, "not a value"),
+    "value inside an f-string": (
+        "log.append(f'{loss}')\n",
+        DETACH | {"value": "loss"},
+        "not a value",
+    ),
     "unpacked": ("log.append(*losses)\n", DETACH, "not an expression that can be detached"),
     "negation": ("self.bad = not loss\n", DETACH, "not an expression that can be detached"),
     "import missing": (
@@ -298,9 +455,21 @@ REFUSED = {
         ANOMALY | {"line": 2},
         "lacks `import torch`",
     ),
-    "import not visible": ("from x import *\nwith detect_anomaly(): f()\n", ANOMALY | {"line": 2}, "not visible"),
-    "new call is no name": ("a.detect_anomaly()\n", ANOMALY | {"value": "(1)"}, "does not start with a name"),
-    "the same call": ("a.set_it(False)\n", {"action": "rename_call", "call": "set_it", "value": "set_it(False)"}, "already"),
+    "import not visible": (
+        "from x import *\nwith detect_anomaly(): f()\n",
+        ANOMALY | {"line": 2},
+        "not visible",
+    ),
+    "new call is no name": (
+        "a.detect_anomaly()\n",
+        ANOMALY | {"value": "(1)"},
+        "does not start with a name",
+    ),
+    "the same call": (
+        "a.set_it(False)\n",
+        {"action": "rename_call", "call": "set_it", "value": "set_it(False)"},
+        "already",
+    ),
 }
 
 
@@ -333,25 +502,34 @@ def test_edit_is_refused(name, edit):
 @pytest.mark.parametrize("name", [name for name in MADE if name != "unicode line separators"])
 @pytest.mark.parametrize("ending", ["\r\n", "\r"], ids=["crlf", "cr"])
 def test_line_ends_are_kept(name, ending, edit, repository):
-    before, how, after = (part.replace("\n", ending).encode() if isinstance(part, str) else part for part in MADE[name])
+    before, how, after = (
+        part.replace("\n", ending).encode() if isinstance(part, str) else part
+        for part in MADE[name]
+    )
     check_made(before, edit(**how), after, repository)
 
 
 def test_mixed_line_ends_are_kept_and_new_lines_follow_their_neighbour(edit):
     before = b"a = 1\rd = DataLoader(\r\n    ds,\r\n)\nb = 2\r\r\nc = 3"
     after = apply_edits(before, [edit(**SET, line=2)])
-    assert after == b"a = 1\rd = DataLoader(\r\n    ds,\r\n    num_workers=4,\r\n)\nb = 2\r\r\nc = 3"
+    assert (
+        after == b"a = 1\rd = DataLoader(\r\n    ds,\r\n    num_workers=4,\r\n)\nb = 2\r\r\nc = 3"
+    )
 
 
 @pytest.mark.parametrize(
     ("start", "encoding"),
-    [("# -*- coding: latin-1 -*-\n", "latin-1"), ("#!/usr/bin/python\n# vim: set fileencoding=cp1252 :\n", "cp1252"),
+    [("# -*- coding: latin-1 -*-\n", "latin-1"), (("#!/usr/bin/python\n# vim: set "
+                                                  "fileencoding=cp1252 :\n"), "cp1252"),
      ("\ufeff", "utf-8"), ("\ufeff# coding: utf-8\n", "utf-8"), ("# coding: shift_jis\n# 漢\n", "shift_jis"), ("# é\n", "utf-8")],
 )  # fmt: skip
 def test_encodings_are_kept(start, encoding, edit, repository):
     accent = "" if encoding == "shift_jis" else "é"
     text = f"{start}s = '{accent}'; d = DataLoader(ds)"
-    before, after = text.encode(encoding), text.replace("(ds)", "(ds, num_workers=4)").encode(encoding)
+    before, after = (
+        text.encode(encoding),
+        text.replace("(ds)", "(ds, num_workers=4)").encode(encoding),
+    )
     check_made(before, edit(**SET, line=text.count("\n") + 1), after, repository)
 
 
@@ -378,11 +556,17 @@ def test_site_text_is_compared_without_spacing(edit):
 
 def test_keywords_of_one_call_are_set_together(edit):
     before = b"d = DataLoader(\n    ds,\n    pin_memory=False,\n)\n"
-    wanted = [edit("set_keyword", call="DataLoader", keyword=k, value=v)
-              for k, v in (("num_workers", "4"), ("persistent_workers", "True"), ("pin_memory", "True"))]  # fmt: skip
+    wanted = [
+        edit("set_keyword", call="DataLoader", keyword=k, value=v)
+        # fmt: skip
+        for k, v in (("num_workers", "4"), ("persistent_workers", "True"), ("pin_memory", "True"))
+    ]
     expected = b"d = DataLoader(\n    ds,\n    pin_memory=True,\n    num_workers=4,\n    persistent_workers=True,\n)\n"
     assert apply_edits(before, [*wanted, wanted[0]]) == expected
-    assert apply_edits(b"d = DataLoader(ds)\n", wanted[:2]) == b"d = DataLoader(ds, num_workers=4, persistent_workers=True)\n"
+    assert (
+        apply_edits(b"d = DataLoader(ds)\n", wanted[:2])
+        == b"d = DataLoader(ds, num_workers=4, persistent_workers=True)\n"
+    )
 
 
 DROPS = [
@@ -416,20 +600,34 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("before", "after"), STATEMENTS)
 def test_statements_of_one_block_are_dropped_together(before, after, edit):
-    wanted = [edit("drop_statement", line=before[: before.index(name + "(")].count("\n") + 1, call=name) for name in "fg"]
+    wanted = [
+        edit("drop_statement", line=before[: before.index(name + "(")].count("\n") + 1, call=name)
+        for name in "fg"
+    ]
     assert apply_edits(before.encode(), wanted).decode() == after
 
 
 def test_nested_edits_compose(edit):
     before = b"losses.append(model(DataLoader(ds), flag=1))\n"
     wanted = [edit(**SET), edit(**DETACH), edit("drop_keyword", call="model", keyword="flag")]
-    assert apply_edits(before, wanted) == b"losses.append(model(DataLoader(ds, num_workers=4)).detach())\n"
+    assert (
+        apply_edits(before, wanted)
+        == b"losses.append(model(DataLoader(ds, num_workers=4)).detach())\n"
+    )
 
 
 CONFLICTS = [
     ("d = DataLoader(ds)\n", [SET, SET | {"value": "2"}], "something else of `num_workers`"),
-    ("d = DataLoader(ds, num_workers=2)\n", [SET, SET | {"action": "drop_keyword"}], "something else of `num_workers`"),
-    ("d = DataLoader(ds, x=y)\n", [SET, SET | {"action": "drop_keyword", "keyword": "x"}], "not both"),
+    (
+        "d = DataLoader(ds, num_workers=2)\n",
+        [SET, SET | {"action": "drop_keyword"}],
+        "something else of `num_workers`",
+    ),
+    (
+        "d = DataLoader(ds, x=y)\n",
+        [SET, SET | {"action": "drop_keyword", "keyword": "x"}],
+        "not both",
+    ),
     ("empty_cache(DataLoader(ds))\n", [SET, GONE], "overlaps"),
     ("a.detect_anomaly(DataLoader(ds))\n", [SET, ANOMALY], "overlaps"),
     ("a.detect_anomaly()\n", [ANOMALY | {"value": "other()"}, ANOMALY], "replaces the same call"),
@@ -455,11 +653,17 @@ def test_a_span_says_which_of_several_calls_is_meant():
     text = "x, y = x.to(device), y.to(device).to(dtype)\n"
     site = Site("t.py", 1, "", text.strip())
     spans = {(1, 1, 7, 19): "x", (1, 1, 21, 33): "y"}
-    edits = [Edit(site, "set_keyword", "to", "non_blocking", "True", safe=True, span=span) for span in spans]
+    edits = [
+        Edit(site, "set_keyword", "to", "non_blocking", "True", safe=True, span=span)
+        for span in spans
+    ]
     planned = plan(edits, {"t.py": text.encode()}.get)
     assert planned.refused == ()
     (file,) = planned.files
-    assert file.after == b"x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True).to(dtype)\n"
+    assert (
+        file.after
+        == b"x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True).to(dtype)\n"
+    )
     refused = plan([replace(edits[0], span=None)], {"t.py": text.encode()}.get).refused
     assert "more than once" in refused[0][1]
     moved = plan([replace(edits[0], span=(1, 1, 8, 20))], {"t.py": text.encode()}.get).refused

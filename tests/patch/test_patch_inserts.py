@@ -1,4 +1,6 @@
-"""Calls put into a file, and the successors of torch.cuda.amp; what a stranger's report may not write."""
+"""Calls put into a file, and the successors of torch.cuda.amp; what a stranger's report may not
+write.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ MADE = {
         "if a:\n    b()\nelse:\n    self.scaler.unscale_(opt)\n    clip(m)  # so\n",
     ),
     "behind the imports": (
-        '"""Doc."""\nimport os\nimport torch  # the one\n\nX = 1\nfrom torch import (\n    nn,\n)\n\ndef f():\n    import re\n',
+        (
+            '"""Doc."""\nimport os\nimport torch  # the one\n\nX = 1\nfrom torch import (\n    '
+            "nn,\n)\n"
+            "\ndef f():\n    import re\n"
+        ),
         1,
         HIGH,
         (
-            '"""Doc."""\nimport os\nimport torch  # the one\n\nX = 1\nfrom torch import (\n    nn,\n)\n\n'
+            '"""Doc."""\nimport os\nimport torch  # the one\n\nX = 1\nfrom torch import (\n    '
+            "nn,\n)\n\n"
             'torch.set_float32_matmul_precision("high")\n\ndef f():\n    import re\n'
         ),
     ),
@@ -49,10 +56,18 @@ MADE = {
         'import torch\nwith torch.amp.autocast("cuda", enabled=on):\n    a\n',
     ),
     "imported by name": (
-        "import torch\nfrom torch.cuda.amp import autocast, GradScaler\nwith x, autocast():\n    a\n",
+        (
+            "import torch\nfrom torch.cuda.amp import autocast, GradScaler\nwith x, autocast():\n  "
+            "  "
+            "a\n"
+        ),
         3,
         NEW,
-        'import torch\nfrom torch.cuda.amp import GradScaler\nwith x, torch.amp.autocast("cuda"):\n    a\n',
+        (
+            "import torch\nfrom torch.cuda.amp import GradScaler\nwith x, "
+            'torch.amp.autocast("cuda"):\n'
+            "    a\n"
+        ),
     ),
     "by its module": (
         "import torch\nfrom torch.cuda import amp\ns = amp.GradScaler(2.0)\n",
@@ -70,8 +85,18 @@ MADE = {
 
 TO, CUDA = {"action": "make_on_device", "call": "to"}, {"action": "make_on_device", "call": "cuda"}
 MADE |= {
-    "made on the device": ("m = torch.zeros(2, 3).to(self.device)[0]\n", 1, TO, "m = torch.zeros(2, 3, device=self.device)[0]\n"),
-    "made on the GPU": ("f(torch.empty().cuda(non_blocking=True))\n", 1, CUDA, 'f(torch.empty(device="cuda"))\n'),
+    "made on the device": (
+        "m = torch.zeros(2, 3).to(self.device)[0]\n",
+        1,
+        TO,
+        "m = torch.zeros(2, 3, device=self.device)[0]\n",
+    ),
+    "made on the GPU": (
+        "f(torch.empty().cuda(non_blocking=True))\n",
+        1,
+        CUDA,
+        'f(torch.empty(device="cuda"))\n',
+    ),
     "made over several lines": (
         "m = torch.full(\n    (2,),  # two\n    1.0,\n).to(\n    device=device\n)\n",
         1,
@@ -88,16 +113,46 @@ MADE |= {
 }
 
 REFUSED = {
-    "moved to another tensor": ("m = torch.zeros(2).to(x)\n", 1, TO, "something else than a device"),
-    "moved to a dtype": ("m = torch.zeros(2).to(torch.half)\n", 1, TO, "something else than a device"),
-    "moved and cast": ("m = torch.zeros(2).to(device, torch.half)\n", 1, TO, "more than name a device"),
+    "moved to another tensor": (
+        "m = torch.zeros(2).to(x)\n",
+        1,
+        TO,
+        "something else than a device",
+    ),
+    "moved to a dtype": (
+        "m = torch.zeros(2).to(torch.half)\n",
+        1,
+        TO,
+        "something else than a device",
+    ),
+    "moved and cast": (
+        "m = torch.zeros(2).to(device, torch.half)\n",
+        1,
+        TO,
+        "more than name a device",
+    ),
     "numpy's": ("m = np.zeros(2).to(device)\n", 1, TO, "not made by a function of torch"),
     "another tensor": ("m = x.to(device)\n", 1, TO, "not made by a function of torch"),
-    "pinned on purpose": ("m = torch.zeros(2, pin_memory=True).to(device)\n", 1, TO, "another device could keep"),
-    "a leaf of the graph": ("m = torch.zeros(2, requires_grad=True).to(device)\n", 1, TO, "another device could keep"),
+    "pinned on purpose": (
+        "m = torch.zeros(2, pin_memory=True).to(device)\n",
+        1,
+        TO,
+        "another device could keep",
+    ),
+    "a leaf of the graph": (
+        "m = torch.zeros(2, requires_grad=True).to(device)\n",
+        1,
+        TO,
+        "another device could keep",
+    ),
     "keywords that are not seen": ("m = torch.zeros(2, **how).to(device)\n", 1, TO, "keywords"),
     "in parentheses": ("m = (torch.zeros(2)).to(device)\n", 1, TO, "more than a dot"),
-    "a comment between": ("m = (torch.zeros(2)\n     # now\n     .to(device))\n", 3, TO, "more than a dot"),
+    "a comment between": (
+        "m = (torch.zeros(2)\n     # now\n     .to(device))\n",
+        3,
+        TO,
+        "more than a dot",
+    ),
     "not a number": ("pin = f()\n", 1, FLAG, "a number or flag"),
     "text": ("pin = '0'\n", 1, FLAG, "a number or flag"),
     "two names": ("pin, b = 0, 1\n", 1, FLAG, "a number or flag"),
@@ -108,31 +163,61 @@ REFUSED = {
     "a compound statement": ("if a:\n    b\n", 1, UNSCALE, "not one plain statement"),
     "no torch": ("import os\n", 1, HIGH, "no `import torch`"),
     "torch by another name": ("import torch as th\n", 1, HIGH, "no `import torch`"),
-    "set already": ('import torch\ntorch.set_float32_matmul_precision("medium")\n', 1, HIGH, "already called"),
+    "set already": (
+        'import torch\ntorch.set_float32_matmul_precision("medium")\n',
+        1,
+        HIGH,
+        "already called",
+    ),
     "two statements on the import's line": ("import torch; a = 1\n", 1, HIGH, "shares its line"),
     "another call": ("import torch\n", 1, HIGH | {"value": "torch.load('x')"}, "may be inserted"),
     "another method": ("a\n", 1, UNSCALE | {"value": "os.system(x)"}, "may be inserted"),
     "a computed argument": ("a\n", 1, UNSCALE | {"value": "s.unscale_(f())"}, "not a plain call"),
     "two statements": ("a\n", 1, UNSCALE | {"value": "s.unscale_(f); b"}, "not an expression"),
-    "the new class": ("import torch\nwith torch.amp.autocast('cuda'):\n    a\n", 2, NEW, "not visible"),
-    "a class of the user's": ("import torch\ndef autocast(): ...\nwith autocast():\n    a\n", 3, NEW, "not visible"),
+    "the new class": (
+        "import torch\nwith torch.amp.autocast('cuda'):\n    a\n",
+        2,
+        NEW,
+        "not visible",
+    ),
+    "a class of the user's": (
+        "import torch\ndef autocast(): ...\nwith autocast():\n    a\n",
+        3,
+        NEW,
+        "not visible",
+    ),
     "bound twice": (
         (
-            "import torch\ntry:\n    from torch.amp import autocast\nexcept ImportError:\n    from torch.cuda.amp import autocast\n"
+            "import torch\ntry:\n    from torch.amp import autocast\nexcept ImportError:\n    from "
+            "torch.cuda.amp import autocast\n"
             "with autocast():\n    a\n"
         ),
         6,
         NEW,
         "not visible",
     ),
-    "arguments in order": ("import torch\nwith torch.cuda.amp.autocast(on):\n    a\n", 2, NEW, "order has changed"),
-    "no name torch": ("from torch.cuda.amp import autocast\nwith autocast():\n    a\n", 2, NEW, "lacks `import torch`"),
+    "arguments in order": (
+        "import torch\nwith torch.cuda.amp.autocast(on):\n    a\n",
+        2,
+        NEW,
+        "order has changed",
+    ),
+    "no name torch": (
+        "from torch.cuda.amp import autocast\nwith autocast():\n    a\n",
+        2,
+        NEW,
+        "lacks `import torch`",
+    ),
     "another function": ("import torch\nf()\n", 2, NEW | {"call": "f"}, "no successor"),
 }
 
 
 def wish(edit, line, wanted):
-    return edit(wanted["action"], line, **{name: value for name, value in wanted.items() if name != "action"})
+    return edit(
+        wanted["action"],
+        line,
+        **{name: value for name, value in wanted.items() if name != "action"},
+    )
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -142,7 +227,9 @@ def test_made(name, edit, repository):
     assert result.decode() == after
     ast.parse(result)
     repository.put("trainer.py", before.encode())
-    repository.expect_applies(diff_bytes(before.encode(), result, "trainer.py"), {"trainer.py": result})
+    repository.expect_applies(
+        diff_bytes(before.encode(), result, "trainer.py"), {"trainer.py": result}
+    )
     with pytest.raises(Refused):
         apply_edits(result, [wish(edit, line, wanted)])
 
@@ -155,7 +242,10 @@ def test_refused(name, edit):
 
 
 def test_beside_other_edits(edit):
-    before = "import torch\nfor i in range(3):\n    print(x.item())\n    clip(m)\n    loss.backward(retain_graph=True)\n"
+    before = (
+        "import torch\nfor i in range(3):\n    print(x.item())\n    clip(m)\n    "
+        "loss.backward(retain_graph=True)\n"
+    )
     edits = [
         wish(edit, 4, UNSCALE),
         wish(edit, 1, HIGH),
@@ -163,6 +253,7 @@ def test_beside_other_edits(edit):
         edit("drop_keyword", 5, call="backward", keyword="retain_graph"),
     ]
     assert apply_edits(before.encode(), edits).decode() == (
-        'import torch\n\ntorch.set_float32_matmul_precision("high")\nfor i in range(3):\n    if i % 50 == 0:\n        print(x.item())\n'
+        'import torch\n\ntorch.set_float32_matmul_precision("high")\nfor i in range(3):\n    if i '
+        "% 50 == 0:\n        print(x.item())\n"
         "    self.scaler.unscale_(opt)\n    clip(m)\n    loss.backward()\n"
     )

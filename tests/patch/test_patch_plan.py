@@ -35,7 +35,10 @@ def test_many_files_make_one_diff_that_git_takes(wanted, files, repository):
         repository.put(path, content)
     repository.expect_applies(
         made.diff,
-        {"data/load.py": b"import x\nd = DataLoader(ds, num_workers=4)\n", "step.py": STEP.replace(b"loss", b"loss.detach()")},
+        {
+            "data/load.py": b"import x\nd = DataLoader(ds, num_workers=4)\n",
+            "step.py": STEP.replace(b"loss", b"loss.detach()"),
+        },
     )
 
 
@@ -83,7 +86,9 @@ def test_write_replaces_the_files_and_keeps_their_mode(wanted, root):
     (root / "step.py").chmod(0o750)
     made = plan(wanted, lambda path: (root / path).read_bytes())
     write(made, root)
-    assert {file.path: (root / file.path).read_bytes() for file in made.files} == {file.path: file.after for file in made.files}
+    assert {file.path: (root / file.path).read_bytes() for file in made.files} == {
+        file.path: file.after for file in made.files
+    }
     assert stat.S_IMODE((root / "step.py").stat().st_mode) == 0o750
     assert sorted(path.name for path in root.rglob("*")) == ["data", "load.py", "step.py"]
 
@@ -111,7 +116,9 @@ def test_write_refuses_a_file_that_is_gone(wanted, root):
         write(made, root)
 
 
-@pytest.mark.parametrize("path", ["../out.py", "data/../../out.py", "{outside}", "link.py", "folder/out.py"])
+@pytest.mark.parametrize(
+    "path", ["../out.py", "data/../../out.py", "{outside}", "link.py", "folder/out.py"]
+)
 def test_write_never_leaves_the_root(path, root, tmp_path_factory):
     outside = root.parent / "out.py"
     outside.write_bytes(b"x")

@@ -1,4 +1,6 @@
-"""Random real files x all patchers: the result parses, git takes it, a second time changes nothing, and undo restores every byte."""
+"""Random real files x all patchers: the result parses, git takes it, a second time changes nothing,
+and undo restores every byte.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ import yaml
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from auditor.config_files import read_document, suffix_of
 from auditor.model import Action, Edit, Site
 from auditor.patch import Refused, apply_edits, plan
+from auditor.syntax.config_files import read_document, suffix_of
 
 EXAMPLES = int(os.environ.get("AUDIT_PATCH_EXAMPLES", "25"))
 STEADY = settings(deadline=None, derandomize="AUDIT_PATCH_EXAMPLES" not in os.environ)
@@ -26,7 +28,8 @@ STEADY = settings(deadline=None, derandomize="AUDIT_PATCH_EXAMPLES" not in os.en
 
 MOST_BYTES = 12_000
 
-# What trainers do, put behind a real file, so that each patcher has something to patch in any surroundings.
+# What trainers do, put behind a real file, so that each patcher has something to patch in any
+# surroundings.
 TRAINER = """
 import torch
 from torch.cuda.amp import autocast
@@ -63,7 +66,10 @@ WISHES = {
     "throttle": ("flush=True", {"value": "50"}),
     "throttle, numbered": ("logger.info(", {"value": "50"}),
     "insert_before": ("clip_grad_norm_(", {"value": "scaler.unscale_(optimizer)"}),
-    "insert_after_imports": ("clip_grad_norm_(", {"value": 'torch.set_float32_matmul_precision("high")'}),
+    "insert_after_imports": (
+        "clip_grad_norm_(",
+        {"value": 'torch.set_float32_matmul_precision("high")'},
+    ),
     "make_on_device": ("mask = ", {"call": "to"}),
     "set_constant": ("audited_workers = ", {"keyword": "audited_workers", "value": "4"}),
     "modernize_amp": ("with autocast(", {"call": "autocast"}),
@@ -75,9 +81,15 @@ CLOTHES = {
     "old mac": lambda text: text.replace("\n", "\r").encode(),
     "mixed ends": lambda text: re.sub(r"\n(?=[^\n]*\n[^\n]*\n)", "\r\n", text).encode(),
     "byte order mark": lambda text: b"\xef\xbb\xbf" + text.encode(),
-    "latin-1": lambda text: ("# -*- coding: latin-1 -*-\n# naïve £\n" + text + "\n# ÿ\n").encode("latin-1"),
-    "another alphabet": lambda text: ("# coding: koi8-r\n" + text + "\n# привет\n").encode("koi8-r"),
-    "tabs": lambda text: re.sub(r"(?m)^( {4})+", lambda match: "\t" * (len(match[0]) // 4), text).encode(),
+    "latin-1": lambda text: ("# -*- coding: latin-1 -*-\n# naïve £\n" + text + "\n# ÿ\n").encode(
+        "latin-1"
+    ),
+    "another alphabet": lambda text: ("# coding: koi8-r\n" + text + "\n# привет\n").encode(
+        "koi8-r"
+    ),
+    "tabs": lambda text: re.sub(
+        r"(?m)^( {4})+", lambda match: "\t" * (len(match[0]) // 4), text
+    ).encode(),
     "form feeds": lambda text: text.replace("\n\n", "\n\f\n").encode(),
     "a very long line": lambda text: (text + f"\n_LONG = {[*range(20_000)]}  # é\n").encode(),
     "no end": lambda text: text.rstrip("\n").encode(),
@@ -91,7 +103,12 @@ def real_files() -> list[Path]:
         sysconfig.get_path("stdlib"),
         *(f"{sysconfig.get_path('purelib')}/torch/{name}" for name in ("nn", "optim", "utils")),
     ]
-    found = [path for folder in folders for path in sorted(Path(folder).rglob("*.py")) if path.stat().st_size < MOST_BYTES]
+    found = [
+        path
+        for folder in folders
+        for path in sorted(Path(folder).rglob("*.py"))
+        if path.stat().st_size < MOST_BYTES
+    ]
     return found[:: max(1, len(found) // 400)]
 
 
@@ -129,7 +146,11 @@ def wish(raw: bytes, action: str) -> Edit:
     lines = re.split(rb"\r\n|\r|\n", raw.removeprefix(b"\xef\xbb\xbf"))
     mark, how = WISHES[action]
     number = max(number for number, line in enumerate(lines, 1) if mark.encode() in line)
-    return Edit(Site("real.py", number, text=lines[number - 1].decode().strip()), action.partition(",")[0], **how)
+    return Edit(
+        Site("real.py", number, text=lines[number - 1].decode().strip()),
+        action.partition(",")[0],
+        **how,
+    )
 
 
 def expect_exact(repository, before: bytes, edits: list[Edit], name: str) -> bytes:
@@ -188,41 +209,63 @@ def test_any_edit_of_any_line_is_made_whole_or_refused(repository, before, data)
     assert expect_exact(repository, before, [edit], "real.py") == after
 
 
-# -- configuration files -----------------------------------------------------------------------------------------------
+# -- configuration files ---------------------------------------------------------------------------
 
-KEYS = st.sampled_from(["num_workers", "pin_memory", "data", "lr", "model", "name", "train-set", "a.b", "0x", "on"])
+KEYS = st.sampled_from(
+    ["num_workers", "pin_memory", "data", "lr", "model", "name", "train-set", "a.b", "0x", "on"]
+)
 LEAVES = st.one_of(
-    st.integers(-5, 70), st.booleans(), st.sampled_from(["num_workers: 0", "pin_memory = 1", "x # y", "", "ä", "'\""])
+    st.integers(-5, 70),
+    st.booleans(),
+    st.sampled_from(["num_workers: 0", "pin_memory = 1", "x # y", "", "ä", "'\""]),
 )
 TABLES = st.recursive(
     st.dictionaries(KEYS, LEAVES, min_size=1, max_size=4),
-    lambda inner: st.dictionaries(KEYS, st.one_of(LEAVES, inner, st.lists(inner, max_size=2)), min_size=1, max_size=4),
+    lambda inner: st.dictionaries(
+        KEYS, st.one_of(LEAVES, inner, st.lists(inner, max_size=2)), min_size=1, max_size=4
+    ),
     max_leaves=8,
 )
 
 
 def as_toml(data: dict, prefix: tuple[str, ...] = ()) -> str:
     """A document with a table for each mapping; lists of mappings are written inline."""
-    rows = [f"{json.dumps(key)} = {inline(value)}" for key, value in data.items() if not isinstance(value, dict)]
-    inner = [as_toml(value, (*prefix, key)) for key, value in data.items() if isinstance(value, dict)]
+    rows = [
+        f"{json.dumps(key)} = {inline(value)}"
+        for key, value in data.items()
+        if not isinstance(value, dict)
+    ]
+    inner = [
+        as_toml(value, (*prefix, key)) for key, value in data.items() if isinstance(value, dict)
+    ]
     head = [f"[{'.'.join(json.dumps(part) for part in prefix)}]  # table"] if prefix else []
     return "\n".join([*head, *rows, "", *inner])
 
 
 def inline(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)}={inline(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(key)}={inline(item)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return f"[{', '.join(map(inline, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_ini(data: dict) -> str:
-    """Each mapping of the top as a section; keys of its own in one more; what is deeper is left out."""
+    """Each mapping of the top as a section; keys of its own in one more; what is deeper is left
+    out.
+    """
     rows = ["[top]", *(f"{key} = {value}".strip() for key, value in data.items() if is_flat(value))]
     for name, section in data.items():
         if isinstance(section, dict):
-            rows += ["", f"[{name}]", *(f"{key}:{value}" for key, value in section.items() if is_flat(value))]
+            rows += [
+                "",
+                f"[{name}]",
+                *(f"{key}:{value}" for key, value in section.items() if is_flat(value)),
+            ]
     return "\n".join(rows) + "\n"
 
 
@@ -247,7 +290,9 @@ def places(data: object, path: tuple = ()) -> list[tuple]:
     if isinstance(data, dict):
         return [place for key, value in data.items() for place in places(value, (*path, key))]
     if isinstance(data, list):
-        return [place for number, value in enumerate(data) for place in places(value, (*path, number))]
+        return [
+            place for number, value in enumerate(data) for place in places(value, (*path, number))
+        ]
     return [path] if isinstance(data, (bool, int)) else []
 
 
@@ -257,7 +302,9 @@ def at(data: object, path: tuple) -> object:
 
 @settings(STEADY, max_examples=2 * EXAMPLES)
 @given(TABLES, st.sampled_from(sorted(WRITERS)), st.integers(0, 2), st.booleans(), st.data())
-def test_one_value_of_a_document_changes_and_can_be_undone(repository, data, file, style, windows, draws):
+def test_one_value_of_a_document_changes_and_can_be_undone(
+    repository, data, file, style, windows, draws
+):
     text = WRITERS[file][style % len(WRITERS[file])](data)
     data = read_document(text, suffix_of(file))  # the document is what counts: INI keeps less
     found = places(data)
@@ -266,7 +313,9 @@ def test_one_value_of_a_document_changes_and_can_be_undone(repository, data, fil
     value = draws.draw(st.integers(71, 99))
     before = text.replace("\n", "\r\n").encode() if windows else text.encode()
     edit = Edit(Site(file, 1), "set_value", keyword=json.dumps(path), value=str(value))
-    after = expect_exact(repository, before, [edit], file)  # generated documents hold no place that cannot be told
+    after = expect_exact(
+        repository, before, [edit], file
+    )  # generated documents hold no place that cannot be told
     changed = read_document(after.decode(), suffix_of(file))
     assert at(changed, path) == value
     at(changed, path[:-1])[path[-1]] = at(data, path)
@@ -277,19 +326,38 @@ def test_one_value_of_a_document_changes_and_can_be_undone(repository, data, fil
 
 @settings(STEADY, max_examples=EXAMPLES)
 @given(
-    st.lists(st.sampled_from(["", "#!/bin/sh", "A=b", "export B='c d'", "# PYTORCH", 'cd "$X" && ls']), max_size=5),
+    st.lists(
+        st.sampled_from(["", "#!/bin/sh", "A=b", "export B='c d'", "# PYTORCH", 'cd "$X" && ls']),
+        max_size=5,
+    ),
     st.sampled_from(["", "export ", "  ", "X=1 "]),
     st.sampled_from(["", '"', "'"]),
-    st.sampled_from(["", "expandable_segments:False", "max_split_size_mb:64,expandable_segments:False", "a:[1:2,3:4]"]),
+    st.sampled_from(
+        [
+            "",
+            "expandable_segments:False",
+            "max_split_size_mb:64,expandable_segments:False",
+            "a:[1:2,3:4]",
+        ]
+    ),
     st.sampled_from(["run.sh", ".env"]),
     st.booleans(),
 )
-def test_the_allocators_variable_changes_and_can_be_undone(repository, around, how, quote, old, file, windows):
+def test_the_allocators_variable_changes_and_can_be_undone(
+    repository, around, how, quote, old, file, windows
+):
     rows = [*around, f"{how}PYTORCH_CUDA_ALLOC_CONF={quote}{old}{quote}", *around]
     before = ("\r\n" if windows else "\n").join(rows).encode()
-    edit = Edit(Site(file, len(around) + 1), "set_value", keyword="PYTORCH_CUDA_ALLOC_CONF", value="expandable_segments:True")
+    edit = Edit(
+        Site(file, len(around) + 1),
+        "set_value",
+        keyword="PYTORCH_CUDA_ALLOC_CONF",
+        value="expandable_segments:True",
+    )
     after = expect_exact(repository, before, [edit], file)
     assert len(after.splitlines()) == len(before.splitlines())
     assert b"expandable_segments:True" in after and b":False" not in after
-    assert all(part in after.decode() for part in old.split(",") if not part.startswith("expandable"))
+    assert all(
+        part in after.decode() for part in old.split(",") if not part.startswith("expandable")
+    )
     expect_settled(after, [edit])

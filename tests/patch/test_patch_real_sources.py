@@ -1,4 +1,6 @@
-"""Every action on calls of real source files: refused, or exactly that one statement changed and git agrees."""
+"""Every action on calls of real source files: refused, or exactly that one statement changed and
+git agrees.
+"""
 
 from __future__ import annotations
 
@@ -70,16 +72,24 @@ def lines_of(raw: bytes) -> list[bytes]:
 TIDIED = re.compile(
     rb"\s*(#.*|(el)?if\b.*|else\b.*|finally\b.*|for\b.*|with\b.*|try\b.*|except\b.*|import\b.*|from\b.*|[\w:. ]+=.*|[\"\w]+(: [\w.]+)?,?|[\])}]+,?)?$"
 )
-"""Lines that may go with a statement: an empty line, a comment, the head of a block, an import, an assignment
-of one or more lines."""
+"""Lines that may go with a statement: an empty line, a comment, the head of a block, an import, an
+assignment of one or more lines."""
 
 
 def expect_only_changed(before: bytes, after: bytes, first: int, last: int) -> None:
-    """Outside the lines ``first`` to ``last`` (from 1) nothing is new, and only what the edit made useless is gone."""
+    """Outside the lines ``first`` to ``last`` (from 1) nothing is new, and only what the edit made
+    useless is gone.
+    """
     old, new = lines_of(before), lines_of(after)
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        outside = [line for row, line in enumerate(old[a:b], a + 1) if kind != "equal" and not first <= row <= last]
-        lost = [line for line in outside if line not in old[first - 1 : last] and line not in new[c:d]]
+        outside = [
+            line
+            for row, line in enumerate(old[a:b], a + 1)
+            if kind != "equal" and not first <= row <= last
+        ]
+        lost = [
+            line for line in outside if line not in old[first - 1 : last] and line not in new[c:d]
+        ]
         assert all(map(TIDIED.match, lost)), lost
         if kind == "replace" and len(outside) == b - a:
             # The edited line itself may be paired with one above it that went.
@@ -88,7 +98,9 @@ def expect_only_changed(before: bytes, after: bytes, first: int, last: int) -> N
 
 
 def expect_settled(after: bytes, wanted, text: str) -> None:
-    """The same edit again is refused, or changes nothing, or has met a twin of the line that moved up."""
+    """The same edit again is refused, or changes nothing, or has met a twin of the line that moved
+    up.
+    """
     try:
         again = apply_edits(after, [wanted])
     except Refused:
@@ -119,7 +131,14 @@ def made_edits(path: Path, edit, counts: Counter):
         first = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", [])))
         for plain in edits_of(call, source, edit, chance):
             text = source.split("\n")[plain.site.line - 1].strip()
-            wanted = edit(plain.action, plain.site.line, text=text, call=plain.call, keyword=plain.keyword, value=plain.value)
+            wanted = edit(
+                plain.action,
+                plain.site.line,
+                text=text,
+                call=plain.call,
+                keyword=plain.keyword,
+                value=plain.value,
+            )
             try:
                 after = apply_edits(before, [wanted])
             except Refused as reason:
@@ -138,7 +157,9 @@ def counts() -> Counter:
 
 
 @pytest.mark.parametrize(
-    "number", range(len(FOLDERS)), ids=lambda number: f"{FOLDERS[number].parent.name}/{FOLDERS[number].name}"
+    "number",
+    range(len(FOLDERS)),
+    ids=lambda number: f"{FOLDERS[number].parent.name}/{FOLDERS[number].name}",
 )
 def test_real_files_are_patched_exactly(number, edit, repository, counts):
     paths = [path for path in sample() if path.parent == FOLDERS[number]]

@@ -1,4 +1,6 @@
-"""What remains after a statement is dropped reads as if it had been written so; what nothing used before is left alone."""
+"""What remains after a statement is dropped reads as if it had been written so; what nothing used
+before is left alone.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ TIDY = {
         "a()\nb()\n",
     ),
     "ifs around ifs": (
-        "for b in l:\n    a()\n    if use_cuda:\n        if rank == 0 and not quiet:\n            torch.cuda.empty_cache()\n",
+        (
+            "for b in l:\n    a()\n    if use_cuda:\n        if rank == 0 and not quiet:\n         "
+            "   "
+            "torch.cuda.empty_cache()\n"
+        ),
         "for b in l:\n    a()\n",
     ),
     "an if in an else": (
@@ -32,18 +38,34 @@ TIDY = {
         "if x:\n    a()\nb()\n",
     ),
     "an else with a comment": (
-        "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    torch.cuda.empty_cache()  # all\nb()\n",
+        (
+            "if x:\n    a()\n# without a GPU\nelse:\n    # free it\n    torch.cuda.empty_cache()  "
+            "# "
+            "all\nb()\n"
+        ),
         "if x:\n    a()\nb()\n",
     ),
     "the condition turns around": (
         "if x:  # one\n    torch.cuda.empty_cache()\nelse:  # other\n    b()\n",
         "if not x:  # other\n    b()\n",
     ),
-    "turned: is": ("if x is None:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if x is not None:\n    b()\n"),
+    "turned: is": (
+        "if x is None:\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if x is not None:\n    b()\n",
+    ),
     "turned: in": ("if x not in y: torch.cuda.empty_cache()\nelse: b()\n", "if x in y: b()\n"),
-    "turned: not": ("if not x:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if x:\n    b()\n"),
-    "turned: and": ("if x and y:\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if not (x and y):\n    b()\n"),
-    "turned: a call with an effect": ("if x():\n    torch.cuda.empty_cache()\nelse:\n    b()\n", "if not x():\n    b()\n"),
+    "turned: not": (
+        "if not x:\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if x:\n    b()\n",
+    ),
+    "turned: and": (
+        "if x and y:\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if not (x and y):\n    b()\n",
+    ),
+    "turned: a call with an effect": (
+        "if x():\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
+        "if not x():\n    b()\n",
+    ),
     "turned: in brackets": (
         "if (x\n        and y):\n    torch.cuda.empty_cache()\nelse:\n    b()\n",
         "if (not (x\n        and y)):\n    b()\n",
@@ -57,7 +79,10 @@ TIDY = {
         "if x:\n    pass\nelif y:\n    b()\n",
     ),
     "an except": (
-        "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    torch.cuda.empty_cache()  # all\n",
+        (
+            "try:\n    a()\nexcept RuntimeError:\n    # free what is cached\n    "
+            "torch.cuda.empty_cache()  # all\n"
+        ),
         "try:\n    a()\nexcept RuntimeError:\n    pass\n",
     ),
     "a try that only did it": (
@@ -69,7 +94,10 @@ TIDY = {
         "try:\n    a()\nexcept E:\n    b()\nc()\n",
     ),
     "a loop that only did it": ("for _ in range(3):\n    torch.cuda.empty_cache()\na()\n", "a()\n"),
-    "a with that only did it": ("with torch.cuda.device(0):\n    torch.cuda.empty_cache()\na()\n", "a()\n"),
+    "a with that only did it": (
+        "with torch.cuda.device(0):\n    torch.cuda.empty_cache()\na()\n",
+        "a()\n",
+    ),
     # comments
     "its comment": (
         "a()\n\n# sync the device\n# for the timer\ntorch.cuda.empty_cache()\n\nb()\n",
@@ -105,15 +133,33 @@ TIDY = {
     ),
     # blank lines
     "between blank lines": ("a()\n\ntorch.cuda.empty_cache()\n\nb()\n", "a()\n\nb()\n"),
-    "blank lines below": ("def f():\n    a()\n    torch.cuda.empty_cache()\n\n\nb()\n", "def f():\n    a()\n\n\nb()\n"),
-    "last of a block": ("def f():\n    a()\n\n    torch.cuda.empty_cache()\nb()\n", "def f():\n    a()\nb()\n"),
+    "blank lines below": (
+        "def f():\n    a()\n    torch.cuda.empty_cache()\n\n\nb()\n",
+        "def f():\n    a()\n\n\nb()\n",
+    ),
+    "last of a block": (
+        "def f():\n    a()\n\n    torch.cuda.empty_cache()\nb()\n",
+        "def f():\n    a()\nb()\n",
+    ),
     "last of a file": ("a()\n\ntorch.cuda.empty_cache()\n", "a()\n"),
-    "first of a block": ("def f():\n    torch.cuda.empty_cache()\n\n    a()\n", "def f():\n    a()\n"),
+    "first of a block": (
+        "def f():\n    torch.cuda.empty_cache()\n\n    a()\n",
+        "def f():\n    a()\n",
+    ),
     "first of a file": ("torch.cuda.empty_cache()\n\na()\n", "a()\n"),
-    "blank lines doubled before": ("a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n", "a()\n\n\nb()\nc()\n"),
+    "blank lines doubled before": (
+        "a()\n\n\nb()\ntorch.cuda.empty_cache()\nc()\n",
+        "a()\n\n\nb()\nc()\n",
+    ),
     # names
-    "an import": ("import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n", "import torch\nx = torch.zeros(1)\n"),
-    "an import beside a model in eval mode": ("import gc\nmodel.eval()\ngc.collect()\n", "model.eval()\n"),
+    "an import": (
+        "import gc\nimport torch\nx = torch.zeros(1)\ngc.collect()\n",
+        "import torch\nx = torch.zeros(1)\n",
+    ),
+    "an import beside a model in eval mode": (
+        "import gc\nmodel.eval()\ngc.collect()\n",
+        "model.eval()\n",
+    ),
     "one name of an import": (
         "from torch.cuda import empty_cache, synchronize\nempty_cache()\nsynchronize()\n",
         "from torch.cuda import synchronize\nsynchronize()\n",
@@ -123,7 +169,11 @@ TIDY = {
         "from torch.cuda import synchronize\nsynchronize()\n",
     ),
     "one line of an import": (
-        "from torch.cuda import (\n    empty_cache,  # frees\n    synchronize\n)\nempty_cache()\nsynchronize()\n",
+        (
+            "from torch.cuda import (\n    empty_cache,  # frees\n    synchronize\n)\n"
+            "empty_cache()\n"
+            "synchronize()\n"
+        ),
         "from torch.cuda import (\n    synchronize\n)\nsynchronize()\n",
     ),
     "an import in a function": (
@@ -131,15 +181,24 @@ TIDY = {
         "def f():\n    a()\n",
     ),
     "a variable of a function": (
-        "def f():\n    index = torch.cuda.current_device()\n    a()\n    torch.cuda.empty_cache(index)\n",
+        (
+            "def f():\n    index = torch.cuda.current_device()\n    a()\n    "
+            "torch.cuda.empty_cache(index)\n"
+        ),
         "def f():\n    a()\n",
     ),
     "variables of variables, and the import": (
-        "import os\ndef f():\n    rank = os.environ['RANK']\n    first = rank == '0'\n    if first:\n        torch.cuda.empty_cache()\n    a()\n",
+        (
+            "import os\ndef f():\n    rank = os.environ['RANK']\n    first = rank == '0'\n    if "
+            "first:\n        torch.cuda.empty_cache()\n    a()\n"
+        ),
         "def f():\n    a()\n",
     ),
     "a variable of a script": (
-        "use_cuda = torch.cuda.is_available()\nfor b in l:\n    a()\n    if use_cuda:\n        torch.cuda.empty_cache()\n",
+        (
+            "use_cuda = torch.cuda.is_available()\nfor b in l:\n    a()\n    if use_cuda:\n        "
+            "torch.cuda.empty_cache()\n"
+        ),
         "for b in l:\n    a()\n",
     ),
 }
@@ -161,15 +220,30 @@ STAYS = {
 }
 
 REFUSED = {
-    "a condition with an effect": ("if tick():\n    torch.cuda.empty_cache()\n", "may do more than ask"),
+    "a condition with an effect": (
+        "if tick():\n    torch.cuda.empty_cache()\n",
+        "may do more than ask",
+    ),
     "a walrus": ("if (n := 3):\n    torch.cuda.empty_cache()\n", "may do more than ask"),
     "a loop over data": ("for b in l:\n    torch.cuda.empty_cache()\n", "the loop around"),
-    "a loop whose number is read": ("for i in range(3):\n    torch.cuda.empty_cache()\nprint(i)\n", "the loop around"),
+    "a loop whose number is read": (
+        "for i in range(3):\n    torch.cuda.empty_cache()\nprint(i)\n",
+        "the loop around",
+    ),
     "a loop that waits": ("while x:\n    torch.cuda.empty_cache()\n", "the loop around"),
     "a lock": ("with lock:\n    torch.cuda.empty_cache()\n", "`with` block"),
-    "a function": ("def free():\n    torch.cuda.empty_cache()\n", "take it out together with what uses it"),
-    "a try with a finally": ("try:\n    torch.cuda.empty_cache()\nfinally:\n    b()\n", "nothing to try"),
-    "only a finally": ("try:\n    a()\nfinally:\n    torch.cuda.empty_cache()\n", "without a clause"),
+    "a function": (
+        "def free():\n    torch.cuda.empty_cache()\n",
+        "take it out together with what uses it",
+    ),
+    "a try with a finally": (
+        "try:\n    torch.cuda.empty_cache()\nfinally:\n    b()\n",
+        "nothing to try",
+    ),
+    "only a finally": (
+        "try:\n    a()\nfinally:\n    torch.cuda.empty_cache()\n",
+        "without a clause",
+    ),
 }
 
 
@@ -183,9 +257,16 @@ def dropped(text: str, file: str = "t.py") -> str:
 @pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["lf", "crlf"])
 def test_what_stays_reads_as_written(name, ends):
     before, after = (text.replace("\n", ends) for text in TIDY[name])
-    line = max(n for n, row in enumerate(before.split("\n"), 1) if "empty_cache(" in row or "gc.collect(" in row)
+    line = max(
+        n
+        for n, row in enumerate(before.split("\n"), 1)
+        if "empty_cache(" in row or "gc.collect(" in row
+    )
     call = "collect" if "gc.collect(" in before else "empty_cache"
-    assert apply_edits(before.encode(), [Edit(Site("t.py", line), "drop_statement", call)]).decode() == after
+    assert (
+        apply_edits(before.encode(), [Edit(Site("t.py", line), "drop_statement", call)]).decode()
+        == after
+    )
 
 
 @pytest.mark.parametrize("name", STAYS)
@@ -216,10 +297,12 @@ def test_arguments_that_go_take_their_variable_along():
     assert apply_edits(before, [edit]) == b"def f():\n    loss.backward()\n"
     before = b"from torch.cuda.amp import autocast\nimport torch\nwith autocast():\n    a()\n"
     edit = Edit(Site("t.py", 3), "modernize_amp", "autocast")
-    assert apply_edits(before, [edit]) == b'import torch\nwith torch.amp.autocast("cuda"):\n    a()\n'
+    assert (
+        apply_edits(before, [edit]) == b'import torch\nwith torch.amp.autocast("cuda"):\n    a()\n'
+    )
 
 
-# -- any program: the statements that go are marked, and the tree says what must stay ----------------------------------
+# -- any program: the statements that go are marked, and the tree says what must stay --------------
 
 SIMPLE = st.sampled_from(["a()", "b = c", "d += 1", 'e("""\n# text\n""")', "x = y; z()"])
 MARKED = st.sampled_from(["gone()", "gone(  # why\n)", "gone()  # why"])
@@ -260,12 +343,18 @@ def compounds(draw, depth: int) -> str:
         return f"try:\n{block()}\nexcept E:\n{block()}"
     if kind == "finally":
         return f"try:\n{block()}\nexcept E:\n{block()}\nelse:\n{block()}\nfinally:\n{block()}"
-    more = {"if": "", "else": f"\nelse:\n{block()}", "elif": f"\nelif {draw(CONDITIONS)}:\n{block()}\nelse:\n{block()}"}
+    more = {
+        "if": "",
+        "else": f"\nelse:\n{block()}",
+        "elif": f"\nelif {draw(CONDITIONS)}:\n{block()}\nelse:\n{block()}",
+    }
     return f"if {test}:\n{block()}{more[kind]}"
 
 
 def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
-    """The effects of a program in order: what a reader of the tree would do, conditions decided by their names."""
+    """The effects of a program in order: what a reader of the tree would do, conditions decided by
+    their names.
+    """
     effects: list[str] = []
 
     def truth(test: ast.expr) -> bool:
@@ -302,16 +391,29 @@ def run(tree: ast.Module, *, without: bool, choices: list[bool]) -> list[str]:
 
 
 def does_something(statements: list[ast.stmt]) -> bool:
-    """True if anything but the marked statements stands in a block: else its ``except`` cannot run."""
-    leaves = [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.stmt)]
-    simple = [node for node in leaves if not hasattr(node, "body") and not isinstance(node, ast.Pass)]
+    """True if anything but the marked statements stands in a block: else its ``except`` cannot
+    run.
+    """
+    leaves = [
+        node
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.stmt)
+    ]
+    simple = [
+        node for node in leaves if not hasattr(node, "body") and not isinstance(node, ast.Pass)
+    ]
     return any(ast.unparse(node) != "gone()" for node in simple)
 
 
 @given(blocks(), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_any_statements_go_and_nothing_else_changes(repository, text, choices, windows):
     before = (text + "\n").replace("\n", "\r\n" if windows else "\n").encode()
-    marked = [node for node in ast.walk(ast.parse(before)) if isinstance(node, ast.Expr) and ast.unparse(node) == "gone()"]
+    marked = [
+        node
+        for node in ast.walk(ast.parse(before))
+        if isinstance(node, ast.Expr) and ast.unparse(node) == "gone()"
+    ]
     edits = [Edit(Site("t.py", node.lineno), "drop_statement", "gone") for node in marked]
     try:
         after = apply_edits(before, edits)
@@ -324,7 +426,12 @@ def test_any_statements_go_and_nothing_else_changes(repository, text, choices, w
     assert run(tree, without=True, choices=choices) == expected
     assert b"gone()" not in after
     old, new = before.decode().splitlines(), after.decode().splitlines()
-    assert not {line.strip() for line in new} - {line.strip() for line in old} - {"pass"} - set(turned(new))
+    assert (
+        not {line.strip() for line in new}
+        - {line.strip() for line in old}
+        - {"pass"}
+        - set(turned(new))
+    )
     assert edits or after == before
     if edits:
         repository.put("t.py", before)

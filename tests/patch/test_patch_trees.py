@@ -1,4 +1,6 @@
-"""Source beside the directory of the run: whose it is, and a diff that git takes in the directory that holds both."""
+"""Source beside the directory of the run: whose it is, and a diff that git takes in the directory
+that holds both.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from auditor.reports import as_json
 from auditor.reports.replacements import replacements
 from click.testing import CliRunner
 
-from auditor.cli import main
+from auditor.cli.main import main
 from auditor.model import Edit, Finding, PeakBytes, Remedy, Report, Run, Severity, Site
 from auditor.patch import Refused, is_theirs, plan, write
 from auditor.patch.trees import is_beside
-from auditor.recording import SCHEMA, write_manifest
-from auditor.recording_sources import store_sources
+from auditor.recordings.folder import SCHEMA, write_manifest
+from auditor.recordings.sources import store_sources
 
 TRAIN = b"loss.backward(retain_graph=True)\n"
 MODEL = b"x = x.to(device)\n"
@@ -25,8 +27,21 @@ MODEL = b"x = x.to(device)\n"
 
 def edits(model: Path) -> list[Edit]:
     return [
-        Edit(Site("train.py", 1, text=TRAIN.decode().strip()), "drop_keyword", "backward", "retain_graph", safe=True),
-        Edit(Site(str(model), 1, text=MODEL.decode().strip()), "set_keyword", "to", "non_blocking", "True", safe=True),
+        Edit(
+            Site("train.py", 1, text=TRAIN.decode().strip()),
+            "drop_keyword",
+            "backward",
+            "retain_graph",
+            safe=True,
+        ),
+        Edit(
+            Site(str(model), 1, text=MODEL.decode().strip()),
+            "set_keyword",
+            "to",
+            "non_blocking",
+            "True",
+            safe=True,
+        ),
     ]
 
 
@@ -62,7 +77,9 @@ def test_one_diff_for_both_trees_says_where_it_is_applied(trees):
     assert model.read_bytes() == b"x = x.to(device, non_blocking=True)\n"
     assert git("apply", "-R", "-", cwd=base, stdin=planned.diff).returncode == 0
     assert model.read_bytes() == MODEL
-    assert replacements(planned.diff.decode()) == ()  # SARIF's paths begin elsewhere: no fix is better than a wrong one
+    assert (
+        replacements(planned.diff.decode()) == ()
+    )  # SARIF's paths begin elsewhere: no fix is better than a wrong one
 
 
 def test_without_them_the_diff_is_as_before(trees):
@@ -74,7 +91,9 @@ def test_without_them_the_diff_is_as_before(trees):
     assert "lies outside the directory of the run" in plan(edits(model), read).refused[0][1]
 
 
-def test_a_tree_is_theirs_by_pythonpath_by_git_or_by_an_editable_install(trees, monkeypatch, tmp_path):
+def test_a_tree_is_theirs_by_pythonpath_by_git_or_by_an_editable_install(
+    trees, monkeypatch, tmp_path
+):
     run, model = trees
     assert not is_theirs(str(model), str(run))
     monkeypatch.setenv("PYTHONPATH", str(model.parent.parent))
@@ -96,12 +115,19 @@ def test_a_tree_is_theirs_by_pythonpath_by_git_or_by_an_editable_install(trees, 
     assert is_theirs(str(model), str(run))
 
 
-def test_what_is_installed_or_linked_from_elsewhere_is_nobodys_to_edit(trees, monkeypatch, tmp_path):
+def test_what_is_installed_or_linked_from_elsewhere_is_nobodys_to_edit(
+    trees, monkeypatch, tmp_path
+):
     run, model = trees
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "work"))
     installed = tmp_path / "work" / "lib" / "site-packages" / "net.py"
     library = Path(sysconfig.get_path("stdlib")) / "json" / "decoder.py"
-    for path in (str(installed), str(library), f"{run}/../src/models/net.py", "../src/models/net.py"):
+    for path in (
+        str(installed),
+        str(library),
+        f"{run}/../src/models/net.py",
+        "../src/models/net.py",
+    ):
         assert not is_beside(path, str(run)) and not is_theirs(path, str(run)), path
     outside = tmp_path / "elsewhere.py"
     outside.write_bytes(MODEL)
@@ -133,11 +159,18 @@ def report_of(run: Path, model: Path) -> None:
         )
         for edit in edits(model)
     )
-    about = Run("train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", "")
+    about = Run(
+        "train.py", 5, 1, 1, "cpu", "completed", None, None, PeakBytes(), "2.13", "3.11", ""
+    )
     (run / "audit" / "recording").mkdir(parents=True)
     (run / "audit" / "report.json").write_bytes(as_json.Json().render(Report(about, (), findings)))
-    stored = store_sources(run / "audit" / "recording", str(run), iter([str(run / "train.py"), str(model)]))
-    write_manifest(run / "audit" / "recording", {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"})
+    stored = store_sources(
+        run / "audit" / "recording", str(run), iter([str(run / "train.py"), str(model)])
+    )
+    write_manifest(
+        run / "audit" / "recording",
+        {"schema": SCHEMA, "cwd": str(run), "sources": stored, "outcome": "completed"},
+    )
 
 
 def test_fix_applies_to_both_trees_and_takes_it_back(trees, monkeypatch):

@@ -1,4 +1,6 @@
-"""Recordings made on a GPU machine by the project's own recorder (``tests/gpu/record.py``), so that CPU tests can judge them."""
+"""Recordings made on a GPU machine by the project's own recorder (``tests/gpu/record.py``), so that
+CPU tests can judge them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import hashlib
 import tarfile
 from pathlib import Path
 
-from auditor.recording import Recording
+from auditor.recordings.folder import Recording
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,7 +22,9 @@ def path_of(code: str, kind: str, name: str) -> Path:
 def fingerprint(path: Path, name: str) -> str:
     """Identity of a case: its text and where it stands (findings name lines)."""
     text = path.read_text()
-    node = next(n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == name)
+    node = next(
+        n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == name
+    )
     body = ast.get_source_segment(text, node) or ""
     return f"{node.lineno}:{hashlib.sha256(body.encode()).hexdigest()[:16]}"
 

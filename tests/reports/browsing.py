@@ -1,4 +1,6 @@
-"""Headless Chromium for the tests of pages, and how they wait for what a page does in its own time."""
+"""Headless Chromium for the tests of pages, and how they wait for what a page does in its own
+time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 DRIVER = Path("/usr/bin/chromedriver")
 
 NEEDS_CHROMIUM = pytest.mark.skipif(
-    not (CHROMIUM.exists() and DRIVER.exists()), reason="needs Debian's chromium and chromium-driver"
+    not (CHROMIUM.exists() and DRIVER.exists()),
+    reason="needs Debian's chromium and chromium-driver",
 )
 
 FLAGS = (
@@ -23,7 +26,9 @@ FLAGS = (
 )  # fmt: skip
 
 PATIENCE, EVERY = 90, 0.05
-"""Seconds: a machine with a dozen other jobs needs twenty for a chart; asked often, a quick one is not kept waiting."""
+"""Seconds: a machine with a dozen other jobs needs twenty for a chart; asked often, a quick one is
+not kept waiting.
+"""
 
 
 @contextlib.contextmanager
@@ -48,14 +53,17 @@ def chromium(**logs: str) -> Iterator[Any]:
 
 def wait(browser: Any, script: str) -> Any:  # noqa: ANN401
     """What ``script`` returns once that is true."""
-    return _waiting(browser).until(lambda driver: driver.execute_script(script), f"never true: {script}")
+    return _waiting(browser).until(
+        lambda driver: driver.execute_script(script), f"never true: {script}"
+    )
 
 
 def enter(browser: Any, frame: str, page: str) -> None:  # noqa: ANN401
-    """Switch to the frame that the expression ``frame`` gives, once ``page`` (how its path ends) has loaded in it.
+    """Switch to the frame that the expression ``frame`` gives, once ``page`` (how its path ends)
+    has loaded in it.
 
-    chromedriver runs scripts for a frame that is about to get its page in the page around it, and stays there: so it is
-    told again until a script really runs inside.
+    chromedriver runs scripts for a frame that is about to get its page in the page around it, and
+    stays there: so it is told again until a script really runs inside.
     """
 
     def inside(driver: Any) -> bool:  # noqa: ANN401
@@ -76,4 +84,9 @@ def _waiting(browser: Any) -> Any:  # noqa: ANN401
     from selenium.common.exceptions import NoSuchFrameException, StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, PATIENCE, EVERY, ignored_exceptions=(NoSuchFrameException, StaleElementReferenceException))
+    return WebDriverWait(
+        browser,
+        PATIENCE,
+        EVERY,
+        ignored_exceptions=(NoSuchFrameException, StaleElementReferenceException),
+    )

@@ -1,14 +1,25 @@
-"""A report whose every text attacks the reader: markup, escapes, hidden characters, endless lines."""
+"""A report whose every text attacks the reader: markup, escapes, hidden characters, endless
+lines.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import golden_charts
-from golden_report import rich_report
-
-from auditor.model import Edit, Excerpt, Finding, Remedy, Report, Severity, Site, TargetError, Verdict
-from auditor.pictures import Lanes, Tone
+from auditor.model import (
+    Edit,
+    Excerpt,
+    Finding,
+    Remedy,
+    Report,
+    Severity,
+    Site,
+    TargetError,
+    Verdict,
+)
+from auditor.model.charts import Lanes, Tone
+from tests.reports import golden_charts
+from tests.reports.golden_report import rich_report
 
 ATTACKS = (
     "</script><script>window.attacked = 1</script>",
@@ -30,7 +41,9 @@ ATTACKS = (
 
 
 def attack_report() -> Report:
-    """Every attack string in every text that can come from the user's program, and lines of 1 MB."""
+    """Every attack string in every text that can come from the user's program, and lines of 1
+    MB.
+    """
     report = rich_report()
     long = "x" * 1_000_000
     findings = tuple(_attacked(attack) for attack in (*ATTACKS, long))
@@ -44,33 +57,58 @@ def attack_report() -> Report:
             torch=every,
             recorded_at=every,
             outcome="raised",
-            error=TargetError(every, every, f"{every}\n{long}\n{every}", 1, every, Site(every, 1, every, every)),
+            error=TargetError(
+                every, every, f"{every}\n{long}\n{every}", 1, every, Site(every, 1, every, every)
+            ),
         ),
         findings=findings,
         verdicts=tuple(
-            Verdict(attack, attack, status, attack) for attack in ATTACKS for status in ("found", "clean", "skipped", "failed")
+            Verdict(attack, attack, status, attack)
+            for attack in ATTACKS
+            for status in ("found", "clean", "skipped", "failed")
         ),
         warnings=(*ATTACKS, long),
         tool={"name": every, "version": every},
         environment={attack: attack for attack in ATTACKS},
         method=ATTACKS,
-        series=tuple(replace(report.series[0], name=attack, marks=((36.0, attack),)) for attack in ATTACKS),
+        series=tuple(
+            replace(report.series[0], name=attack, marks=((36.0, attack),)) for attack in ATTACKS
+        ),
         operators=tuple((attack, 1, 1.0) for attack in ATTACKS),
-        excerpts={str(finding.site): Excerpt(attack, 1, (attack, long, every)) for finding, attack in zip(findings, ATTACKS)},
+        excerpts={
+            str(finding.site): Excerpt(attack, 1, (attack, long, every))
+            for finding, attack in zip(findings, ATTACKS)
+        },
         layers=tuple(
-            replace(golden_charts.memory(attack), layers=(Tone(attack, 1),) * 3, marks=((0.0, attack),)) for attack in ATTACKS
+            replace(
+                golden_charts.memory(attack), layers=(Tone(attack, 1),) * 3, marks=((0.0, attack),)
+            )
+            for attack in ATTACKS
         ),
         lanes=tuple(
-            _lanes(chart, attack) for attack in ATTACKS for chart in (golden_charts.timeline(attack), golden_charts.segments())
+            _lanes(chart, attack)
+            for attack in ATTACKS
+            for chart in (golden_charts.timeline(attack), golden_charts.segments())
         ),
-        manual={attack: f"# {attack}\n{attack}\n- {attack}\n```\n{attack}\n```\n`{attack}`" for attack in ATTACKS},
+        manual={
+            attack: f"# {attack}\n{attack}\n- {attack}\n```\n{attack}\n```\n`{attack}`"
+            for attack in ATTACKS
+        },
     )
 
 
 def _lanes(chart: Lanes, attack: str) -> Lanes:
     bars = tuple(replace(bar, label=attack) for bar in chart.bars)
     tones = tuple(Tone(attack, 1) for _ in chart.tones)
-    return replace(chart, title=attack, note=attack, lanes=(attack, attack), tones=tones, bars=bars, codes=(attack,))
+    return replace(
+        chart,
+        title=attack,
+        note=attack,
+        lanes=(attack, attack),
+        tones=tones,
+        bars=bars,
+        codes=(attack,),
+    )
 
 
 def _attacked(attack: str) -> Finding:

@@ -1,11 +1,11 @@
-"""Reports that the renderers are tested on: a rich one, one of a target that failed, a silent one."""
+"""Reports that the renderers are tested on: a rich one, one of a target that failed, a silent
+one.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-
-import golden_charts
 
 from auditor.model import (
     Edit,
@@ -22,8 +22,9 @@ from auditor.model import (
     Verdict,
     finding_key,
 )
-from auditor.pictures import Series
-from auditor.verification import Verified
+from auditor.model.charts import Series
+from auditor.model.verification import Verified
+from tests.reports import golden_charts
 
 TRAINER = "examples/energy_flow/trainer.py"
 
@@ -67,8 +68,12 @@ def _site(line: int, text: str, function: str = "Trainer.step", file: str = TRAI
     return Site(file, line, function, text)
 
 
-def _finding(code: str, name: str, severity: Severity, site: Site | None, message: str, **more: object) -> Finding:
-    finding = Finding(site, message, code=code, name=name, severity=severity, key=finding_key(code, site))
+def _finding(
+    code: str, name: str, severity: Severity, site: Site | None, message: str, **more: object
+) -> Finding:
+    finding = Finding(
+        site, message, code=code, name=name, severity=severity, key=finding_key(code, site)
+    )
     return replace(finding, **more)  # type: ignore[arg-type]
 
 
@@ -79,19 +84,33 @@ def _findings() -> tuple[Finding, ...]:
         "scalar-read-every-step",
         Severity.WARNING,
         item,
-        "The host waits for a number on 50 of 50 steps: 8.41 ms each time, with nothing queued behind it.",
+        "The host waits for a number on 50 of 50 steps: 8.41 ms each time, with nothing queued "
+        "behind it.",
         steps=50,
         per_step=1.0,
         lost_us_per_step=8412.5,
         basis="measured",
-        facts=(("waits", "50"), ("longest wait", "9.9 ms"), ("read as", "float of a 0-dim float32 tensor")),
+        facts=(
+            ("waits", "50"),
+            ("longest wait", "9.9 ms"),
+            ("read as", "float of a 0-dim float32 tensor"),
+        ),
         hints={"anything": object()},
         remedy=Remedy(
             "Keep the running loss on the device and read it once where it is logged.",
-            edits=(Edit(item, "detach", safe=True, reason="the value is only accumulated, never read before the epoch ends"),),
+            edits=(
+                Edit(
+                    item,
+                    "detach",
+                    safe=True,
+                    reason="the value is only accumulated, never read before the epoch ends",
+                ),
+            ),
             diff=DIFF,
         ),
-        verified=Verified("better", 38_240.0, 29_610.0, 0.774, 0.761, 0.79, 512 << 20, 512 << 20, True),
+        verified=Verified(
+            "better", 38_240.0, 29_610.0, 0.774, 0.761, 0.79, 512 << 20, 512 << 20, True
+        ),
     )
     reset = _site(88, "torch.cuda.reset_peak_memory_stats()")
     return (
@@ -101,7 +120,8 @@ def _findings() -> tuple[Finding, ...]:
             "graph-kept-across-steps",
             Severity.ERROR,
             _site(151, "self.losses.append(loss)"),
-            "Every step appends a loss with its graph: 50 graphs are alive at the end, and memory grows by 11.2 MiB a step.",
+            "Every step appends a loss with its graph: 50 graphs are alive at the end, and memory "
+            "grows by 11.2 MiB a step.",
             steps=50,
             per_step=1.0,
             lost_bytes=587_202_560,
@@ -109,7 +129,14 @@ def _findings() -> tuple[Finding, ...]:
             facts=(("oldest graph", "49 steps"), ("nodes in one graph", "1,284")),
             remedy=Remedy(
                 "Append loss.detach().",
-                edits=(Edit(_site(151, ""), "detach", safe=False, reason="a later backward through the list would change"),),
+                edits=(
+                    Edit(
+                        _site(151, ""),
+                        "detach",
+                        safe=False,
+                        reason="a later backward through the list would change",
+                    ),
+                ),
                 diff=DIFF.replace("running += loss.item()", "losses.append(loss)").replace(
                     "running += loss", "losses.append(loss"
                 ),
@@ -125,7 +152,10 @@ def _findings() -> tuple[Finding, ...]:
             per_step=0.96,
             lost_us_per_step=4100.0,
             basis="estimated",
-            remedy=Remedy("Load with worker processes.", refused="the DataLoader is made in a library, not in your source"),
+            remedy=Remedy(
+                "Load with worker processes.",
+                refused="the DataLoader is made in a library, not in your source",
+            ),
         ),
         _finding(
             "MEM004",
@@ -136,7 +166,9 @@ def _findings() -> tuple[Finding, ...]:
             lost_bytes=3 << 30,
             basis="estimated",
             seen_on="snapshot",
-            remedy=Remedy("Let segments grow.", config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+            remedy=Remedy(
+                "Let segments grow.", config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+            ),
         ),
         _finding(
             "SYNC009",
@@ -149,7 +181,15 @@ def _findings() -> tuple[Finding, ...]:
             seen_on="rehearsal",
             remedy=Remedy(
                 "Reset it where an epoch begins.",
-                edits=(Edit(reset, "drop_statement", "reset_peak_memory_stats", safe=True, reason="only statistics change"),),
+                edits=(
+                    Edit(
+                        reset,
+                        "drop_statement",
+                        "reset_peak_memory_stats",
+                        safe=True,
+                        reason="only statistics change",
+                    ),
+                ),
             ),
         ),
         _finding(
@@ -167,7 +207,12 @@ def _findings() -> tuple[Finding, ...]:
             "CFG008",
             "float64-in-the-step",
             Severity.NOTE,
-            _site(12, "SCALE = np.float64(0.1)", "<module>", "examples/energy_flow/" + "deep/" * 12 + "constants.py"),
+            _site(
+                12,
+                "SCALE = np.float64(0.1)",
+                "<module>",
+                "examples/energy_flow/" + "deep/" * 12 + "constants.py",
+            ),
             "Two operators compute in float64.",
             seen_on="source",
         ),
@@ -199,22 +244,41 @@ def _verdicts() -> tuple[Verdict, ...]:
     return (
         *(Verdict(code, name, "found") for code, name in found.items()),
         *(Verdict(code, f"something-that-{code.lower()}-looks-for", "clean") for code in clean),
-        *(Verdict(code, f"something-that-{code.lower()}-looks-for", "skipped", reason) for code, reason in skipped),
+        *(
+            Verdict(code, f"something-that-{code.lower()}-looks-for", "skipped", reason)
+            for code, reason in skipped
+        ),
         Verdict(
-            "TIME003", "outlier-steps", "failed", "Traceback (most recent call last):\n  ...\nZeroDivisionError: division by zero"
+            "TIME003",
+            "outlier-steps",
+            "failed",
+            "Traceback (most recent call last):\n  ...\nZeroDivisionError: division by zero",
         ),
     )
 
 
 def _series() -> tuple[Series, ...]:
-    quiet = tuple(38_000 + 900 * math.sin(step * 1.7) + (22_000 if step == 31 else 0) for step in range(50))
+    quiet = tuple(
+        38_000 + 900 * math.sin(step * 1.7) + (22_000 if step == 31 else 0) for step in range(50)
+    )
     loud = tuple(55_000 + 2_000 * math.cos(step * 2.3) for step in range(8))
     memory = tuple(float((400 << 20) + step * (11 << 20)) for step in range(50))
     return (
-        Series("quiet pass", "us", tuple(map(float, range(5, 55))), quiet, ((36.0, "garbage collection, 21.4 ms"),)),
+        Series(
+            "quiet pass",
+            "us",
+            tuple(map(float, range(5, 55))),
+            quiet,
+            ((36.0, "garbage collection, 21.4 ms"),),
+        ),
         Series("loud pass", "us", tuple(map(float, range(55, 63))), loud),
         Series("allocated", "bytes", tuple(map(float, range(5, 55))), memory),
-        Series("reserved", "bytes", tuple(map(float, range(5, 55))), tuple(value * 1.3 for value in memory)),
+        Series(
+            "reserved",
+            "bytes",
+            tuple(map(float, range(5, 55))),
+            tuple(value * 1.3 for value in memory),
+        ),
     )
 
 
@@ -228,7 +292,9 @@ def _excerpts(findings: tuple[Finding, ...]) -> dict[str, Excerpt]:
                 "        prediction = self.model(batch)",
             )
             after = ("        loss.backward()", "        self.optimizer.step()", "")
-            made[str(finding.site)] = Excerpt(TRAINER, finding.site.line - 3, (*before, " " * 8 + finding.site.text, *after))
+            made[str(finding.site)] = Excerpt(
+                TRAINER, finding.site.line - 3, (*before, " " * 8 + finding.site.text, *after)
+            )
     return made
 
 
@@ -252,12 +318,27 @@ def rich_report() -> Report:
         ),
         verdicts=_verdicts(),
         findings=findings,
-        warnings=("The load average was 2.1 on 2 cores: times are noisy.", "Only 8 steps were traced."),
+        warnings=(
+            "The load average was 2.1 on 2 cores: times are noisy.",
+            "Only 8 steps were traced.",
+        ),
         tool={"name": "torch-step-audit", "version": "0.1.0"},
-        environment={"platform": "Linux-6.1 x86_64", "cpu": "AMD EPYC, 2 cores", "threads": "1", "torch": "2.13.0+cpu"},
-        method=("Times come from a quiet pass of 50 steps.", "Places come from a loud pass of 8 steps with hooks on."),
+        environment={
+            "platform": "Linux-6.1 x86_64",
+            "cpu": "AMD EPYC, 2 cores",
+            "threads": "1",
+            "torch": "2.13.0+cpu",
+        },
+        method=(
+            "Times come from a quiet pass of 50 steps.",
+            "Places come from a loud pass of 8 steps with hooks on.",
+        ),
         series=_series(),
-        operators=(("aten::addmm", 96, 14_200.0), ("aten::copy_", 210, 4_100.5), ("aten::add_", 48, 88.0)),
+        operators=(
+            ("aten::addmm", 96, 14_200.0),
+            ("aten::copy_", 210, 4_100.5),
+            ("aten::add_", 48, 88.0),
+        ),
         excerpts=_excerpts(findings),
         manual={"SYNC001": MANUAL, "GRAPH001": MANUAL.replace("SYNC001", "GRAPH001")},
         layers=(golden_charts.memory(), golden_charts.purposes()),
@@ -268,8 +349,20 @@ def rich_report() -> Report:
 def silent_report() -> Report:
     """Nothing found, some rules skipped."""
     report = rich_report()
-    verdicts = tuple(verdict for verdict in report.verdicts if verdict.status in ("clean", "skipped"))
-    return replace(report, findings=(), verdicts=verdicts, excerpts={}, manual={}, series=(), warnings=(), layers=(), lanes=())
+    verdicts = tuple(
+        verdict for verdict in report.verdicts if verdict.status in ("clean", "skipped")
+    )
+    return replace(
+        report,
+        findings=(),
+        verdicts=verdicts,
+        excerpts={},
+        manual={},
+        series=(),
+        warnings=(),
+        layers=(),
+        lanes=(),
+    )
 
 
 def failed_report() -> Report:
@@ -278,10 +371,15 @@ def failed_report() -> Report:
     error = TargetError(
         "RuntimeError",
         "mat1 and mat2 shapes cannot be multiplied (64x128 and 256x10)",
-        f'Traceback (most recent call last):\n  File "{TRAINER}", line 139, in step\n    prediction = self.model(batch)\n'
+        f'Traceback (most recent call last):\n  File "{TRAINER}", line 139, in step\n    '
+        "prediction = self.model(batch)\n"
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x128 and 256x10)\n",
         7,
         "quiet",
         _site(139, "prediction = self.model(batch)"),
     )
-    return replace(report, run=replace(report.run, outcome="raised", error=error), findings=report.findings[1:2])
+    return replace(
+        report,
+        run=replace(report.run, outcome="raised", error=error),
+        findings=report.findings[1:2],
+    )

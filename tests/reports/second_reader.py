@@ -1,4 +1,5 @@
-"""A reader of report.json that knows nothing but docs/report-json.md: no import of ours, only fields that the page describes.
+"""A reader of report.json that knows nothing but docs/report-json.md: no import of ours, only
+fields that the page describes.
 
 python tests/reports/second_reader.py audits/trainer-step-.../report.json
 """
@@ -12,17 +13,29 @@ from typing import Any
 
 def summary(report: dict[str, Any]) -> list[str]:
     """The report in a few lines."""
-    return [*_head(report), *(_finding(finding) for finding in report["findings"]), *_looked(report)]
+    return [
+        *_head(report),
+        *(_finding(finding) for finding in report["findings"]),
+        *_looked(report),
+    ]
 
 
 def _head(report: dict[str, Any]) -> list[str]:
     if report["schema"] != "audit-report/1":
         raise ValueError(f"not a report that this reader knows: {report['schema']}")
     run = report["run"]
-    lines = [f"{run['target']}: {run['outcome']} on {run['device']}, torch {run['torch']}, {run['world_size']} process(es)"]
+    lines = [
+        (
+            f"{run['target']}: {run['outcome']} on {run['device']}, torch {run['torch']}, "
+            f"{run['world_size']} process(es)"
+        )
+    ]
     if run["step_us"] is not None:
         times = run["step_us"]
-        lines.append(f"step: median {times['median'] / 1e3:.1f} ms, p95 {times['p95'] / 1e3:.1f} ms of {times['n']}")
+        lines.append(
+            f"step: median {times['median'] / 1e3:.1f} ms, p95 {times['p95'] / 1e3:.1f} ms of "
+            f"{times['n']}"
+        )
     if run["error"] is not None:
         lines.append(f"error: {run['error']['type']}: {run['error']['message']}")
     return lines
@@ -41,7 +54,10 @@ def _finding(finding: dict[str, Any]) -> str:
     if remedy["diff"] is not None:
         words.append("safe patch" if remedy["safe"] else "patch to look at")
     if verified is not None:
-        words.append(f"{verified['status']}: {verified['step_us_before'] / 1e3:.1f} to {verified['step_us_after'] / 1e3:.1f} ms")
+        words.append(
+            f"{verified['status']}: {verified['step_us_before'] / 1e3:.1f} to "
+            f"{verified['step_us_after'] / 1e3:.1f} ms"
+        )
     return "  ".join(words)
 
 
@@ -49,7 +65,9 @@ def _looked(report: dict[str, Any]) -> list[str]:
     counted: dict[str, int] = {}
     for verdict in report["verdicts"]:
         counted[verdict["status"]] = counted.get(verdict["status"], 0) + 1
-    lines = ["rules: " + ", ".join(f"{number} {status}" for status, number in sorted(counted.items()))]
+    lines = [
+        "rules: " + ", ".join(f"{number} {status}" for status, number in sorted(counted.items()))
+    ]
     return lines + [f"warning: {warning}" for warning in report["warnings"]]
 
 

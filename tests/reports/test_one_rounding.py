@@ -1,4 +1,6 @@
-"""A rendered report, walked from end to end: each quantity has one value, one rounding and one spelling wherever it is said."""
+"""A rendered report, walked from end to end: each quantity has one value, one rounding and one
+spelling wherever it is said.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,32 @@ from auditor.reports.html import Html
 from auditor.reports.markdown import Markdown
 from auditor.reports.terminal import Terminal
 
-from auditor import amounts, assemble, bare_trace, catalogue, engine
+from auditor import amounts
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report, catalogue, engine
 from auditor.model import Report
-from auditor.recording import SCHEMA, Recording, write_manifest
-from auditor.recording_sources import store_sources
+from auditor.recordings import standalone_trace
+from auditor.recordings.folder import SCHEMA, Recording, write_manifest
+from auditor.recordings.sources import store_sources
 from tests.timeline import kineto
 
-SOURCE = "loader = DataLoader(data, batch_size=4)\n\nfor batch in loader:\n    step(batch.to(device))\n"
+SOURCE = (
+    "loader = DataLoader(data, batch_size=4)\n\nfor batch in loader:\n    step(batch.to(device))\n"
+)
 QUOTED = {"code", "pre", "script", "style", "details"}
 """What is not ours: source, patches, tracebacks, the manual."""
 
 NUMBER = re.compile(r"(?<![\w.,<])(\d[\d,]*(?:\.\d+)?) ?(µs|us|ms|s|B|KiB|MiB|GiB|%)(?![\w/])")
-SCALE = {"µs": 1.0, "us": 1.0, "ms": 1e3, "s": 1e6, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+SCALE = {
+    "µs": 1.0,
+    "us": 1.0,
+    "ms": 1e3,
+    "s": 1e6,
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
 
 
 class Walker(HTMLParser):
@@ -81,11 +97,42 @@ def starving(folder: Path) -> Recording:
         (target / f"{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     us = [100_300.0 if n != 7 else 301_700.0 for n in range(21)]
-    passes = [("warmup", n, 90_000.0) for n in range(5)] + [("quiet", n, took) for n, took in enumerate(us)]
-    rows("steps", *({"pass": name, "step": n, "us": took, "host_us": took, "rss": 300 << 20} for name, n, took in passes))
-    rows("sites", *({"id": n, "file": str(folder / "train.py"), "line": n, "function": "<module>"} for n in (1, 3)))
-    rows("loaders", {"loader": 0, "at": 3, "made_at": 1, "workers": 0, "length": 100, "pass": "quiet", "step": 0})
-    rows("batches", *({"pass": "quiet", "step": n, "loader": 0, "n": 1, "wait_us": 0.3 * took} for n, took in enumerate(us)))
+    passes = [("warmup", n, 90_000.0) for n in range(5)] + [
+        ("quiet", n, took) for n, took in enumerate(us)
+    ]
+    rows(
+        "steps",
+        *(
+            {"pass": name, "step": n, "us": took, "host_us": took, "rss": 300 << 20}
+            for name, n, took in passes
+        ),
+    )
+    rows(
+        "sites",
+        *(
+            {"id": n, "file": str(folder / "train.py"), "line": n, "function": "<module>"}
+            for n in (1, 3)
+        ),
+    )
+    rows(
+        "loaders",
+        {
+            "loader": 0,
+            "at": 3,
+            "made_at": 1,
+            "workers": 0,
+            "length": 100,
+            "pass": "quiet",
+            "step": 0,
+        },
+    )
+    rows(
+        "batches",
+        *(
+            {"pass": "quiet", "step": n, "loader": 0, "n": 1, "wait_us": 0.3 * took}
+            for n, took in enumerate(us)
+        ),
+    )
     sources = store_sources(target, str(folder), iter([str(folder / "train.py")]))
     manifest = {
         "schema": SCHEMA, "target": "train.py", "cwd": str(folder), "outcome": "completed", "device": "cpu", "steps": 21, "warmup": 5,
@@ -96,7 +143,9 @@ def starving(folder: Path) -> Recording:
 
 
 def traced(folder: Path) -> Recording:
-    """A trace of 12 steps in which a loader keeps the device waiting for a third of the time, in two of them longer."""
+    """A trace of 12 steps in which a loader keeps the device waiting for a third of the time, in
+    two of them longer.
+    """
     events, at = [], 0.0
     for number in range(12):
         wait = 3170.0 if number not in (4, 9) else 6330.0
@@ -111,12 +160,14 @@ def traced(folder: Path) -> Recording:
         at += length + 5
     path = folder / "job.pt.trace.json.gz"
     path.write_bytes(gzip.compress(kineto.text(events).encode()))
-    return bare_trace.TraceRecording(path)
+    return standalone_trace.TraceRecording(path)
 
 
 def report_of(recording: Recording) -> Report:
-    rules = catalogue.rules()
-    return assemble.drawn(assemble.report(recording, engine.judge(recording, rules), rules), recording)
+    rules, evidence = catalogue.rules(), Evidence(recording)
+    return build_report.drawn(
+        build_report.report(evidence, engine.judge(evidence, rules), rules), evidence
+    )
 
 
 @pytest.fixture(params=[starving, traced], ids=lambda made: made.__name__)
@@ -128,7 +179,9 @@ def test_every_number_is_written_as_the_one_formatter_writes_it(report):
     for said in (walked(Html().render(report)), Terminal(width=10_000).render(report)):
         found = numbers(said)
         assert len(found) > 10
-        assert [f"{n}{'' if u == '%' else ' '}{u}" for n, u in found] == [as_formatted(*each) for each in found]
+        assert [f"{n}{'' if u == '%' else ' '}{u}" for n, u in found] == [
+            as_formatted(*each) for each in found
+        ]
 
 
 def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report):
@@ -139,16 +192,28 @@ def test_the_loaders_share_is_one_number_in_text_table_chart_and_headline(report
     assert len(said) == 1, said
     assert card.count(f"{next(iter(said))}%") >= 3  # in the price, the message and the facts
     shared = f"({next(iter(said))}%)"
-    others = [each for each in report.findings if each.basis == report.findings[place - 1].basis and each.lost_us_per_step]
+    others = [
+        each
+        for each in report.findings
+        if each.basis == report.findings[place - 1].basis and each.lost_us_per_step
+    ]
     if len(others) == 1:  # the headline adds up what there is
         assert shared in Terminal(width=200).render(report)
         assert shared in Markdown().render(report)
-    drawn = [bar.label for chart in report.lanes if chart.kind == "parts" for bar in chart.bars if "loader" in bar.label]
+    drawn = [
+        bar.label
+        for chart in report.lanes
+        if chart.kind == "parts"
+        for bar in chart.bars
+        if "loader" in bar.label
+    ]
     assert all(label.endswith(f" {next(iter(said))}%") for label in drawn[:1])
 
 
 def test_a_step_has_one_number(tmp_path):
-    """The slow step of the starved run is the eighth of the quiet pass, after five of warm-up: step 12 from 0."""
+    """The slow step of the starved run is the eighth of the quiet pass, after five of warm-up: step
+    12 from 0.
+    """
     report = report_of(starving(tmp_path))
     quiet = next(line for line in report.series if line.name == "timing pass")
     assert (quiet.x[0], quiet.marks[0][0]) == (5.0, 12.0)
@@ -165,10 +230,20 @@ def test_a_traces_steps_have_the_profilers_numbers(tmp_path):
 def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, expected):
     """The run raised in step 4 of the quiet pass (or its first): 4 of warm-up before it."""
     recording = starving(tmp_path)
-    steps = [row for row in recording.rows("steps") if row["pass"] == "quiet" and row["step"] < quiet]
+    steps = [
+        row for row in recording.rows("steps") if row["pass"] == "quiet" and row["step"] < quiet
+    ]
     rows = [row for row in recording.rows("steps") if row["pass"] == "warmup"][:4] + steps
     (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    error = {"type": "ValueError", "message": "bad", "traceback": "", "step": quiet, "pass_name": "quiet", "file": "", "line": 0}
+    error = {
+        "type": "ValueError",
+        "message": "bad",
+        "traceback": "",
+        "step": quiet,
+        "pass_name": "quiet",
+        "file": "",
+        "line": 0,
+    }
     write_manifest(recording.folder, {**recording.manifest, "outcome": "raised", "error": error})
     report = report_of(Recording(recording.folder))
     assert report.run.error.step == expected
@@ -176,15 +251,24 @@ def test_the_step_that_ended_the_run_is_marked_and_named_alike(tmp_path, quiet, 
     assert [chart.ended.x for chart in drawn] == [expected] * len(drawn) != []
     assert drawn[0].data()["ended"] == {"x": expected, "label": "ValueError"}
     page = walked(Html().render(report))
-    assert f"in step {expected:g} (timing pass)" in page and f"step {expected:g} did not complete: ValueError" in page
+    assert (
+        f"in step {expected:g} (timing pass)" in page
+        and f"step {expected:g} did not complete: ValueError" in page
+    )
     assert f"in step {expected:g} (timing pass)" in Terminal().render(report)
 
 
 def test_host_memory_is_that_of_the_program(tmp_path):
     """Instruments hold memory of their own: the peak is of the passes that the chart shows."""
     recording = starving(tmp_path)
-    rows = [*recording.rows("steps"), {"pass": "loud", "step": 0, "us": 1.0, "host_us": 1.0, "rss": 900 << 20}]
+    rows = [
+        *recording.rows("steps"),
+        {"pass": "loud", "step": 0, "us": 1.0, "host_us": 1.0, "rss": 900 << 20},
+    ]
     (recording.folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = report_of(Recording(recording.folder))
     assert report.run.peak_bytes.host == 300 << 20
-    assert max(max(line.y) for line in report.series if line.unit == "bytes") == report.run.peak_bytes.host
+    assert (
+        max(max(line.y) for line in report.series if line.unit == "bytes")
+        == report.run.peak_bytes.host
+    )

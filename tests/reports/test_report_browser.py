@@ -1,4 +1,6 @@
-"""report.html in Chromium from file://: quiet console, inert attacks, charts that wake, keyboard, phone width, dark colours."""
+"""report.html in Chromium from file://: quiet console, inert attacks, charts that wake, keyboard,
+phone width, dark colours.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import golden_attack
-import golden_report as golden
 import pytest
 from auditor.reports import renderer
-from browsing import NEEDS_CHROMIUM, chromium, wait
 
 from auditor.model import Report
-from auditor.pictures import Layers, Tone
+from auditor.model.charts import Layers, Tone
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
+from tests.reports.browsing import NEEDS_CHROMIUM, chromium, wait
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -46,7 +48,8 @@ def show(browser: Any, tmp_path: Path) -> Callable[..., Any]:  # noqa: ANN401
     return opened
 
 
-# Scrolls to an element and calls back when an observer made after the page's own has seen it: the page has seen it too.
+# Scrolls to an element and calls back when an observer made after the page's own has seen it: the
+# page has seen it too.
 _SEEN = """
 const [place, done] = arguments, element = document.querySelector(place);
 new IntersectionObserver((entries, mine) => {
@@ -65,26 +68,41 @@ def _wake_charts(browser: Any, *figures: str) -> None:  # noqa: ANN401
 
 
 @pytest.mark.parametrize(
-    "report", [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()], ids=["rich", "failed", "attack"]
+    "report",
+    [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()],
+    ids=["rich", "failed", "attack"],
 )
 def test_no_console_message_no_request_no_attack(show: Callable[..., Any], report: Report) -> None:
     browser = show(report)
     _wake_charts(browser, "figure.chart", "#timeline-1", "#memory-1", "figure[id^=segments]")
     assert browser.get_log("browser") == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)") == []
+    assert (
+        browser.execute_script(
+            "return performance.getEntriesByType('resource').map((one) => one.name)"
+        )
+        == []
+    )
     assert browser.execute_script("return window.attacked") is None
-    injected = "main :is(img, iframe, object), .live-plot :is(a[href], img), [onload], [onerror], [onclick]"
-    assert browser.execute_script("return document.querySelectorAll(arguments[0]).length", injected) == 0
+    injected = (
+        "main :is(img, iframe, object), .live-plot :is(a[href], img), [onload], [onerror], "
+        "[onclick]"
+    )
+    assert (
+        browser.execute_script("return document.querySelectorAll(arguments[0]).length", injected)
+        == 0
+    )
 
 
 def test_the_policy_stops_what_would_run_or_fetch(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     browser.execute_script(
-        "const script = document.createElement('script'); script.textContent = 'window.attacked = 1'; document.body.append(script);"
+        "const script = document.createElement('script'); script.textContent = 'window.attacked = "
+        "1'; document.body.append(script);"
     )
     assert browser.execute_script("return window.attacked") is None
     fetched = browser.execute_async_script(
-        "const done = arguments[0]; fetch('https://example.org/').then(() => done(1), () => done(0));"
+        "const done = arguments[0]; fetch('https://example.org/').then(() => done(1), () => "
+        "done(0));"
     )
     assert fetched == 0
 
@@ -92,14 +110,21 @@ def test_the_policy_stops_what_would_run_or_fetch(show: Callable[..., Any]) -> N
 def test_words_stand_before_any_chart_wakes(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     assert browser.execute_script("return typeof window.Plotly") == "undefined"
-    assert browser.execute_script("return document.querySelectorAll('figure.chart svg .line').length") > 0
-    assert "412 µs" in browser.execute_script("return document.querySelector('.headline').innerText")
+    assert (
+        browser.execute_script("return document.querySelectorAll('figure.chart svg .line').length")
+        > 0
+    )
+    assert "412 µs" in browser.execute_script(
+        "return document.querySelector('.headline').innerText"
+    )
 
 
 def test_a_chart_becomes_plotly_when_it_is_looked_at(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     _wake_charts(browser)
-    names = browser.execute_script("return document.querySelector('.live-plot').data.map((trace) => trace.name)")
+    names = browser.execute_script(
+        "return document.querySelector('.live-plot').data.map((trace) => trace.name)"
+    )
     assert names == ["quiet pass", "loud pass", "slow step"]
     assert not browser.execute_script("return document.querySelector('.plot').checkVisibility()")
 
@@ -108,7 +133,8 @@ def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
     _wake_charts(browser, "#memory-1", "#timeline-1", "#segments-1")
     kinds = (
-        "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} .live-plot`).data"
+        "return Object.fromEntries(arguments[0].map((id) => [id, document.querySelector(`#${id} "
+        ".live-plot`).data"
         ".map((trace) => trace.type + ' ' + trace.name)]))"
     )
     assert browser.execute_script(kinds, ["timeline-1", "memory-1", "segments-1"]) == {
@@ -119,9 +145,16 @@ def test_memory_and_lanes_become_plotly_too(show: Callable[..., Any]) -> None:
             "scatter all other lines",
             "scatter reserved",
         ],
-        "segments-1": ["bar model.py:31 __init__", "bar free", "bar trainer.py:140 step", "scatter edges"],
+        "segments-1": [
+            "bar model.py:31 __init__",
+            "bar free",
+            "bar trainer.py:140 step",
+            "scatter edges",
+        ],
     }
-    top = browser.execute_script("return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)")
+    top = browser.execute_script(
+        "return document.querySelector('#memory-1 .live-plot').calcdata[2].map((point) => point.y)"
+    )
     assert max(top) == pytest.approx(2 + 1.5 + 1 / 64, rel=1e-3)
 
 
@@ -129,7 +162,9 @@ def test_memory_by_line_and_by_purpose_change_places_by_keyboard(show: Callable[
     from selenium.webdriver.common.keys import Keys
 
     browser = show(golden.rich_report())
-    shown = "return ['memory-1', 'memory-2'].map((id) => document.getElementById(id).checkVisibility())"
+    shown = (
+        "return ['memory-1', 'memory-2'].map((id) => document.getElementById(id).checkVisibility())"
+    )
     assert browser.execute_script(shown) == [True, False]
     choice = browser.find_element("css selector", "input[value=memory-1]")
     browser.execute_script("arguments[0].focus()", choice)
@@ -150,10 +185,17 @@ def test_a_chart_of_five_thousand_points_wakes_within_thewait(show: Callable[...
     wave = tuple((number * 7919) % 1000 << 20 for number in range(500))
     report = golden.silent_report()
     many = tuple(Tone(f"train.py:{number}", number % 10) for number in range(9))
-    browser = show(replace(report, layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),)))
+    browser = show(
+        replace(
+            report,
+            layers=(Layers("Memory", "", "event", x, many, (wave,) * 9, wave, (), 100_000, ()),),
+        )
+    )
     _wake_charts(browser, "#memory-1")
     assert browser.get_log("browser") == []
-    wait(browser, "return document.querySelectorAll('.live-plot .scatterlayer .trace').length === 10")
+    wait(
+        browser, "return document.querySelectorAll('.live-plot .scatterlayer .trace').length === 10"
+    )
 
 
 def test_charts_stay_still_pictures_without_decompression(show: Callable[..., Any]) -> None:
@@ -186,7 +228,9 @@ def test_every_finding_is_reached_by_keyboard(show: Callable[..., Any]) -> None:
 
 def test_a_link_to_a_rule_opens_its_manual(show: Callable[..., Any]) -> None:
     browser = show(golden.rich_report())
-    browser.find_element("css selector", "#finding-3 .kicker a").click()  # of the same rule as the first
+    browser.find_element(
+        "css selector", "#finding-3 .kicker a"
+    ).click()  # of the same rule as the first
     wait(browser, "return document.getElementById('rule-finding-1').open")
     assert browser.find_element("css selector", "#rule-finding-1 h4").is_displayed()
 
@@ -197,7 +241,10 @@ def test_links_lead_to_their_place_on_a_long_page(show: Callable[..., Any]) -> N
     browser = show(replace(report, findings=many))
     for link in ("#finding-120", "#memory-1", "#finding-2"):
         browser.execute_script("location.hash = arguments[0]", link)
-        top = f"const top = document.querySelector('{link}').getBoundingClientRect().top; return top >= -2 && top < 300"
+        top = (
+            f"const top = document.querySelector('{link}').getBoundingClientRect().top; return top "
+            ">= -2 && top < 300"
+        )
         wait(browser, top)
 
 
@@ -206,26 +253,37 @@ def test_a_patch_is_copied_whole(show: Callable[..., Any]) -> None:
     grant = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
     browser.execute_cdp_cmd("Browser.grantPermissions", grant)
     heard = "window.heard = []; const said = document.getElementById('said');"
-    browser.execute_script(f"{heard} new MutationObserver(() => heard.push(said.textContent)).observe(said, {{childList: true}})")
+    browser.execute_script(
+        f"{heard} new MutationObserver(() => heard.push(said.textContent)).observe(said, "
+        f"{{childList: true}})"
+    )
     button = browser.find_element("css selector", "[data-copy=finding-1-diff]")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
     button.click()
     assert wait(browser, "return heard[0]") == "Copied"  # it is said for a moment only
-    copied = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))")
+    copied = browser.execute_async_script(
+        "navigator.clipboard.readText().then(arguments[0], (e) => arguments[0](String(e)))"
+    )
     assert copied == golden.DIFF
 
 
 @pytest.mark.parametrize(
-    "report", [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()], ids=["rich", "failed", "attack"]
+    "report",
+    [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()],
+    ids=["rich", "failed", "attack"],
 )
 @pytest.mark.parametrize("width", [390, 800, 1280])
-def test_the_page_never_scrolls_sideways(show: Callable[..., Any], report: Report, width: int) -> None:
+def test_the_page_never_scrolls_sideways(
+    show: Callable[..., Any], report: Report, width: int
+) -> None:
     browser = show(report, width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 def _luminance(rgb: list[float]) -> float:
-    linear = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb]
+    linear = [
+        c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in rgb
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -245,19 +303,23 @@ return [...seen.values()];
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("report", [golden.rich_report(), golden.failed_report()], ids=["rich", "failed"])
+@pytest.mark.parametrize(
+    "report", [golden.rich_report(), golden.failed_report()], ids=["rich", "failed"]
+)
 def test_all_text_has_aa_contrast(show: Callable[..., Any], report: Report, scheme: str) -> None:
     browser = show(report, scheme=scheme)
     pairs = browser.execute_script(_COLOURS)
     assert len(pairs) > 10
     for ink, ground, where in pairs:
         levels = sorted(
-            _luminance([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]) for colour in (ink, ground)
+            _luminance([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]])
+            for colour in (ink, ground)
         )
         assert (levels[1] + 0.05) / (levels[0] + 0.05) >= 4.5, (where, ink, ground)
 
 
-# What a screen reader needs, checked by hand: axe-core is no package of this environment. Each entry is a fault.
+# What a screen reader needs, checked by hand: axe-core is no package of this environment. Each
+# entry is a fault.
 _FAULTS = """
 const faults = [], all = (query) => [...document.querySelectorAll(query)];
 const name = (one) => (one.getAttribute("aria-label") || one.textContent || "").trim();
@@ -291,12 +353,19 @@ return faults;
 
 @pytest.mark.parametrize(
     "report",
-    [golden.rich_report(), golden.silent_report(), golden.failed_report(), golden_attack.attack_report()],
+    [
+        golden.rich_report(),
+        golden.silent_report(),
+        golden.failed_report(),
+        golden_attack.attack_report(),
+    ],
     ids=["rich", "silent", "failed", "attack"],
 )
 def test_a_screen_reader_finds_its_way(show: Callable[..., Any], report: Report) -> None:
     browser = show(report)
-    browser.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
+    browser.execute_script(
+        "for (const part of document.querySelectorAll('details')) part.open = true"
+    )
     assert browser.execute_script(_FAULTS) == []
 
 
@@ -306,13 +375,19 @@ def test_dark_is_dark(show: Callable[..., Any]) -> None:
     assert show(golden.rich_report()).execute_script(background) == "rgb(255, 255, 255)"
 
 
-@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"])
-def test_print_fits_its_paper_with_everything_open(show: Callable[..., Any], report: Report) -> None:
+@pytest.mark.parametrize(
+    "report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"]
+)
+def test_print_fits_its_paper_with_everything_open(
+    show: Callable[..., Any], report: Report
+) -> None:
     browser = show(report, 780)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         browser.execute_script("dispatchEvent(new Event('beforeprint'))")
-        assert browser.execute_script("return [...document.querySelectorAll('details')].every((part) => part.open)")
+        assert browser.execute_script(
+            "return [...document.querySelectorAll('details')].every((part) => part.open)"
+        )
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 780
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
@@ -324,7 +399,11 @@ def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
         assert browser.execute_script("return document.querySelector('.plot').checkVisibility()")
-        assert not browser.execute_script("return document.querySelector('.live-plot').checkVisibility()")
-        assert not browser.execute_script("return document.querySelector('button.copy').checkVisibility()")
+        assert not browser.execute_script(
+            "return document.querySelector('.live-plot').checkVisibility()"
+        )
+        assert not browser.execute_script(
+            "return document.querySelector('button.copy').checkVisibility()"
+        )
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

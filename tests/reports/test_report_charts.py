@@ -1,4 +1,6 @@
-"""Filled charts: whatever a report holds is drawn or left out, few points, right heights, links both ways."""
+"""Filled charts: whatever a report holds is drawn or left out, few points, right heights, links
+both ways.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ import math
 import re
 from dataclasses import replace
 
-import golden_charts
-import golden_report as golden
 import pytest
 from auditor.reports import charts, lanes, page, renderer, stacked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auditor.model import Report
-from auditor.pictures import Bar, Lanes, Layers, Pointer, Tone
+from auditor.model.charts import Bar, Lanes, Layers, Pointer, Tone
+from tests.reports import golden_charts
+from tests.reports import golden_report as golden
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 words = st.text(max_size=8)
@@ -43,7 +45,10 @@ def _page(report: Report) -> str:
 @given(any_layers, any_lanes)
 @settings(max_examples=300, deadline=None)
 def test_any_chart_is_drawn_or_left_out(one: Layers, other: Lanes) -> None:
-    for picture in (*stacked.pictures((one,)), *lanes.pictures((other,), {"": ("finding-1", "SYNC001")})):
+    for picture in (
+        *stacked.pictures((one,)),
+        *lanes.pictures((other,), {"": ("finding-1", "SYNC001")}),
+    ):
         assert all(re.fullmatch(r"[MHVhvz\d .-]+", shape.path) for shape in picture.shapes)
         assert picture.rows > 0
 
@@ -54,16 +59,24 @@ def test_the_top_of_the_stack_is_the_sum() -> None:
     tops = [float(place) for place in re.findall(r"V([\d.]+)", highest.path)]
     total, top = 3.515625, 4 * 1.04  # 2 + 1.5 + 1/64 GiB, under a reserved line at 4
     assert min(tops) == pytest.approx((1 - total / top) * charts.HEIGHT, abs=0.1)
-    assert [key.name for key in picture.keys[:3]] == ["all other lines", "trainer.py:140 step", "model.py:31 __init__"]
+    assert [key.name for key in picture.keys[:3]] == [
+        "all other lines",
+        "trainer.py:140 step",
+        "model.py:31 __init__",
+    ]
     assert picture.said == "At most 3.52 GiB in use and 4 GiB reserved; 3.52 GiB in use at the end."
 
 
 def test_a_chart_has_five_thousand_points_at_most() -> None:
     x = tuple(map(float, range(50_000)))
-    large = replace(golden_charts.memory(), x=x, held=(tuple(range(50_000)),) * 3, reserved=tuple(range(50_000)))
+    large = replace(
+        golden_charts.memory(), x=x, held=(tuple(range(50_000)),) * 3, reserved=tuple(range(50_000))
+    )
     (picture,) = stacked.pictures((large,))
     drawn = picture.data()
-    assert sum(len(layer["y"]) for layer in drawn["layers"]) + len(drawn["reserved"]) <= charts.POINTS
+    assert (
+        sum(len(layer["y"]) for layer in drawn["layers"]) + len(drawn["reserved"]) <= charts.POINTS
+    )
     bars = tuple(Bar(0, float(number), 1.0, 0, "x") for number in range(20_000))
     (picture,) = lanes.pictures((replace(golden_charts.timeline(""), bars=bars),), {})
     assert sum(len(group["lane"]) for group in picture.data()["groups"]) <= charts.POINTS
@@ -71,7 +84,13 @@ def test_a_chart_has_five_thousand_points_at_most() -> None:
 
 def test_bars_that_fit_nowhere_are_left_out() -> None:
     chart = golden_charts.timeline("")
-    odd = (Bar(7, 0.0, 1.0, 0), Bar(0, 0.0, 1.0, 9), Bar(0, -1.0, 1.0, 0), Bar(0, math.nan, 1.0, 0), Bar(0, 0.0, math.inf, 0))
+    odd = (
+        Bar(7, 0.0, 1.0, 0),
+        Bar(0, 0.0, 1.0, 9),
+        Bar(0, -1.0, 1.0, 0),
+        Bar(0, math.nan, 1.0, 0),
+        Bar(0, 0.0, math.inf, 0),
+    )
     (picture,) = lanes.pictures((replace(chart, bars=(*chart.bars, *odd)),), {})
     assert sum(len(group["lane"]) for group in picture.data()["groups"]) == 3
     assert lanes.pictures((replace(chart, bars=odd),), {}) == ()
@@ -80,13 +99,22 @@ def test_bars_that_fit_nowhere_are_left_out() -> None:
 def test_a_finding_points_at_its_charts_and_the_chart_at_its_findings() -> None:
     report = golden.rich_report()
     text = _page(report)
-    memory = next(f"finding-{n}" for n, finding in enumerate(report.findings, 1) if finding.code.startswith("MEM"))
-    article = text[text.index(f'<article class="finding {_severity(report, memory)}" id="{memory}"') :]
+    memory = next(
+        f"finding-{n}"
+        for n, finding in enumerate(report.findings, 1)
+        if finding.code.startswith("MEM")
+    )
+    article = text[
+        text.index(f'<article class="finding {_severity(report, memory)}" id="{memory}"') :
+    ]
     assert '<a href="#memory-1">' in article[: article.index("</article>")]
     first = text[text.index('id="finding-1"') :]
     assert '<a href="#timeline-1">' in first[: first.index("</article>")]
     figure = text[text.index('<figure class="chart" id="timeline-1"') :]
-    assert '<a href="#finding-1"><b>SYNC001</b></a> at 9 ms for 400 µs' in figure[: figure.index("</figure>")]
+    assert (
+        '<a href="#finding-1"><b>SYNC001</b></a> at 9 ms for 400 µs'
+        in figure[: figure.index("</figure>")]
+    )
 
 
 def _severity(report: Report, anchor: str) -> str:

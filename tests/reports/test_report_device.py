@@ -1,4 +1,6 @@
-"""Where the device's time went: the same words and rows in the terminal, on the page and in Markdown."""
+"""Where the device's time went: the same words and rows in the terminal, on the page and in
+Markdown.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,42 @@ from auditor.reports import device, renderer
 from auditor.reports.as_json import load
 from auditor.reports.terminal import Terminal
 
-from auditor.bare_trace import RankedTraces, TraceRecording
-from auditor.device_time import COMPUTING, COPYING, EXPOSED, IDLE, CopyUse, DeviceTime, KernelUse, Part, QueueUse
-from auditor.evidence.trace_device import device_time
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.device_time import device_time
 from auditor.model import Rank
+from auditor.model.device_time import (
+    COMPUTING,
+    COPYING,
+    EXPOSED,
+    IDLE,
+    CopyUse,
+    DeviceTime,
+    KernelUse,
+    Part,
+    QueueUse,
+)
+from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
 from auditor.timeline import fleet, trace_files
-from tests.recorded_traces import FOLDER, TRACES, TRUTH
+from tests.recorded_traces import TRACES
 from tests.reports import golden_report as golden
 from tests.timeline.jobs import COMPUTE, STEP, job
-from tests.timeline.kineto import call, kernel, loop, memcpy, memory, op, product, text, training, write
+from tests.timeline.kineto import (
+    call,
+    kernel,
+    loop,
+    memcpy,
+    memory,
+    op,
+    product,
+    text,
+    training,
+    write,
+)
 
-KERNEL = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::Lamb<4>, float>(Meta<2>, float (*)(int))"
+KERNEL = (
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::Lamb<4>, "
+    "float>(Meta<2>, float (*)(int))"
+)
 
 
 def told(busy=0.84, **shares):
@@ -33,7 +60,10 @@ def told(busy=0.84, **shares):
         busy=busy,
         parts=tuple(Part(name, 10_000 * share, share) for name, share in parts.items()),
         communication_us=2700.0,
-        copies=(CopyUse("HtoD (Pageable -> Device)", 2.0, 400.0, 4e6), CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None)),
+        copies=(
+            CopyUse("HtoD (Pageable -> Device)", 2.0, 400.0, 4e6),
+            CopyUse("DtoD (Device -> Device)", 1.0, 5.0, None),
+        ),
         queue=QueueUse(15, 277, 0.31),
         kernels=(KernelUse(KERNEL, 7.0, 2180.0, 0.218),),
         loader_us=700.0,
@@ -64,9 +94,15 @@ def test_the_terminal_has_the_whole_table():
 
 def test_the_page_has_the_same_rows():
     page = renderer("html").render(report(told()))
-    for words in ("Each step on NVIDIA A100", "2 x 1.91 MiB at 10 GB/s", "multi_tensor_apply_kernel&lt;Lamb&lt;4&gt;, float&gt;"):
+    for words in (
+        "Each step on NVIDIA A100",
+        "2 x 1.91 MiB at 10 GB/s",
+        "multi_tensor_apply_kernel&lt;Lamb&lt;4&gt;, float&gt;",
+    ):
         assert words in page
-    assert 'href="#device"' in page and 'href="#device"' not in renderer("html").render(report(None))
+    assert 'href="#device"' in page and 'href="#device"' not in renderer("html").render(
+        report(None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,10 +113,22 @@ def test_the_page_has_the_same_rows():
             "there is little to win on the host's side (launches, waits, loading), 10% at most",
         ),
         (told(busy=0.8999), ""),
-        (told(busy=0.9964, **{EXPOSED: 0.0, IDLE: 0.0036}), "The device worked for 99.6% of the steps' time: there is little"),
-        (told(busy=0.95, **{EXPOSED: 0.1, IDLE: 0.05}), "communication that nothing hides is 10%. Look there first; launches"),
-        (told(busy=0.95, **{EXPOSED: 0.0, COPYING: 0.5, IDLE: 0.05}), "copies that nothing hides are 50%. Look there first"),
-        (replace(told(busy=1.0, **{EXPOSED: 0.0}), steps=0), "for 100% of the time from its first work to its last"),
+        (
+            told(busy=0.9964, **{EXPOSED: 0.0, IDLE: 0.0036}),
+            "The device worked for 99.6% of the steps' time: there is little",
+        ),
+        (
+            told(busy=0.95, **{EXPOSED: 0.1, IDLE: 0.05}),
+            "communication that nothing hides is 10%. Look there first; launches",
+        ),
+        (
+            told(busy=0.95, **{EXPOSED: 0.0, COPYING: 0.5, IDLE: 0.05}),
+            "copies that nothing hides are 50%. Look there first",
+        ),
+        (
+            replace(told(busy=1.0, **{EXPOSED: 0.0}), steps=0),
+            "for 100% of the time from its first work to its last",
+        ),
         (told(busy=float("nan")), ""),
         (None, ""),
     ],
@@ -98,7 +146,9 @@ def test_a_busy_device_is_said_before_all_else(found, said):
 def test_a_table_comes_back_from_json_and_a_strangers_cannot_steer():
     made = report(told())
     assert load(renderer("json").render(made)).device_time == told()
-    steered = replace(told(), device="\x1b[31m<b>", step_us=0.0, parts=(Part("\x1b]0;<i>", 1.0, float("inf")),))
+    steered = replace(
+        told(), device="\x1b[31m<b>", step_us=0.0, parts=(Part("\x1b]0;<i>", 1.0, float("inf")),)
+    )
     steered = replace(steered, kernels=(KernelUse("<script>\x1b", 1.0, 1.0, -1.0),))
     shown, page = Terminal().render(report(steered)), renderer("html").render(report(steered))
     assert "\x1b" not in shown + page and "<i>" not in page and "<script>\\x1b" not in page
@@ -118,7 +168,9 @@ def test_names_of_kernels_are_cut_where_nothing_is_lost(name, short):
 
 
 def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
-    """A step of 1000 us: 300 computing, 100 of copies of which 60 are hidden, 20 that follow, and the rest idle."""
+    """A step of 1000 us: 300 computing, 100 of copies of which 60 are hidden, 20 that follow, and
+    the rest idle.
+    """
 
     def body(number, start):
         return [
@@ -129,8 +181,13 @@ def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
             kernel("tiny", start + 440, 20, 0),
         ]
 
-    found = device_time(TraceRecording(write(tmp_path, text(loop(4, 1000.0, body)))))
-    assert {part.name: part.us for part in found.parts} == {COMPUTING: 320.0, EXPOSED: 0.0, COPYING: 40.0, IDLE: 640.0}
+    found = device_time(Evidence(TraceRecording(write(tmp_path, text(loop(4, 1000.0, body))))))
+    assert {part.name: part.us for part in found.parts} == {
+        COMPUTING: 320.0,
+        EXPOSED: 0.0,
+        COPYING: 40.0,
+        IDLE: 640.0,
+    }
     assert (found.steps, found.step_us, found.busy) == (4, 1000.0, 0.36)
     assert [(one.kind, one.per_step, one.us, one.bytes) for one in found.copies] == [
         ("HtoD (Pinned -> Device)", 1.0, 100.0, 1 << 20)
@@ -140,21 +197,31 @@ def test_parts_add_up_and_hidden_time_counts_once(tmp_path):
         ("tiny", 1.0, 20.0, 0.02),
     ]
     assert (found.queue.most, found.queue.empty) == (0, 1.0)
-    assert (found.loader_us, found.held_us, found.peak_bytes, device.host(found)) == (None, 0.0, None, "")
+    assert (found.loader_us, found.held_us, found.peak_bytes, device.host(found)) == (
+        None,
+        0.0,
+        None,
+        "",
+    )
 
 
 def test_what_the_host_waits_for_stands_beside_it(tmp_path):
-    found = device_time(TraceRecording(write(tmp_path, text([*training(3), memory(1500, 10, 600, 800)]))))
+    found = device_time(
+        Evidence(TraceRecording(write(tmp_path, text([*training(3), memory(1500, 10, 600, 800)]))))
+    )
     assert (found.loader_us, found.held_us, found.peak_bytes) == (40.0, 290.0, 600)
     assert (
-        device.host(found)
-        == "the host waits for its loader 40 us, is held until the device has got there 290 us; peak memory 600 B"
+        device.host(found) == "the host waits for its loader 40 us, is held until the "
+        "device has got there 290 us; peak memory 600 B"
     )
 
 
 def test_without_a_device_there_is_no_table(tmp_path):
-    assert device_time(TraceRecording(write(tmp_path, text([op("aten::add", 0, 10)])))) is None
-    assert device_time(TraceRecording(tmp_path / "nothing.json")) is None
+    assert (
+        device_time(Evidence(TraceRecording(write(tmp_path, text([op("aten::add", 0, 10)])))))
+        is None
+    )
+    assert device_time(Evidence(TraceRecording(tmp_path / "nothing.json"))) is None
 
 
 def test_of_a_job_the_table_is_that_of_the_rank_that_was_judged(tmp_path):
@@ -162,7 +229,7 @@ def test_of_a_job_the_table_is_that_of_the_rank_that_was_judged(tmp_path):
     folder.mkdir()
     for number, content in enumerate(job(3, lambda rank, _: 200.0 * (rank == 1))):
         (folder / f"rank{number}.json").write_text(content)
-    found = device_time(RankedTraces(folder, fleet(trace_files(folder))))
+    found = device_time(Evidence(RankedTraces(folder, fleet(trace_files(folder)))))
     parts = {part.name: part.us for part in found.parts}
     assert found.rank == 1 and parts[COMPUTING] == COMPUTE + 200 and parts[EXPOSED] == 40.0
     assert found.step_us == STEP - 10
@@ -172,10 +239,12 @@ def test_of_a_job_the_table_is_that_of_the_rank_that_was_judged(tmp_path):
     assert json.loads(renderer("json").render(two))["device_time"]["rank"] == 1
 
 
-@pytest.mark.skipif(not TRACES, reason="no recorded traces beside this checkout")
 @pytest.mark.parametrize("key", TRACES)
 def test_recorded_traces_agree_with_the_truth(key):
-    found, truth = device_time(TraceRecording(FOLDER / "data" / key)), TRUTH["files"][key]["trace"]
+    found, truth = (
+        device_time(Evidence(TraceRecording(TRACES[key].path))),
+        TRACES[key].truth["trace"],
+    )
     if found is None:
         return
     assert sum(part.share for part in found.parts) == pytest.approx(1, abs=1e-9)

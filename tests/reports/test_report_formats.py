@@ -1,4 +1,6 @@
-"""JUnit, GitHub annotations and Markdown: what they say, and that no text of a stranger's leaves its place in them."""
+"""JUnit, GitHub annotations and Markdown: what they say, and that no text of a stranger's leaves
+its place in them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ import unicodedata
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-import golden_attack
-import golden_report as golden
 import pytest
 from auditor.reports import RENDERERS, markdown, renderer
 
-from auditor.catalogue import FORMATS
+from auditor.judging.catalogue import FORMATS
 from auditor.model import Finding, Remedy, Report, Severity, Site
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
 
 MEGABYTE = "\u202e" + "x|`" * 350_000
 
@@ -26,10 +28,20 @@ def _rendered(name: str, report: Report) -> str:
 def _endless() -> Report:
     site = Site(MEGABYTE, 1, MEGABYTE, MEGABYTE)
     finding = Finding(
-        site, MEGABYTE, code="SYNC001", name=MEGABYTE, facts=((MEGABYTE, MEGABYTE),), remedy=Remedy(MEGABYTE, diff=MEGABYTE)
+        site,
+        MEGABYTE,
+        code="SYNC001",
+        name=MEGABYTE,
+        facts=((MEGABYTE, MEGABYTE),),
+        remedy=Remedy(MEGABYTE, diff=MEGABYTE),
     )
     report = golden.rich_report()
-    return replace(report, run=replace(report.run, target=MEGABYTE), findings=(finding,) * 3, warnings=(MEGABYTE,))
+    return replace(
+        report,
+        run=replace(report.run, target=MEGABYTE),
+        findings=(finding,) * 3,
+        warnings=(MEGABYTE,),
+    )
 
 
 def test_every_format_of_the_command_line_has_a_renderer() -> None:
@@ -37,11 +49,15 @@ def test_every_format_of_the_command_line_has_a_renderer() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("report", [golden_attack.attack_report(), _endless()], ids=["attack", "endless"])
+@pytest.mark.parametrize(
+    "report", [golden_attack.attack_report(), _endless()], ids=["attack", "endless"]
+)
 def test_nothing_that_steers_a_terminal_or_hides_passes(name: str, report: Report) -> None:
     shown = _rendered(name, report)
     if name != "json":  # report.json keeps every text as it was
-        hidden = {char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n", "\t"}
+        hidden = {
+            char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        } - {"\n", "\t"}
         assert hidden == set()
     assert shown.encode("utf-8")
 
@@ -51,7 +67,7 @@ def test_a_line_of_a_megabyte_stays_small(name: str) -> None:
     assert len(_rendered(name, _endless())) < 500_000
 
 
-# -- JUnit -------------------------------------------------------------------------------------------------------------
+# -- JUnit -----------------------------------------------------------------------------------------
 
 
 def test_a_case_for_each_rule_and_one_for_the_target() -> None:
@@ -67,7 +83,11 @@ def test_a_case_for_each_rule_and_one_for_the_target() -> None:
     (case,) = [case for case in suite if (case.get("name") or "").startswith("SYNC001")]
     failure = case.find("failure")
     assert failure is not None
-    assert (case.get("file"), case.get("line"), failure.get("type")) == (golden.TRAINER, "142", "warning")
+    assert (case.get("file"), case.get("line"), failure.get("type")) == (
+        golden.TRAINER,
+        "142",
+        "warning",
+    )
     assert (failure.get("message") or "").endswith("(and 1 more)")
     assert "trainer.py:160" in (failure.text or "")
 
@@ -80,7 +100,9 @@ def test_clean_and_skipped_never_look_alike() -> None:
 
 
 def test_a_target_that_failed_is_an_error() -> None:
-    error = ET.fromstring(_rendered("junit", golden.failed_report())).find("testsuite/testcase/error")
+    error = ET.fromstring(_rendered("junit", golden.failed_report())).find(
+        "testsuite/testcase/error"
+    )
     assert error is not None
     assert error.get("type") == "raised"
     assert "line 139, in step" in (error.text or "")
@@ -96,9 +118,11 @@ def test_an_attacked_document_parses_and_holds_the_words() -> None:
     assert any("</script>" in (case.get("name") or "") for case in whole.iter("testcase"))
 
 
-# -- GitHub ------------------------------------------------------------------------------------------------------------
+# -- GitHub ----------------------------------------------------------------------------------------
 
-COMMAND = re.compile(r"::(error|warning|notice) ((?:file|line|title)=[^:,]*(?:,(?:file|line|title)=[^:,]*)*)::(.*)")
+COMMAND = re.compile(
+    r"::(error|warning|notice) ((?:file|line|title)=[^:,]*(?:,(?:file|line|title)=[^:,]*)*)::(.*)"
+)
 
 
 def _unescaped(value: str) -> str:
@@ -119,12 +143,18 @@ def test_annotations_stand_at_their_lines() -> None:
 
 def test_a_command_ends_only_where_ours_ends() -> None:
     site = Site("a,b:c%0A.py", 7)
-    nasty = Finding(site, "50 %,\r\nline=1::error::x", code="X,Y", name="n::m", severity=Severity.ERROR)
+    nasty = Finding(
+        site, "50 %,\r\nline=1::error::x", code="X,Y", name="n::m", severity=Severity.ERROR
+    )
     (line,) = _rendered("github", replace(golden.rich_report(), findings=(nasty,))).splitlines()
     command = COMMAND.fullmatch(line)
     assert command is not None
     fields = dict(part.split("=", 1) for part in command[2].split(","))
-    assert {key: _unescaped(value) for key, value in fields.items()} == {"file": site.file, "line": "7", "title": "X,Y n::m"}
+    assert {key: _unescaped(value) for key, value in fields.items()} == {
+        "file": site.file,
+        "line": "7",
+        "title": "X,Y n::m",
+    }
 
 
 def test_every_line_of_an_attacked_report_is_one_of_our_commands() -> None:
@@ -139,13 +169,16 @@ def test_silence_is_said() -> None:
     assert line.startswith("::notice title=audit::No findings:")
 
 
-# -- Markdown ----------------------------------------------------------------------------------------------------------
+# -- Markdown --------------------------------------------------------------------------------------
 
 
 def test_the_summary_says_headline_findings_and_who_looked() -> None:
     shown = _rendered("markdown", golden.rich_report())
     assert "**verified: 8.63 ms per step came back with the patch for SYNC001" in shown
-    assert f"| warning | SYNC001 | 8.41 ms / step measured | <code>{golden.TRAINER.replace('_', '&#95;')}:142</code> |" in shown
+    assert (
+        "| warning | SYNC001 | 8.41 ms / step measured | "
+        f"<code>{golden.TRAINER.replace('_', '&#95;')}:142</code> |" in shown
+    )
     assert "\n```diff\n--- a/examples/energy_flow/trainer.py\n" in shown
     assert "31 rules looked and found nothing; 6 rules could not look; 1 rule failed." in shown
 
@@ -153,7 +186,10 @@ def test_the_summary_says_headline_findings_and_who_looked() -> None:
 @pytest.mark.parametrize("count", [0, 1, 200, 3000])
 def test_it_fits_a_comment_and_says_what_it_left_out(count: int) -> None:
     report = golden_attack.attack_report()
-    report = replace(report, findings=tuple(report.findings[number % len(report.findings)] for number in range(count)))
+    report = replace(
+        report,
+        findings=tuple(report.findings[number % len(report.findings)] for number in range(count)),
+    )
     shown = _rendered("markdown", report)
     assert len(shown.encode()) <= markdown.LIMIT
     assert shown.count("<details>") == shown.count("</details>") <= count
@@ -173,7 +209,17 @@ def test_an_attack_stays_text() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["@torvalds", "see #12", "http://attacker.example", "www.attacker.example", "GH-1", "# heading", "- item", "1. one", "a | b"],
+    [
+        "@torvalds",
+        "see #12",
+        "http://attacker.example",
+        "www.attacker.example",
+        "GH-1",
+        "# heading",
+        "- item",
+        "1. one",
+        "a | b",
+    ],
 )
 def test_words_are_no_mention_link_or_markup(words: str) -> None:
     written = markdown.escape(words)
@@ -191,7 +237,9 @@ def test_a_diff_cannot_end_its_block() -> None:
 
 
 def test_what_rules_put_between_backticks_is_code() -> None:
-    finding = Finding(Site("a.py", 1, "f"), "`loss.item()` waits", code="SYNC001", name="n", key="k")
+    finding = Finding(
+        Site("a.py", 1, "f"), "`loss.item()` waits", code="SYNC001", name="n", key="k"
+    )
     odd = replace(finding, message="a ` alone", key="k2")
     shown = renderer("markdown").render(replace(golden.silent_report(), findings=(finding, odd)))
     assert "| <code>loss.item()</code> waits |" in shown

@@ -1,4 +1,6 @@
-"""report.html as bytes: the user's text stays text, nothing is fetched, every promise of the page's order is kept."""
+"""report.html as bytes: the user's text stays text, nothing is fetched, every promise of the page's
+order is kept.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import golden_attack
-import golden_report as golden
 import pytest
 from auditor.reports import renderer
 
 from auditor.model import Report
-from auditor.pictures import Series
+from auditor.model.charts import Series
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
 
 
 def _page(report: Report) -> str:
@@ -66,19 +68,28 @@ class _Reader(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    "report", [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()], ids=["rich", "failed", "attack"]
+    "report",
+    [golden.rich_report(), golden.failed_report(), golden_attack.attack_report()],
+    ids=["rich", "failed", "attack"],
 )
 def test_elements_nest_and_ids_are_unique(report: Report) -> None:
     page = _Reader(_page(report))
     assert page.unclosed == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = {attributes["href"] for tag, attributes in page.elements if tag == "a" and "href" in attributes}
+    links = {
+        attributes["href"]
+        for tag, attributes in page.elements
+        if tag == "a" and "href" in attributes
+    }
     assert {str(link).lstrip("#") for link in links} <= set(ids)
 
 
 def test_an_attack_adds_no_element_and_no_handler() -> None:
-    plain = [*_Reader(_page(golden.rich_report())).elements, *_Reader(_page(golden.failed_report())).elements]
+    plain = [
+        *_Reader(_page(golden.rich_report())).elements,
+        *_Reader(_page(golden.failed_report())).elements,
+    ]
     attacked = _Reader(_page(golden_attack.attack_report()))
     assert {tag for tag, _ in attacked.elements} <= {tag for tag, _ in plain}
     names = {name for _, attributes in attacked.elements for name in attributes}
@@ -94,7 +105,12 @@ def test_an_attack_is_shown_as_text_with_its_hidden_characters_visible() -> None
     for hidden in ("\x1b", "\x00", "\x07", "\u202e", "\u2066", "\u200b", "\u2028", "\x9b"):
         assert hidden not in page
     words = _Reader(page).words()
-    for shown in ("</script><script>window.attacked = 1</script>", "left\\u202eright", "\\x1b[31mred", "{{ 7 * 7 }}{% raw %}"):
+    for shown in (
+        "</script><script>window.attacked = 1</script>",
+        "left\\u202eright",
+        "\\x1b[31mred",
+        "{{ 7 * 7 }}{% raw %}",
+    ):
         assert shown in words
     page.encode("utf-8")
 
@@ -106,7 +122,9 @@ def test_endless_lines_do_not_make_an_endless_page() -> None:
     assert "x" * 25_000 not in page
 
 
-@pytest.mark.parametrize("report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"])
+@pytest.mark.parametrize(
+    "report", [golden.rich_report(), golden_attack.attack_report()], ids=["rich", "attack"]
+)
 def test_nothing_is_fetched_from_anywhere(report: Report) -> None:
     page = _Reader(_page(report))
     for tag, attributes in page.elements:
@@ -121,13 +139,24 @@ def test_nothing_is_fetched_from_anywhere(report: Report) -> None:
 
 def test_no_script_writes_markup() -> None:
     page = _page(golden.rich_report())
-    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+    for way in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+    ):
         assert way not in page
 
 
 def test_the_policy_names_the_very_scripts_of_the_page() -> None:
     page = _Reader(_page(golden.rich_report()))
-    (policy,) = [str(a["content"]) for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        str(a["content"])
+        for _, a in page.elements
+        if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     plotly = gzip.decompress(base64.b64decode(page.raw["plotly"]))
     for script in (page.raw["script"].encode(), plotly):
@@ -138,7 +167,9 @@ def test_the_policy_names_the_very_scripts_of_the_page() -> None:
 
 def test_chart_data_stands_once_and_cannot_end_its_element() -> None:
     page = _page(golden_attack.attack_report())
-    (held,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    (held,) = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     assert not set("<>&\u2028\u2029") & set(held)
     lines = json.loads(held)["charts"][0]["lines"]
     assert lines[0]["name"] == golden_attack.ATTACKS[0]
@@ -158,8 +189,22 @@ def test_two_renderings_are_equal() -> None:
 
 def test_the_page_keeps_its_order() -> None:
     page = _page(golden.failed_report())
-    order = ['id="summary"', 'id="failure-title"', 'class="headline"', 'id="verdicts"', 'id="findings"', 'id="charts"', 'id="operators"',
-             'id="clean"', 'id="skipped"', 'id="failed"', 'id="warnings"', 'id="environment"', 'id="method"']  # fmt: skip
+    order = [
+        'id="summary"',
+        'id="failure-title"',
+        'class="headline"',
+        'id="verdicts"',
+        'id="findings"',
+        'id="charts"',
+        'id="operators"',
+        # fmt: skip
+        'id="clean"',
+        'id="skipped"',
+        'id="failed"',
+        'id="warnings"',
+        'id="environment"',
+        'id="method"',
+    ]
     places = [page.index(part) for part in order]
     assert places == sorted(places)
 
@@ -204,8 +249,12 @@ def test_an_out_of_memory_error_links_to_its_explanation() -> None:
 
 def test_bases_stand_apart_in_the_headline() -> None:
     words = _Reader(_page(golden.rich_report())).words()
-    assert "412 µs per step could come back, measured in 1 finding: 1.1% of the median step" in words
-    assert "4.1 ms per step could come back, estimated in 1 finding: 11% of the median step" in words
+    assert (
+        "412 µs per step could come back, measured in 1 finding: 1.1% of the median step" in words
+    )
+    assert (
+        "4.1 ms per step could come back, estimated in 1 finding: 11% of the median step" in words
+    )
     assert "12.9 ms" not in words
 
 
@@ -241,5 +290,7 @@ def test_thinning_is_said_under_the_chart() -> None:
 
 def test_a_diff_is_copied_as_it_stands() -> None:
     page = _page(golden.rich_report())
-    (patch,) = re.findall(r'<pre class="code" id="finding-1-diff"[^>]*><code>(.*?)</code></pre>', page, re.DOTALL)
+    (patch,) = re.findall(
+        r'<pre class="code" id="finding-1-diff"[^>]*><code>(.*?)</code></pre>', page, re.DOTALL
+    )
     assert "".join(_Reader(patch).text) == golden.DIFF

@@ -1,4 +1,6 @@
-"""report.json keeps to its schema, comes back without loss, and refuses what is not a report with one sentence."""
+"""report.json keeps to its schema, comes back without loss, and refuses what is not a report with
+one sentence.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import golden_attack
-import golden_report as golden
 import jsonschema
 import pytest
 from auditor.reports import as_json, schema
@@ -30,8 +30,10 @@ from auditor.model import (
     TargetError,
     Verdict,
 )
-from auditor.pictures import Bar, Lanes, Layers, Pointer, Series, Tone
-from auditor.verification import Verified
+from auditor.model.charts import Bar, Lanes, Layers, Pointer, Series, Tone
+from auditor.model.verification import Verified
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.schema())
 REPORTS = {
@@ -103,7 +105,19 @@ runs = st.builds(
     world_size=counts,
     device=words,
     error=_maybe(st.builds(TargetError, words, words, words, _maybe(counts), words, _maybe(sites))),
-    step_us=_maybe(st.builds(StepTimes, numbers, numbers, numbers, numbers, counts, _maybe(numbers), _maybe(numbers), numbers)),
+    step_us=_maybe(
+        st.builds(
+            StepTimes,
+            numbers,
+            numbers,
+            numbers,
+            numbers,
+            counts,
+            _maybe(numbers),
+            _maybe(numbers),
+            numbers,
+        )
+    ),
     peak_bytes=st.builds(PeakBytes, _maybe(counts), _maybe(counts)),
     torch=words,
     python=words,
@@ -155,7 +169,9 @@ def test_golden_reports_keep_to_the_schema(name: str) -> None:
 
 def test_rich_report_comes_back_whole_but_for_hints() -> None:
     report = golden.rich_report()
-    without_hints = replace(report, findings=tuple(replace(finding, hints={}) for finding in report.findings))
+    without_hints = replace(
+        report, findings=tuple(replace(finding, hints={}) for finding in report.findings)
+    )
     assert as_json.load(as_json.Json().render(report)) == without_hints
 
 
@@ -197,7 +213,11 @@ def _closed(node: Any) -> Any:  # noqa: ANN401
     if not isinstance(node, dict):
         return node
     closed = {name: _closed(item) for name, item in node.items()}
-    return closed | {"additionalProperties": False} if isinstance(node.get("properties"), dict) and "type" in node else closed
+    return (
+        closed | {"additionalProperties": False}
+        if isinstance(node.get("properties"), dict) and "type" in node
+        else closed
+    )
 
 
 def test_a_missing_documented_field_breaks_the_schema() -> None:
@@ -208,7 +228,9 @@ def test_a_missing_documented_field_breaks_the_schema() -> None:
 
 
 def test_gaps_in_a_series_come_back_as_nan() -> None:
-    report = replace(golden.silent_report(), series=(Series("quiet", "us", (0.0, 1.0), (math.nan, 2.0)),))
+    report = replace(
+        golden.silent_report(), series=(Series("quiet", "us", (0.0, 1.0), (math.nan, 2.0)),)
+    )
     (line,) = as_json.load(as_json.Json().render(report)).series
     assert math.isnan(line.y[0])
     assert line.y[1] == 2.0
@@ -257,18 +279,24 @@ def test_an_oversized_report_is_refused_unread(monkeypatch: pytest.MonkeyPatch) 
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(st.data(), json_values)
 @settings(max_examples=200, deadline=None)
-def test_a_report_with_any_part_replaced_loads_or_is_refused(data: st.DataObject, value: Any) -> None:  # noqa: ANN401
+def test_a_report_with_any_part_replaced_loads_or_is_refused(
+    data: st.DataObject, value: Any
+) -> None:  # noqa: ANN401
     written = json.loads(as_json.Json().render(golden.rich_report()))
     node: Any = written
     while True:
-        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        key = data.draw(
+            st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node)))
+        )
         if isinstance(node[key], (dict, list)) and node[key] and data.draw(st.booleans()):
             node = node[key]
             continue
@@ -282,4 +310,6 @@ def test_a_report_with_any_part_replaced_loads_or_is_refused(data: st.DataObject
 
 def test_the_documentation_is_that_of_the_schema() -> None:
     page = Path(__file__).parents[2] / "docs" / "report-json.md"
-    assert page.read_text("utf-8") == schema.markdown(), "run: python -m auditor.reports.schema > docs/report-json.md"
+    assert page.read_text("utf-8") == schema.markdown(), (
+        "run: python -m auditor.reports.schema > docs/report-json.md"
+    )

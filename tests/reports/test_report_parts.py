@@ -1,4 +1,6 @@
-"""The parts that renderers are made of: amounts, safe text, thinned charts, the Markdown of manual pages, light imports."""
+"""The parts that renderers are made of: amounts, safe text, thinned charts, the Markdown of manual
+pages, light imports.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import golden_report as golden
 import pytest
 from auditor.reports import charts, manual, summary, text
 from hypothesis import given
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 
 from auditor import amounts
 from auditor.model import Severity
-from auditor.pictures import Series
+from auditor.model.charts import Series
+from tests.reports import golden_report as golden
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,13 +41,23 @@ def test_durations(us: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(0, "0 B"), (1023, "1,023 B"), (1024, "1 KiB"), (587_202_560, "560 MiB"), (3 << 30, "3 GiB"), (1 << 60, "1,048,576 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1,023 B"),
+        (1024, "1 KiB"),
+        (587_202_560, "560 MiB"),
+        (3 << 30, "3 GiB"),
+        (1 << 60, "1,048,576 TiB"),
+    ],
 )
 def test_sizes(count: float, shown: str) -> None:
     assert amounts.size(count) == shown
 
 
-@pytest.mark.parametrize(("share", "shown"), [(0, "0.0%"), (0.0004, "<0.1%"), (0.011, "1.1%"), (0.32, "32%"), (math.nan, "?")])
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0, "0.0%"), (0.0004, "<0.1%"), (0.011, "1.1%"), (0.32, "32%"), (math.nan, "?")],
+)
 def test_percentages(share: float, shown: str) -> None:
     assert amounts.percent(share) == shown
 
@@ -75,7 +87,9 @@ def test_no_real_path_is_cut_and_an_unreal_one_is() -> None:
     assert len(text.path("a" * 100_000)) < 4200
 
 
-points = st.lists(st.tuples(st.floats(0, 1e6), st.none() | st.floats(-1e6, 1e6)), min_size=1, max_size=300)
+points = st.lists(
+    st.tuples(st.floats(0, 1e6), st.none() | st.floats(-1e6, 1e6)), min_size=1, max_size=300
+)
 
 
 @given(points, st.integers(6, 60))
@@ -103,7 +117,9 @@ def test_a_long_chart_stays_within_its_points_and_keeps_its_outlier() -> None:
 
 
 def test_gaps_lift_the_pen_and_lone_points_are_dots() -> None:
-    (chart,) = charts.charts((Series("quiet", "us", (0.0, 1.0, 2.0, 3.0), (1.0, math.nan, 2.0, math.inf)),))
+    (chart,) = charts.charts(
+        (Series("quiet", "us", (0.0, 1.0, 2.0, 3.0), (1.0, math.nan, 2.0, math.inf)),)
+    )
     assert chart.lines[0].path.count("M") == 2
     assert [y for _, y in chart.lines[0].points] == [1.0, None, 2.0, None]
 
@@ -111,7 +127,9 @@ def test_gaps_lift_the_pen_and_lone_points_are_dots() -> None:
 @pytest.mark.parametrize("values", [(), (math.nan,), (0.0,), (-5.0, -7.0), (1e300, 1e-300)])
 def test_odd_series_are_drawn_or_left_out(values: tuple[float, ...]) -> None:
     x = tuple(map(float, range(len(values))))
-    for chart in charts.charts((Series("odd", "us", x, values), Series("other", "furlongs", x, values))):
+    for chart in charts.charts(
+        (Series("odd", "us", x, values), Series("other", "furlongs", x, values))
+    ):
         assert "nan" not in chart.lines[0].path
         assert "inf" not in chart.lines[0].path
 
@@ -142,22 +160,36 @@ def test_any_markdown_ends_and_lets_no_markup_through(markdown: str) -> None:
 
 def test_shares_above_one_say_that_findings_overlap() -> None:
     report = golden.rich_report()
-    report = replace(report, findings=(replace(report.findings[0], lost_us_per_step=90_000.0, verified=None),))
+    report = replace(
+        report, findings=(replace(report.findings[0], lost_us_per_step=90_000.0, verified=None),)
+    )
     assert summary.headline(report) == (
-        "measured: 90 ms per step, more than the whole median step (these findings overlap), could come back, from 1 finding",
+        (
+            "measured: 90 ms per step, more than the whole median step (these findings overlap), "
+            "could "
+            "come back, from 1 finding"
+        ),
     )
 
 
 def test_findings_without_a_price_are_counted_by_severity() -> None:
     report = golden.rich_report()
-    note = next(finding for finding in report.findings if finding.severity is Severity.NOTE and not finding.lost_us_per_step)
-    assert summary.headline(replace(report, findings=(note,))) == ("found 1 note, without a price in time",)
+    note = next(
+        finding
+        for finding in report.findings
+        if finding.severity is Severity.NOTE and not finding.lost_us_per_step
+    )
+    assert summary.headline(replace(report, findings=(note,))) == (
+        "found 1 note, without a price in time",
+    )
 
 
 def test_importing_the_room_loads_no_renderer() -> None:
     code = (
-        "import sys, auditor.reports; heavy = {'jinja2', 'plotly', 'rich', 'msgspec', 'torch', 'pandas', 'numpy'} & set(sys.modules);"
+        "import sys, auditor.reports; heavy = {'jinja2', 'plotly', 'rich', 'msgspec', 'torch', "
+        "'pandas', 'numpy'} & set(sys.modules);"
         "assert not heavy, heavy;"
-        "auditor.reports.renderer('html').render; heavy = {'torch', 'pandas', 'numpy'} & set(sys.modules); assert not heavy, heavy"
+        "auditor.reports.renderer('html').render; heavy = {'torch', 'pandas', 'numpy'} & "
+        "set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

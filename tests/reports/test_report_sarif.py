@@ -1,6 +1,8 @@
-"""SARIF: valid against the schema of OASIS, fixes that give what the diff gives, identities that survive moved lines.
+"""SARIF: valid against the schema of OASIS, fixes that give what the diff gives, identities that
+survive moved lines.
 
-``sarif-schema-2.1.0.json`` is the schema as OASIS publishes it (github.com/oasis-tcs/sarif-spec, sarif-2.1/schema).
+``sarif-schema-2.1.0.json`` is the schema as OASIS publishes it (github.com/oasis-tcs/sarif-spec,
+sarif-2.1/schema).
 """
 
 from __future__ import annotations
@@ -11,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import golden_attack
-import golden_report as golden
 import jsonschema
 import pytest
 from auditor.reports import renderer
@@ -22,9 +22,13 @@ from hypothesis import strategies as st
 
 from auditor.model import Finding, Remedy, Report, Site
 from auditor.patch.diff import unified_diff
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
 
 SCHEMA = json.loads((Path(__file__).parent / "sarif-schema-2.1.0.json").read_text("utf-8"))
-VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA, format_checker=jsonschema.FormatChecker())
+VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(
+    SCHEMA, format_checker=jsonschema.FormatChecker()
+)
 REPORTS = {
     "rich": golden.rich_report(),
     "silent": golden.silent_report(),
@@ -41,7 +45,10 @@ def _sarif(report: Report) -> dict[str, Any]:
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
 def test_it_keeps_to_the_schema_of_oasis(report: Report) -> None:
-    problems = [f"{list(error.absolute_path)}: {error.message[:200]}" for error in VALIDATOR.iter_errors(_sarif(report))]
+    problems = [
+        f"{list(error.absolute_path)}: {error.message[:200]}"
+        for error in VALIDATOR.iter_errors(_sarif(report))
+    ]
     assert problems == []
 
 
@@ -55,7 +62,9 @@ def test_results_say_rule_place_level_and_identity() -> None:
     (run,) = _sarif(golden.rich_report())["runs"]
     result = run["results"][0]
     finding = golden.rich_report().findings[0]
-    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "SYNC001"
+    assert (
+        run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "SYNC001"
+    )
     assert result["level"] == "warning"
     place = result["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == (golden.TRAINER, 142)
@@ -64,7 +73,10 @@ def test_results_say_rule_place_level_and_identity() -> None:
 
 
 def test_rules_that_fired_bring_their_manual_page() -> None:
-    rules = {rule["id"]: rule for rule in _sarif(golden.rich_report())["runs"][0]["tool"]["driver"]["rules"]}
+    rules = {
+        rule["id"]: rule
+        for rule in _sarif(golden.rich_report())["runs"][0]["tool"]["driver"]["rules"]
+    }
     assert "## What it finds" in rules["SYNC001"]["help"]["markdown"]
     assert rules["SYNC001"]["defaultConfiguration"] == {"level": "warning"}
     assert "help" not in rules["NUM002"]
@@ -104,15 +116,19 @@ def test_without_a_place_the_whole_target_is_named(target: str, uri: str) -> Non
 
 @pytest.mark.parametrize("file", ["a b/ü?#%.py", "a:b.py", "/abs/step.py", "[x].py"])
 def test_paths_are_uris(file: str) -> None:
-    report = replace(golden.rich_report(), findings=(Finding(Site(file, 3), "slow", code="SYNC001"),))
+    report = replace(
+        golden.rich_report(), findings=(Finding(Site(file, 3), "slow", code="SYNC001"),)
+    )
     written = _sarif(report)
     assert VALIDATOR.is_valid(written)
-    uri = written["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    uri = written["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"][
+        "uri"
+    ]
     assert unquote(uri).removeprefix("file://") == file
     assert not set(uri) & set(" ?#[]ü")
 
 
-# -- fixes -------------------------------------------------------------------------------------------------------------
+# -- fixes -----------------------------------------------------------------------------------------
 
 
 def _apply(source: str, changes: list[dict[str, Any]]) -> str:
@@ -128,17 +144,25 @@ def _apply(source: str, changes: list[dict[str, Any]]) -> str:
     return source
 
 
-lines = st.lists(st.sampled_from(["a = 1", "", "-- x", "++ y", "    loss.item()", "@@ -1 +1 @@", "é"]), max_size=12)
+lines = st.lists(
+    st.sampled_from(["a = 1", "", "-- x", "++ y", "    loss.item()", "@@ -1 +1 @@", "é"]),
+    max_size=12,
+)
 
 
 @given(lines, lines, st.booleans(), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_fixes_give_what_the_diff_gives(before: list[str], after: list[str], ended: bool, ends: bool) -> None:
+def test_fixes_give_what_the_diff_gives(
+    before: list[str], after: list[str], ended: bool, ends: bool
+) -> None:
     old = "\n".join(before) + "\n" * (ended and bool(before))
     new = "\n".join(after) + "\n" * (ends and bool(after))
     diff = unified_diff(old.encode(), new.encode(), "pkg/a b.py")
     report = replace(
-        golden.rich_report(), findings=(Finding(Site("a", 1), "x", code="SYNC001", remedy=Remedy("change it", diff=diff)),)
+        golden.rich_report(),
+        findings=(
+            Finding(Site("a", 1), "x", code="SYNC001", remedy=Remedy("change it", diff=diff)),
+        ),
     )
     (result,) = _sarif(report)["runs"][0]["results"]
     if old == new:
@@ -150,14 +174,23 @@ def test_fixes_give_what_the_diff_gives(before: list[str], after: list[str], end
     assert VALIDATOR.is_valid(_sarif(report))
 
 
-@pytest.mark.parametrize("name", ["plain.py", "with space.py", 'quote".py', "tab\t.py", "ü.py", "back\\slash.py"])
+@pytest.mark.parametrize(
+    "name", ["plain.py", "with space.py", 'quote".py', "tab\t.py", "ü.py", "back\\slash.py"]
+)
 def test_any_file_name_of_a_diff_is_read_back(name: str) -> None:
     (only,) = replacements(unified_diff(b"a\n", b"b\n", name))
     assert (only.file, only.first, only.last, only.text) == (name, 1, 1, "b\n")
 
 
 @pytest.mark.parametrize(
-    "diff", ["", "nonsense", "@@ -1 +1 @@\n-a\n+b\n", "--- x\n+++ y\n", "--- a/x\n+++ b/x\n@@ -1,9 +1 @@\n-a\n"]
+    "diff",
+    [
+        "",
+        "nonsense",
+        "@@ -1 +1 @@\n-a\n+b\n",
+        "--- x\n+++ y\n",
+        "--- a/x\n+++ b/x\n@@ -1,9 +1 @@\n-a\n",
+    ],
 )
 def test_what_is_no_diff_is_no_fix(diff: str) -> None:
     assert replacements(diff) == ()
@@ -165,6 +198,10 @@ def test_what_is_no_diff_is_no_fix(diff: str) -> None:
 
 def test_a_fix_says_whether_it_is_safe() -> None:
     results = _sarif(golden.rich_report())["runs"][0]["results"]
-    said = {result["ruleId"]: result["fixes"][0]["description"]["text"] for result in results if "fixes" in result}
+    said = {
+        result["ruleId"]: result["fixes"][0]["description"]["text"]
+        for result in results
+        if "fixes" in result
+    }
     assert said["SYNC001"].endswith("(cannot change what is trained)")
     assert said["GRAPH001"].endswith("(may change what is trained: look at it first)")

@@ -1,4 +1,6 @@
-"""The copy for the legacy trace tab: only the dead categories change, the rest is byte for byte, memory stays bounded."""
+"""The copy for the legacy trace tab: only the dead categories change, the rest is byte for byte,
+memory stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,51 @@ import pytest
 from auditor.reports import tensorboard
 
 EVENTS: list[dict[str, Any]] = [
-    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "args": {"Input Dims": [[2, 3]]}},
-    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1, "dur": 2, "args": {"correlation": 7}},
+    {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::add",
+        "ts": 1,
+        "dur": 2,
+        "args": {"Input Dims": [[2, 3]]},
+    },
+    {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "ts": 1,
+        "dur": 2,
+        "args": {"correlation": 7},
+    },
     {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "ts": 1, "dur": 2},
-    {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "ts": 1},
+    {
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "ts": 1,
+    },
     {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#SGD.step", "ts": 1},
     {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "ts": 1},
     {"ph": "X", "cat": "user_annotation", "name": 'say "cat": "cuda_runtime" <\u00e9>', "ts": 1},
     {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 3},
-    {"ph": "X", "cat": "kernel", "name": "gemm", "args": {"text": '{"cat": "user_annotation", "name": "Optimizer."}'}},
+    {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "gemm",
+        "args": {"text": '{"cat": "user_annotation", "name": "Optimizer."}'},
+    },
 ]
-EXPECTED = ["cpu_op", "Runtime", "Runtime", "cpu_op", "cpu_op", "user_annotation", "user_annotation", "fwdbwd", "kernel"]
+EXPECTED = [
+    "cpu_op",
+    "Runtime",
+    "Runtime",
+    "cpu_op",
+    "cpu_op",
+    "user_annotation",
+    "user_annotation",
+    "fwdbwd",
+    "kernel",
+]
 
 LAYOUTS = {
     "kineto": {"indent": 2},
@@ -40,7 +76,9 @@ def _trace(layout: str, events: list[dict[str, Any]]) -> bytes:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("block", [7, 64, 1 << 20])
-def test_only_dead_categories_change(layout: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_dead_categories_change(
+    layout: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tensorboard, "BLOCK", block)
     copy = b"".join(tensorboard.rewritten(io.BytesIO(_trace(layout, EVENTS))))
     events = json.loads(copy)["traceEvents"]
@@ -51,12 +89,19 @@ def test_only_dead_categories_change(layout: str, block: int, monkeypatch: pytes
 def test_file_lands_where_the_tab_looks(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes(gzip.compress(_trace("kineto", EVENTS)))
-    written = tensorboard.export(trace, tmp_path / "tb", "energy.flow/step", "node.1_0", 1_700_000_000_000_000_000)
-    assert written == tmp_path / "tb" / "energy_flow_step" / "node_1_0.1700000000000000000.pt.trace.json.gz"
+    written = tensorboard.export(
+        trace, tmp_path / "tb", "energy.flow/step", "node.1_0", 1_700_000_000_000_000_000
+    )
+    assert (
+        written
+        == tmp_path / "tb" / "energy_flow_step" / "node_1_0.1700000000000000000.pt.trace.json.gz"
+    )
     worker = re.match(r"^(.*?)(\.\d+)?\.pt\.trace\.json(\.gz)?$", written.name)
     assert worker is not None
     assert worker[1] == "node_1_0"
-    assert [event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]] == EXPECTED
+    assert [
+        event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]
+    ] == EXPECTED
     assert list(written.parent.iterdir()) == [written]
 
 
@@ -64,7 +109,9 @@ def test_a_trace_that_is_not_compressed_is_copied_too(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_bytes(_trace("kineto", EVENTS))
     written = tensorboard.export(trace, tmp_path / "tb", "run", "host_0", 1)
-    assert [event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]] == EXPECTED
+    assert [
+        event["cat"] for event in json.loads(gzip.decompress(written.read_bytes()))["traceEvents"]
+    ] == EXPECTED
 
 
 def test_a_run_name_cannot_leave_the_folder(tmp_path: Path) -> None:

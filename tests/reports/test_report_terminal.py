@@ -1,17 +1,19 @@
-"""The terminal's table: nothing cut that people copy, nothing passed on that steers a terminal, everything said that was not looked at."""
+"""The terminal's table: nothing cut that people copy, nothing passed on that steers a terminal,
+everything said that was not looked at.
+"""
 
 from __future__ import annotations
 
 import io
 from dataclasses import replace
 
-import golden_attack
-import golden_report as golden
 import pytest
 from auditor.reports import renderer
 from auditor.reports.terminal import Terminal
 
 from auditor.model import Finding, Rank, Severity, Site, StepTimes, Verdict
+from tests.reports import golden_attack
+from tests.reports import golden_report as golden
 
 
 def test_every_finding_shows_code_place_price_and_basis() -> None:
@@ -43,7 +45,10 @@ def test_bases_are_never_added_together() -> None:
 
 def test_long_places_are_whole_and_on_one_line() -> None:
     site = Site("/".join(["a folder with spaces"] * 30) + "/train-er.py", 12345)
-    report = replace(golden.rich_report(), findings=(Finding(site, "slow", code="SYNC001", severity=Severity.NOTE),))
+    report = replace(
+        golden.rich_report(),
+        findings=(Finding(site, "slow", code="SYNC001", severity=Severity.NOTE),),
+    )
     assert any(str(site) in line for line in Terminal().render(report).splitlines())
 
 
@@ -84,8 +89,13 @@ def test_nothing_found_says_who_looked_and_who_could_not() -> None:
 
 def test_a_failed_target_ends_with_its_own_traceback() -> None:
     shown = Terminal().render(golden.failed_report())
-    assert "the target raised an exception in step 7 (timing pass), at examples/energy_flow/trainer.py:139" in shown
-    assert shown.rstrip().endswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x128 and 256x10)")
+    assert (
+        "the target raised an exception in step 7 (timing pass), at "
+        "examples/energy_flow/trainer.py:139" in shown
+    )
+    assert shown.rstrip().endswith(
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x128 and 256x10)"
+    )
     assert shown.count("mat1 and mat2") == 1
 
 
@@ -107,7 +117,9 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"])
-def test_the_environment_cannot_colour_what_was_judged_plain(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_the_environment_cannot_colour_what_was_judged_plain(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "1")
     assert "\x1b" not in Terminal().render(golden.rich_report())
 
@@ -126,21 +138,49 @@ def test_the_registry_gives_it_by_name() -> None:
 
 def test_what_was_skipped_takes_four_lines_at_most() -> None:
     report = golden.silent_report()
-    skipped = tuple(Verdict(f"KERN{n:03}", "name", "skipped", f"reason {n % 9} " + "and so on " * (n % 9 * 4)) for n in range(40))
-    shown = Terminal().render(replace(report, verdicts=skipped)).split("could not look")[-1].splitlines()[1:]
-    assert len(shown) == 4 and max(map(len, shown)) <= 80 and shown[-1].endswith("for 6 other reasons")
+    skipped = tuple(
+        Verdict(f"KERN{n:03}", "name", "skipped", f"reason {n % 9} " + "and so on " * (n % 9 * 4))
+        for n in range(40)
+    )
+    shown = (
+        Terminal()
+        .render(replace(report, verdicts=skipped))
+        .split("could not look")[-1]
+        .splitlines()[1:]
+    )
+    assert (
+        len(shown) == 4 and max(map(len, shown)) <= 80 and shown[-1].endswith("for 6 other reasons")
+    )
     assert sum(int(line.split()[0]) for line in shown) == 40
 
 
-@pytest.mark.parametrize(("n", "said"), [(1, "10 ms (1 step)"), (6, "median 10 ms, 8 ms to 30 ms (6 steps)")])
+@pytest.mark.parametrize(
+    ("n", "said"), [(1, "10 ms (1 step)"), (6, "median 10 ms, 8 ms to 30 ms (6 steps)")]
+)
 def test_few_steps_have_no_percentile(n: int, said: str) -> None:
     report = golden.rich_report()
     times = StepTimes(10_000.0, 30_000.0, 8_000.0, 30_000.0, n)
-    assert f"step time: {said}\n" in Terminal().render(replace(report, run=replace(report.run, step_us=times)))
+    assert f"step time: {said}\n" in Terminal().render(
+        replace(report, run=replace(report.run, step_us=times))
+    )
 
 
 def test_a_rank_alone_is_a_sentence() -> None:
-    rank = Rank(None, "t.json", "host", "NVIDIA H100", 1, 10_000.0, 4_000.0, 4_000.0, 0.0, 0.0, 0.0, 500.0, 2**30)
+    rank = Rank(
+        None,
+        "t.json",
+        "host",
+        "NVIDIA H100",
+        1,
+        10_000.0,
+        4_000.0,
+        4_000.0,
+        0.0,
+        0.0,
+        0.0,
+        500.0,
+        2**30,
+    )
     shown = Terminal().render(replace(golden.silent_report(), ranks=(rank,)))
     said = "of each step: device busy 4 ms, computing 4 ms, host waits 500 us, peak memory 1 GiB "
     assert said in " ".join(shown.split())
@@ -154,8 +194,13 @@ def test_a_rehearsal_alone_is_named_in_words() -> None:
 
 
 def test_a_rehearsal_is_said_beside_the_times() -> None:
-    report = replace(golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"})
-    said = "GPU path rehearsed on the CPU as if on an NVIDIA H200: what it finds there has no price in time"
+    report = replace(
+        golden.rich_report(), environment={"rehearsed on": "NVIDIA H200 (rehearsed on the CPU)"}
+    )
+    said = (
+        "GPU path rehearsed on the CPU as if on an NVIDIA H200: what it finds there has no price "
+        "in time"
+    )
     assert said in " ".join(Terminal().render(report).split())
     assert said in renderer("html").render(report)
     assert "rehearsed:" not in Terminal().render(replace(report, environment={}))

@@ -1,4 +1,6 @@
-"""What re-runs measured reads the same on every page: the headline, each finding's line, the noise floor, what was left out."""
+"""What re-runs measured reads the same on every page: the headline, each finding's line, the noise
+floor, what was left out.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +8,63 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import golden_report as golden
 import jsonschema
 import pytest
 from auditor.reports import as_json, html, schema, terminal, verified
 
-from auditor.commands import results
+from auditor.cli import write_results
 from auditor.model import Report
-from auditor.verification import Proposal, Verification, Verified
+from auditor.model.verification import Proposal, Verification, Verified
+from tests.reports import golden_report as golden
 
-BETTER = Verified("better", 38_240.0, 20_900.0, 0.546, 0.532, 0.559, 1000 << 20, 590 << 20, True, 5, 4.0, 1.0, "bit-identical")
-UNTIMED = Verified("same", None, None, None, None, None, None, None, True, 1, 4.0, 4.0, "checked in the rehearsal")
-BROKEN = Verified("broken", 10.0, 9.0, None, None, None, same_result=False, pairs=1, note="loss 2 is 0.6 instead of 0.5")
-SUMMARY = Verification(BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",))
+BETTER = Verified(
+    "better",
+    38_240.0,
+    20_900.0,
+    0.546,
+    0.532,
+    0.559,
+    1000 << 20,
+    590 << 20,
+    True,
+    5,
+    4.0,
+    1.0,
+    "bit-identical",
+)
+UNTIMED = Verified(
+    "same", None, None, None, None, None, None, None, True, 1, 4.0, 4.0, "checked in the rehearsal"
+)
+BROKEN = Verified(
+    "broken",
+    10.0,
+    9.0,
+    None,
+    None,
+    None,
+    same_result=False,
+    pairs=1,
+    note="loss 2 is 0.6 instead of 0.5",
+)
+SUMMARY = Verification(
+    BETTER, ("SYNC001", "GRAPH001"), (0.98, 1.03), True, 23, 14, 117.0, ("GRAPH002: left out",)
+)
 
 ATTACK = "<script>alert(1)</script>"
 DIFF = f"--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-BATCH = 4\n+BATCH = 32  # {ATTACK}\n"
-PROPOSED = Proposal("batch size", f"32 {ATTACK}", (("4 (now)", "38.2 ms"), ("32", "20.9 ms")), BETTER, DIFF)
+PROPOSED = Proposal(
+    "batch size", f"32 {ATTACK}", (("4 (now)", "38.2 ms"), ("32", "20.9 ms")), BETTER, DIFF
+)
 
 
 @pytest.fixture
 def report() -> Report:
     whole = golden.rich_report()
     measured = [BETTER, UNTIMED, BROKEN]
-    findings = [replace(finding, verified=each) for finding, each in zip(whole.findings, measured, strict=False)]
+    findings = [
+        replace(finding, verified=each)
+        for finding, each in zip(whole.findings, measured, strict=False)
+    ]
     return replace(whole, findings=(*findings, *whole.findings[3:]), verification=SUMMARY)
 
 
@@ -42,7 +77,10 @@ def test_json_keeps_to_its_schema_and_comes_back(report: Report) -> None:
 
 
 def test_the_headline_is_what_was_measured(report: Report) -> None:
-    said = "verified: 1.83x faster [1.79-1.88], 41% less memory, same losses with the patches for SYNC001, GRAPH001"
+    said = (
+        "verified: 1.83x faster [1.79-1.88], 41% less memory, same losses with the patches for "
+        "SYNC001, GRAPH001"
+    )
     assert verified.headline(report) == said
     assert said in " ".join(terminal.Terminal(width=80).render(report).split())
     page = html.Html().render(report)
@@ -51,17 +89,25 @@ def test_the_headline_is_what_was_measured(report: Report) -> None:
 
 
 @pytest.mark.parametrize("together", [None, BROKEN, UNTIMED])
-def test_without_a_measured_whole_there_is_no_such_headline(report: Report, together: Verified | None) -> None:
-    assert verified.headline(replace(report, verification=replace(SUMMARY, together=together))) == ""
+def test_without_a_measured_whole_there_is_no_such_headline(
+    report: Report, together: Verified | None
+) -> None:
+    assert (
+        verified.headline(replace(report, verification=replace(SUMMARY, together=together))) == ""
+    )
 
 
 def test_each_finding_says_its_own_and_nothing_that_was_not_measured(report: Report) -> None:
     better, untimed, broken = (verified.line(finding) for finding in report.findings[:3])
-    assert better.startswith("verified better: 1.83x faster [1.79-1.88], 5 pairs of runs; peak memory 1,000 MiB before")
+    assert better.startswith(
+        "verified better: 1.83x faster [1.79-1.88], 5 pairs of runs; peak memory 1,000 MiB before"
+    )
     assert "host syncs per step 4 before, 1 after" in better
     assert "faster" not in untimed
     assert "checked in the rehearsal" in untimed
-    assert broken.startswith("patch left out: the training result differs; loss 2 is 0.6 instead of 0.5")
+    assert broken.startswith(
+        "patch left out: the training result differs; loss 2 is 0.6 instead of 0.5"
+    )
     assert verified.line(report.findings[3]) == ""
 
 
@@ -82,15 +128,25 @@ def test_a_proposal_is_shown_with_its_curve_and_patch_and_comes_back(report: Rep
     assert 'href="#proposal-1"' in page and "38.2 ms" in page and "+BATCH = 32" in page
     assert ATTACK not in page
     words = " ".join(terminal.Terminal(width=80).render(proposing).split())
-    assert "proposed: batch size: 32" in words and "4 (now): 38.2 ms; 32: 20.9 ms" in words and "proposals.patch sets it" in words
+    assert (
+        "proposed: batch size: 32" in words
+        and "4 (now): 38.2 ms; 32: 20.9 ms" in words
+        and "proposals.patch sets it" in words
+    )
     assert "proposal" not in html.Html().render(report).partition("<body")[2]
 
 
-def test_the_patch_of_a_proposal_is_a_file_beside_the_report(report: Report, tmp_path: Path) -> None:
+def test_the_patch_of_a_proposal_is_a_file_beside_the_report(
+    report: Report, tmp_path: Path
+) -> None:
     path = tmp_path / "proposals.patch"
-    results._write_proposals(replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,))), path)
+    write_results._write_proposals(
+        replace(report, verification=replace(SUMMARY, proposals=(PROPOSED,))), path
+    )
     assert path.read_text() == DIFF
-    results._write_proposals(report, path)  # a report without one leaves no patch of an earlier run behind
+    write_results._write_proposals(
+        report, path
+    )  # a report without one leaves no patch of an earlier run behind
     assert not path.exists()
 
 
@@ -101,7 +157,12 @@ def test_no_bars_where_no_time_was_measured() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.95, 1.04, "no difference in step time proven [0.96-1.05x]"), (1.1, 1.3, "1.20x slower [1.10-1.30]")],
+    [
+        (0.95, 1.04, "no difference in step time proven [0.96-1.05x]"),
+        (1.1, 1.3, "1.20x slower [1.10-1.30]"),
+    ],
 )
 def test_no_difference_and_slower_are_said_as_such(low: float, high: float, said: str) -> None:
-    assert verified.proof(replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)).detail.startswith(said)
+    assert verified.proof(
+        replace(BETTER, ratio=(low + high) / 2, ratio_low=low, ratio_high=high)
+    ).detail.startswith(said)

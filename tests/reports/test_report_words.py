@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import golden_report as golden
 import pytest
 from auditor.reports import page, ranks, renderer, summary
 
 from auditor.model import Finding, Rank, Report
-from auditor.pictures import Series
+from auditor.model.charts import Series
+from tests.reports import golden_report as golden
 
 
 def _seen(steps: int, per_step: float, seen_on: str = "cpu") -> Finding:
-    return replace(golden.rich_report().findings[0], steps=steps, per_step=per_step, seen_on=seen_on)
+    return replace(
+        golden.rich_report().findings[0], steps=steps, per_step=per_step, seen_on=seen_on
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,11 +33,19 @@ def test_how_often(finding: Finding, said: str) -> None:
 
 
 def test_a_number_that_says_nothing_is_not_printed() -> None:
-    assert [summary.per_step(_seen(1, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == ["", "<0.01", "0.5", "1,428"]
+    assert [summary.per_step(_seen(1, often)) for often in (0.0, 0.00862, 0.5, 1428.0)] == [
+        "",
+        "<0.01",
+        "0.5",
+        "1,428",
+    ]
 
 
 def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
-    once, growing = (replace(_seen(50, 1.0), lost_us_per_step=None, lost_bytes=size << 20, key=str(size)) for size in (100, 4))
+    once, growing = (
+        replace(_seen(50, 1.0), lost_us_per_step=None, lost_bytes=size << 20, key=str(size))
+        for size in (100, 4)
+    )
     growing = replace(growing, grows=True)
     report = replace(golden.rich_report(), findings=(once, growing))
     assert [summary.cost(finding) for finding in report.findings] == ["100 MiB", "4 MiB / step"]
@@ -44,7 +54,9 @@ def test_growth_is_a_price_of_each_step_and_outweighs_a_single_loss() -> None:
 
 
 def _rank(number: int, communication: float) -> Rank:
-    return Rank(number, "", "", "cuda", 1, 10.0, 9.0, 5.0, communication, communication, 0.0, 0.0, None)
+    return Rank(
+        number, "", "", "cuda", 1, 10.0, 9.0, 5.0, communication, communication, 0.0, 0.0, None
+    )
 
 
 def _job(*communication: float) -> Report:
@@ -72,11 +84,17 @@ def test_the_first_sentence_says_what_was_judged() -> None:
     assert summary.asked(golden.failed_report()).startswith("Asked for ")
     assert summary.asked(_job(1.0)).startswith("Judged from a trace of ")
     assert summary.asked(_job(1.0, 2.0)).startswith("Judged from the traces of 2 ranks, ")
-    assert [summary.processes(report) for report in (run, _job(1.0), _job(1.0, 2.0))] == ["", ", rank 0 of 8", " in 8 processes"]
+    assert [summary.processes(report) for report in (run, _job(1.0), _job(1.0, 2.0))] == [
+        "",
+        ", rank 0 of 8",
+        " in 8 processes",
+    ]
 
 
 def test_prose_spells_microseconds_as_the_page_does_but_not_in_code() -> None:
-    assert page.prose("267 us per step, `sleep(5 us)`") == "267 µs per step, <code>sleep(5 us)</code>"
+    assert (
+        page.prose("267 us per step, `sleep(5 us)`") == "267 µs per step, <code>sleep(5 us)</code>"
+    )
     assert page.prose("<b> and a ` alone") == "&lt;b&gt; and a ` alone"
 
 
@@ -103,7 +121,10 @@ def test_a_chart_that_cannot_be_drawn_costs_one_sentence(monkeypatch: pytest.Mon
 def test_slow_steps_are_listed_by_height() -> None:
     x = tuple(map(float, range(40)))
     marked = tuple((place, f"slow {place:.0f}") for place in x[20:])
-    report = replace(golden.silent_report(), series=(Series("quiet pass", "us", x, tuple(1e3 + us for us in x), marked),))
+    report = replace(
+        golden.silent_report(),
+        series=(Series("quiet pass", "us", x, tuple(1e3 + us for us in x), marked),),
+    )
     shown = str(renderer("html").render(report))
     assert "slow 39</li>" in shown
     assert "slow 20</li>" not in shown

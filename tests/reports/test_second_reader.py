@@ -1,4 +1,6 @@
-"""docs/report-json.md is enough to read a report: a reader written from it alone, on reports that hold nothing else."""
+"""docs/report-json.md is enough to read a report: a reader written from it alone, on reports that
+hold nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import golden_attack
-import golden_report as golden
 import pytest
-import second_reader
 from auditor.reports.as_json import Json
 
 from auditor.model import Report
+from tests.reports import golden_attack, second_reader
+from tests.reports import golden_report as golden
 
 PAGE = (Path(__file__).parents[2] / "docs" / "report-json.md").read_text("utf-8")
 
@@ -28,7 +29,10 @@ def _documented() -> dict[str, dict[str, tuple[str, bool]]]:
         assert named is not None
         fields = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", part, re.MULTILINE)
         objects[named[1] or "report"] = {
-            name: ((re.findall(r"\(#(\w+)\)", kind) or [""])[0], not meaning.startswith("*optional*"))
+            name: (
+                (re.findall(r"\(#(\w+)\)", kind) or [""])[0],
+                not meaning.startswith("*optional*"),
+            )
             for name, kind, meaning in fields
         }
     return objects
@@ -44,7 +48,11 @@ def _only_documented(value: Any, name: str) -> Any:  # noqa: ANN401
     fields = OBJECTS.get(name)
     if not isinstance(value, dict) or not fields:
         return value
-    return {field: _only_documented(value[field], inner) for field, (inner, required) in fields.items() if required}
+    return {
+        field: _only_documented(value[field], inner)
+        for field, (inner, required) in fields.items()
+        if required
+    }
 
 
 def _written(report: Report) -> Any:  # noqa: ANN401
@@ -52,8 +60,26 @@ def _written(report: Report) -> Any:  # noqa: ANN401
 
 
 def test_the_page_describes_every_object() -> None:
-    assert {"report", "run", "step_us", "verdict", "site", "finding", "remedy", "edit", "verified", "error"} <= OBJECTS.keys()
-    assert set(_written(golden.rich_report())) == {"schema", "tool", "run", "verdicts", "findings", "warnings"}
+    assert {
+        "report",
+        "run",
+        "step_us",
+        "verdict",
+        "site",
+        "finding",
+        "remedy",
+        "edit",
+        "verified",
+        "error",
+    } <= OBJECTS.keys()
+    assert set(_written(golden.rich_report())) == {
+        "schema",
+        "tool",
+        "run",
+        "verdicts",
+        "findings",
+        "warnings",
+    }
 
 
 def test_a_report_is_read_from_the_documented_fields_alone() -> None:
@@ -61,7 +87,11 @@ def test_a_report_is_read_from_the_documented_fields_alone() -> None:
     assert lines[:3] == [
         "examples.energy_flow.trainer:step: completed on cpu, torch 2.13.0+cpu, 1 process(es)",
         "step: median 38.2 ms, p95 41.0 ms of 50",
-        f"warning  SYNC001  {golden.TRAINER}:142  8.41 ms (measured)  safe patch  better: 38.2 to 29.6 ms",
+        (
+            f"warning  SYNC001  {golden.TRAINER}:142  8.41 ms (measured)  safe patch  better: 38.2 "
+            "to "
+            "29.6 ms"
+        ),
     ]
     assert f"error  GRAPH001  {golden.TRAINER}:151  560 MiB (measured)  patch to look at" in lines
     assert "warning  MEM004  -  3072 MiB (estimated)" in lines
@@ -69,7 +99,9 @@ def test_a_report_is_read_from_the_documented_fields_alone() -> None:
 
 
 def test_a_failed_target_and_attacked_texts_are_read() -> None:
-    assert second_reader.summary(_written(golden.failed_report()))[2].startswith("error: RuntimeError: mat1 and mat2")
+    assert second_reader.summary(_written(golden.failed_report()))[2].startswith(
+        "error: RuntimeError: mat1 and mat2"
+    )
     report = golden_attack.attack_report()
     assert len(second_reader.summary(_written(report))) > len(report.findings)
 

@@ -1,4 +1,6 @@
-"""``audit view`` without a browser: what is served, to whom, and that nothing outside the folder is; how it starts and ends."""
+"""``audit view`` without a browser: what is served, to whom, and that nothing outside the folder
+is; how it starts and ends.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import golden_attack
 import pytest
-from viewing import ROOT, plain_trace, survivors, viewing, write_run
 
+from auditor.cli import view
 from auditor.tensorboard_tab import catapult, slices
 from auditor.tensorboard_tab.pages import Pages
 from auditor.tensorboard_tab.runs import Run, runs_in
+from tests.reports import golden_attack
+from tests.reports.viewing import ROOT, plain_trace, survivors, viewing, write_run
 
 
 @pytest.fixture
@@ -34,7 +38,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "audits"
 
 
-def ask(pages: Pages, route: str, method: str = "GET", **query: str) -> tuple[str, dict[str, str], bytes]:
+def ask(
+    pages: Pages, route: str, method: str = "GET", **query: str
+) -> tuple[str, dict[str, str], bytes]:
     told: dict[str, Any] = {}
 
     def start(status: str, headers: list[tuple[str, str]]) -> None:
@@ -44,7 +50,7 @@ def ask(pages: Pages, route: str, method: str = "GET", **query: str) -> tuple[st
     return told["status"], told["headers"], b"".join(body)
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def test_runs_are_found_at_and_below_the_folder(folder: Path) -> None:
@@ -71,7 +77,7 @@ def test_the_exported_trace_serves_where_the_recorded_one_is_gone(folder: Path) 
     assert Run("one", folder / "one", folder).trace() == exported.resolve()
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 
 
 def test_the_list_of_runs_says_what_they_found(folder: Path) -> None:
@@ -110,8 +116,13 @@ def test_a_report_runs_only_what_its_own_policy_names_and_reaches_nobody(folder:
 
 
 def test_a_strangers_page_runs_nothing(folder: Path) -> None:
-    (folder / "one" / "report.html").write_text("<meta content=\"script-src 'unsafe-inline';\"><script>attack()</script>")
-    assert "script-src 'none';" in ask(Pages(folder), "report", run="one")[1]["Content-Security-Policy"]
+    (folder / "one" / "report.html").write_text(
+        "<meta content=\"script-src 'unsafe-inline';\"><script>attack()</script>"
+    )
+    assert (
+        "script-src 'none';"
+        in ask(Pages(folder), "report", run="one")[1]["Content-Security-Policy"]
+    )
 
 
 def test_every_page_has_a_policy_of_this_origin_alone(folder: Path) -> None:
@@ -133,10 +144,14 @@ def test_an_attacked_report_is_data_to_the_list(tmp_path: Path) -> None:
         assert (status, headers["Content-Type"]) == ("200 OK", "application/json")
         assert body.isascii()
         shown = json.dumps(json.loads(body), ensure_ascii=False)
-        assert "\u202e" not in re.sub(r'"(key|file|function)": "[^"]*"', "", shown.replace('\\"', ""))
+        assert "\u202e" not in re.sub(
+            r'"(key|file|function)": "[^"]*"', "", shown.replace('\\"', "")
+        )
 
 
-def test_without_the_package_of_the_viewer_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_of_the_viewer_it_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(catapult, "PACKAGE", "no_such_package")
     status, _, body = ask(Pages(folder), "viewer", run="one")
     assert status.startswith("404")
@@ -151,7 +166,7 @@ def test_the_viewers_own_script_is_allowed_by_its_hash_and_unchanged() -> None:
 
 
 def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
-    from auditor import catalogue
+    from auditor.judging import catalogue
 
     codes = {rule.code for rule in catalogue.rules()}
     assert slices.PATTERNS.keys() <= codes
@@ -161,7 +176,7 @@ def test_every_pattern_is_of_a_rule_and_reads_in_both_languages() -> None:
         assert not re.search(r"\(\?[^:]|\\A|\\Z", expression), "not in JavaScript"
 
 
-# -- TensorBoard -------------------------------------------------------------------------------------------------------
+# -- TensorBoard -----------------------------------------------------------------------------------
 
 
 def _project() -> dict[str, Any]:
@@ -191,11 +206,14 @@ def test_the_entry_point_names_a_plugin_of_tensorboard(tmp_path: Path) -> None:
 def test_the_plugin_imports_no_torch() -> None:
     import subprocess
 
-    code = "import auditor.tensorboard_tab.plugin, sys; assert not {'torch', 'pandas'} & set(sys.modules)"
+    code = (
+        "import auditor.tensorboard_tab.plugin, sys; assert not {'torch', 'pandas'} & "
+        "set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 
 
 def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
@@ -211,8 +229,12 @@ def get(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_and_ends_with_all_that_it_started(folder: Path, words: tuple[str, ...], number: int) -> None:
-    for worker in range(3):  # so that torch-tb-profiler has something to read while it is told to end
+def test_it_serves_and_ends_with_all_that_it_started(
+    folder: Path, words: tuple[str, ...], number: int
+) -> None:
+    for worker in range(
+        3
+    ):  # so that torch-tb-profiler has something to read while it is told to end
         exported = folder / "one" / "tensorboard" / "step" / f"host_{worker}.1.pt.trace.json.gz"
         exported.parent.mkdir(parents=True, exist_ok=True)
         exported.write_bytes((folder / "one" / "recording" / "trace.json.gz").read_bytes())
@@ -244,11 +266,15 @@ def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
         where = urlsplit(url)
         assert where.hostname is not None
         assert where.port is not None
-        request = f"GET /runs HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n".encode()
+        request = (
+            f"GET /runs HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n\r\n".encode()
+        )
         with contextlib.ExitStack() as stack:
             clients = []
             for _ in range(200):
-                client = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=60))
+                client = stack.enter_context(
+                    socket.create_connection((where.hostname, where.port), timeout=60)
+                )
                 client.sendall(request)
                 clients.append(client)
             first = [client.recv(12) for client in clients]
@@ -256,7 +282,9 @@ def test_two_hundred_requests_at_once_are_all_answered(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--trace",), ()], ids=["alone", "tensorboard"])
-def test_a_port_that_is_taken_is_one_sentence(folder: Path, audit: functools.partial[Any], words: tuple[str, ...]) -> None:
+def test_a_port_that_is_taken_is_one_sentence(
+    folder: Path, audit: functools.partial[Any], words: tuple[str, ...]
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -272,9 +300,34 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, audit: functools.partial[A
     (tmp_path / "judge" / "recording").mkdir(parents=True)
     (tmp_path / "judge" / "recording" / "manifest.json").write_text("{}")
     (tmp_path / "file").touch()
-    said = {name: audit("view", name, "--no-browser", cwd=tmp_path) for name in ("empty", "judge", "file", "gone")}
+    said = {
+        name: audit("view", name, "--no-browser", cwd=tmp_path)
+        for name in ("empty", "judge", "file", "gone")
+    }
     assert {done.returncode for done in said.values()} == {2}
     assert "empty holds no run of audit (no report.json)" in said["empty"].stderr
     assert "audit analyze judge writes it" in said["judge"].stderr
     assert "file is a file, not a folder" in said["file"].stderr
     assert "gone does not exist" in said["gone"].stderr
+
+
+def test_a_terminal_that_closes_ends_it_but_under_nohup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        view.threading, "Event", lambda: SimpleNamespace(set=None, wait=lambda seconds: True)
+    )
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = [signal.signal(number, signal.SIG_DFL) for number in numbers]
+    try:
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # as a shell does for what it starts with `&`: kill -INT ends it all the same
+        view._wait()
+        assert all(callable(signal.getsignal(number)) for number in numbers)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        view._wait()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN and callable(
+            signal.getsignal(signal.SIGINT)
+        )
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

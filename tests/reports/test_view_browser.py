@@ -1,4 +1,6 @@
-"""``audit view`` in Chromium: the tab opens, a report runs in its sandbox, the trace zooms to a finding, nothing leaves the machine."""
+"""``audit view`` in Chromium: the tab opens, a report runs in its sandbox, the trace zooms to a
+finding, nothing leaves the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import golden_report as golden
 import pytest
-from browsing import NEEDS_CHROMIUM, chromium, enter, wait
-from viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 from auditor.model import Finding, Site
+from tests.reports import golden_report as golden
+from tests.reports.browsing import NEEDS_CHROMIUM, chromium, enter, wait
+from tests.reports.viewing import framed_trace, plain_trace, two_lines, viewing, write_run
 
 pytestmark = NEEDS_CHROMIUM
 
-_NETWORK = ("http:", "https:", "ws:", "wss:")  # the browser's own start page asks for chrome:, which never leaves it
+_NETWORK = (
+    "http:",
+    "https:",
+    "ws:",
+    "wss:",
+)  # the browser's own start page asks for chrome:, which never leaves it
 ATTACK = "</script><img src=https://attacker.example/ onerror=window.attacked=1>"
 
 
@@ -30,22 +37,41 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one whose texts attack."""
+    """Four runs: plain, with Python frames in its trace, with two lines that do the same, and one
+    whose texts attack.
+    """
     audits = tmp_path_factory.mktemp("view") / "audits"
     report = golden.rich_report()
     write_run(audits / "framed", trace=framed_trace())
     write_run(audits / "plain", trace=plain_trace())
-    attacked = Finding(Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK)
+    attacked = Finding(
+        Site(ATTACK, 1, ATTACK, ATTACK), ATTACK, code="SYNC001", name=ATTACK, key=ATTACK
+    )
     trace = plain_trace().replace("aten::mm", json.dumps(ATTACK)[1:-1])
     write_run(audits / "two lines", *two_lines())
-    write_run(audits / "zz attack", replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)), trace)
+    write_run(
+        audits / "zz attack",
+        replace(report, run=replace(report.run, target=ATTACK), findings=(attacked,)),
+        trace,
+    )
     return audits
 
 
 @pytest.fixture(scope="module", params=[(), ("--trace",)], ids=["tensorboard", "alone"])
-def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
-    """Opens a run's view afresh: the browser stands in our page then, inside TensorBoard's frames or alone."""
-    frames = {} if request.param else {"iframe[src*='name=audit']": "/plugin_entry.html", "iframe[title=Audit]": "/page.html"}
+def opened(
+    request: pytest.FixtureRequest, driver: Any, folder: Path
+) -> Iterator[Callable[..., Any]]:  # noqa: ANN401
+    """Opens a run's view afresh: the browser stands in our page then, inside TensorBoard's frames
+    or alone.
+    """
+    frames = (
+        {}
+        if request.param
+        else {
+            "iframe[src*='name=audit']": "/plugin_entry.html",
+            "iframe[title=Audit]": "/page.html",
+        }
+    )
     with viewing(str(folder), "--port", "0", *request.param, cwd=folder) as (_, url):
 
         def go(fragment: str) -> Any:  # noqa: ANN401
@@ -54,7 +80,9 @@ def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterato
             driver.get(url)
             for frame, page in frames.items():
                 enter(driver, f'document.querySelector("{frame}")', page)
-            wait(driver, "return document.querySelector('#runs button')")  # a page that still loads would lose its fragment
+            wait(
+                driver, "return document.querySelector('#runs button')"
+            )  # a page that still loads would lose its fragment
             driver.execute_script("location.hash = arguments[0]", fragment)
             return driver
 
@@ -62,27 +90,40 @@ def opened(request: pytest.FixtureRequest, driver: Any, folder: Path) -> Iterato
 
 
 def _enter(browser: Any, title: str) -> None:  # noqa: ANN401
-    shown = f"[...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && !frame.hidden) ?? null"
+    shown = (
+        f"[...document.querySelectorAll('iframe')].find((frame) => frame.title === '{title}' && "
+        "!frame.hidden) ?? null"
+    )
     enter(browser, shown, "/viewer" if title == "Trace" else "/report")
 
 
 def _trace(browser: Any) -> None:  # noqa: ANN401
     _enter(browser, "Trace")
-    said = wait(browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem")
+    said = wait(
+        browser, "const told = document.body.dataset; return told.slices ? 'read' : told.problem"
+    )
     assert said == "read"
 
 
 def _requests(browser: Any) -> set[str]:  # noqa: ANN401
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    return {
+        m["params"]["request"]["url"]
+        for m in messages
+        if m["method"] == "Network.requestWillBeSent"
+    }
 
 
 def test_runs_are_listed_and_a_report_runs_in_its_sandbox(opened: Callable[..., Any]) -> None:
     browser = opened("run=plain&view=report")
-    names = wait(browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)")
+    names = wait(
+        browser, "return [...document.querySelectorAll('#runs b')].map((name) => name.textContent)"
+    )
     assert names == ["framed", "plain", "two lines", "zz attack"]
     _enter(browser, "Report")
-    assert wait(browser, "return document.querySelector('h1')?.innerText").endswith("examples.energy_flow.trainer:step")
+    assert wait(browser, "return document.querySelector('h1')?.innerText").endswith(
+        "examples.energy_flow.trainer:step"
+    )
     assert browser.execute_script("return self.origin") == "null"
     browser.execute_script("document.querySelector('figure.chart').scrollIntoView()")
     wait(browser, "return document.querySelector('figure.chart .live-plot .main-svg')")
@@ -92,16 +133,27 @@ def test_a_finding_of_the_report_shows_in_the_trace(opened: Callable[..., Any]) 
     browser = opened("run=framed&view=report")
     _enter(browser, "Report")
     lines = wait(
-        browser, "return [...document.querySelectorAll('.traced:not([hidden])')].map((line) => line.closest('article').id)"
+        browser,
+        "return [...document.querySelectorAll('.traced:not([hidden])')].map((line) => "
+        "line.closest('article').id)",
     )
     assert "finding-1" in lines
-    memory = "return [...document.querySelectorAll('article')].filter((one) => one.innerText.includes('GRAPH001')).map((one) => one.id)"
-    assert not set(browser.execute_script(memory)[:1]) & set(lines), "what has no slices has no button"
+    memory = (
+        "return [...document.querySelectorAll('article')].filter((one) => "
+        "one.innerText.includes('GRAPH001')).map((one) => one.id)"
+    )
+    assert not set(browser.execute_script(memory)[:1]) & set(lines), (
+        "what has no slices has no button"
+    )
     browser.execute_script("document.querySelector('#finding-1 .traced button').click()")
     browser.switch_to.parent_frame()
     _trace(browser)
-    title = "return [...(viewer.brushingStateController.selection ?? [])].map((slice) => slice.title)"
-    assert wait(browser, f"const found = (() => {{ {title} }})(); return found.length && found") == ["aten::item"]
+    title = (
+        "return [...(viewer.brushingStateController.selection ?? [])].map((slice) => slice.title)"
+    )
+    assert wait(
+        browser, f"const found = (() => {{ {title} }})(); return found.length && found"
+    ) == ["aten::item"]
     first = browser.execute_script("return document.body.dataset.shown")
     browser.switch_to.parent_frame()
     browser.execute_script("document.getElementById('show-report').click()")
@@ -117,23 +169,35 @@ def test_a_finding_zooms_to_the_slice_of_its_line(opened: Callable[..., Any]) ->
     _trace(browser)
     button = wait(browser, "return document.querySelector('#findings li button')")
     assert button.text == "Show in trace (3)"
-    assert browser.execute_script("return document.querySelector('#findings i').textContent") == "at this place"
-    before = browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
+    assert (
+        browser.execute_script("return document.querySelector('#findings i').textContent")
+        == "at this place"
+    )
+    before = browser.execute_script(
+        "return viewer.trackView.viewport.currentDisplayTransform.scaleX"
+    )
     button.click()
     title, start, length = browser.execute_script(
-        "const [slice] = viewer.brushingStateController.selection; return [slice.title, slice.start, slice.duration]"
+        "const [slice] = viewer.brushingStateController.selection; return [slice.title, "
+        "slice.start, slice.duration]"
     )
     assert (title, pytest.approx(length)) == ("aten::item", 0.05)
     assert pytest.approx(start % 1) == 0.72, "the one inside the frame, not the other"
     left, right = browser.execute_script(
-        "const port = viewer.trackView.viewport, shown = port.currentDisplayTransform, width = port.modelTrackContainer.canvas.width;"
+        "const port = viewer.trackView.viewport, shown = port.currentDisplayTransform, width = "
+        "port.modelTrackContainer.canvas.width;"
         "return [shown.xViewToWorld(0), shown.xViewToWorld(width)]"
     )
     assert left < start < start + length < right
     assert right - left == pytest.approx(5 * length)
-    assert browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX") > before
+    assert (
+        browser.execute_script("return viewer.trackView.viewport.currentDisplayTransform.scaleX")
+        > before
+    )
     button.click()
-    (again,) = browser.execute_script("return [...viewer.brushingStateController.selection].map((slice) => slice.start)")
+    (again,) = browser.execute_script(
+        "return [...viewer.brushingStateController.selection].map((slice) => slice.start)"
+    )
     assert again == pytest.approx(start + 1), "the next click goes to the next step's"
 
 
@@ -143,10 +207,14 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
     starts = {}
     for button in wait(browser, "return document.querySelectorAll('#findings li button')"):
         assert button.text == "Show in trace (3)"
-        assert browser.execute_script("return arguments[0].nextSibling.textContent", button) == "by the order of the lines"
+        assert (
+            browser.execute_script("return arguments[0].nextSibling.textContent", button)
+            == "by the order of the lines"
+        )
         button.click()
         key, start = browser.execute_script(
-            "return [document.body.dataset.shown, [...viewer.brushingStateController.selection][0].start % 1]"
+            "return [document.body.dataset.shown, "
+            "[...viewer.brushingStateController.selection][0].start % 1]"
         )
         starts[key.rpartition(" ")[0]] = round(start, 3)
     assert starts == {"line 20": 0.72, "line 10": 0.1}
@@ -155,7 +223,10 @@ def test_lines_without_frames_share_the_slices_in_their_order(opened: Callable[.
 def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
     browser = opened("run=plain&view=trace")
     _trace(browser)
-    items = wait(browser, "return [...document.querySelectorAll('#findings li')].map((item) => item.innerText)")
+    items = wait(
+        browser,
+        "return [...document.querySelectorAll('#findings li')].map((item) => item.innerText)",
+    )
     assert "Show in trace (3)" in items[0]
     assert "(not a matter of slices)" in next(item for item in items if item.startswith("GRAPH001"))
 
@@ -163,15 +234,27 @@ def test_findings_without_a_slice_say_so(opened: Callable[..., Any]) -> None:
 def test_texts_that_attack_stay_texts(opened: Callable[..., Any]) -> None:
     browser = opened("run=zz+attack&view=trace")
     assert wait(browser, "return document.querySelector('#subject').textContent") == ATTACK
-    assert browser.execute_script("return document.querySelectorAll('main img').length + (window.attacked ?? 0)") == 0
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('main img').length + (window.attacked ?? 0)"
+        )
+        == 0
+    )
     _trace(browser)
     wait(browser, "return document.querySelector('#findings li button')").click()
     attacked = (
-        "const one = [...viewer.model.getDescendantEvents()].find((slice) => slice.title?.includes('<img'));"
-        "viewer.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([one])); return one.title"
+        "const one = [...viewer.model.getDescendantEvents()].find((slice) => "
+        "slice.title?.includes('<img'));"
+        "viewer.brushingStateController.changeSelectionFromTimeline(new tr.model.EventSet([one])); "
+        "return one.title"
     )
     assert browser.execute_script(attacked) == ATTACK
-    assert browser.execute_script("return document.querySelectorAll('img').length + (window.attacked ?? 0)") == 0
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('img').length + (window.attacked ?? 0)"
+        )
+        == 0
+    )
 
 
 def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
@@ -184,5 +267,11 @@ def test_every_request_goes_to_this_machine(opened: Callable[..., Any]) -> None:
     requests = _requests(browser)
     assert [url for url in requests if "/trace?" in url], "the trace was asked for"
     assert {urlsplit(url).hostname for url in requests if url.startswith(_NETWORK)} == {"127.0.0.1"}
-    severe = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
-    assert [message for message in severe if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message] == []
+    severe = [
+        entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"
+    ]
+    assert [
+        message
+        for message in severe
+        if "favicon" not in message and "/data/plugin/pytorch_profiler" not in message
+    ] == []

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import golden_report as golden
 from auditor.reports import renderer
 
 from auditor.model import Finding, Report, Site
+from tests.reports import golden_report as golden
 from tests.timeline.kineto import frame, op, text, training
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,19 +40,32 @@ def plain_trace() -> str:
 
 
 def framed_trace() -> str:
-    """The same, one ``item`` more in each step, and the Python frame of golden's first finding around that one."""
+    """The same, one ``item`` more in each step, and the Python frame of golden's first finding
+    around that one.
+    """
     events = training(3)
     for number in (1, 2, 3):
         start = 1000.0 * number
-        events += [op("aten::item", start + 720, 50), frame(f"{golden.TRAINER}(142): step", start + 710, 80)]
+        events += [
+            op("aten::item", start + 720, 50),
+            frame(f"{golden.TRAINER}(142): step", start + 710, 80),
+        ]
     return text(events)
 
 
 def two_lines() -> tuple[Report, str]:
-    """Two lines of one function that each read once a step, and a trace without frames: three steps, two ``item`` each."""
+    """Two lines of one function that each read once a step, and a trace without frames: three
+    steps, two ``item`` each.
+    """
     report = golden.rich_report()
     early, late = (
-        Finding(Site(golden.TRAINER, line, "Trainer.step"), "reads", code="SYNC001", key=f"line {line}", per_step=1.0)
+        Finding(
+            Site(golden.TRAINER, line, "Trainer.step"),
+            "reads",
+            code="SYNC001",
+            key=f"line {line}",
+            per_step=1.0,
+        )
         for line in (10, 20)
     )
     events = training(3)
@@ -62,11 +75,26 @@ def two_lines() -> tuple[Report, str]:
 
 @contextlib.contextmanager
 def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``audit view ...`` and the address that it printed, in a process group of its own, of which nothing is left at the end."""
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", "view", *words, "--no-browser"]
+    """``audit view ...`` and the address that it printed, in a process group of its own, of which
+    nothing is left at the end.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        "from auditor.cli.main import main; main()",
+        "view",
+        *words,
+        "--no-browser",
+    ]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        command, cwd=cwd, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=cwd,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         assert process.stdout is not None
@@ -85,7 +113,9 @@ def viewing(*words: str, cwd: Path) -> Iterator[tuple[subprocess.Popen[str], str
 
 
 def survivors(group: int) -> bool:
-    """True if a process of the group is still there after some seconds: multiprocessing's own watcher goes a moment later."""
+    """True if a process of the group is still there after some seconds: multiprocessing's own
+    watcher goes a moment later.
+    """
     for _ in range(100):
         try:
             os.killpg(group, 0)

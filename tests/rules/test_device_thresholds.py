@@ -1,4 +1,6 @@
-"""The rules that traces answer at the edges of their thresholds, on tables made by hand: no trace, no numpy."""
+"""The rules that traces answer at the edges of their thresholds, on tables made by hand: no trace,
+no numpy.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from auditor.rules.cfg003_layout_transposes import LayoutTransposedAroundConvolu
 from auditor.rules.dist002_backend_not_nccl import BackendOfTheHost
 from auditor.rules.dist003_exposed_communication import ExposedCommunication
 from auditor.rules.dist004_straggler import RankKeepsOthersWaiting
-from auditor.rules.kern001_idle_device import DeviceIdleInStep
+from auditor.rules.kern001_idle_device import LONG_KERNELS, OWNERS, DeviceIdleInStep
 from auditor.rules.kern002_host_gaps import HostLeavesDeviceIdle
 from auditor.rules.kern003_launch_bound import LaunchBound
 from auditor.rules.kern004_launch_queue_full import LaunchQueueFull
@@ -24,13 +26,13 @@ from auditor.rules.kern006_loop_indexing import LoopOverIndex
 from auditor.rules.opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from auditor.rules.opt003_fused_not_used import FusedOptimizerNotUsed
 
-from auditor.evidence.trace_idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
-from auditor.evidence.trace_job import Job
-from auditor.evidence.trace_optimizer import OptimizerCalls
-from auditor.evidence.trace_places import Where
-from auditor.evidence.trace_precision import FP32, HALF, TF32, Precision
-from auditor.evidence.trace_ranks import Ranks
-from auditor.evidence.trace_structure import Loop, Structure, Tuning
+from auditor.evidence.trace.distributed import Job
+from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
+from auditor.evidence.trace.optimizer import OptimizerCalls
+from auditor.evidence.trace.patterns import Loop, Structure, Tuning
+from auditor.evidence.trace.precision import FP32, HALF, TF32, Precision
+from auditor.evidence.trace.ranks import Ranks
+from auditor.evidence.trace.user_code import Where
 from auditor.model import Rank, Severity, Site
 from auditor.rule import NotLooked
 from tests.rules.asking import ask
@@ -48,7 +50,14 @@ def says(rule, *tables):
 
 def idle(share, cause, **more):
     return DeviceIdle(
-        steps=4, marked=True, window_us=4000.0, idle_us=((cause, 4000 * share),), kernels=100, short=90, gap_steps=4, **more
+        steps=4,
+        marked=True,
+        window_us=4000.0,
+        idle_us=((cause, 4000 * share),),
+        kernels=100,
+        short=90,
+        gap_steps=4,
+        **more,
     )
 
 
@@ -73,19 +82,44 @@ def test_idle_time_has_one_owner(table, expected):
     assert says(DeviceIdleInStep(), table) is expected
 
 
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (replace(idle(0.9, LAUNCHING), short=50), OWNERS[LAUNCHING][0]),
+        (replace(idle(0.9, LAUNCHING), short=49), LONG_KERNELS),
+        (replace(idle(0.9, HOST), short=49), OWNERS[HOST][0]),
+    ],
+)
+def test_idle_time_has_a_cause_in_words(table, words):
+    (found,) = ask(DeviceIdleInStep(), table)
+    assert words in found.message
+
+
 def test_queued_work_that_did_not_start_is_named_with_its_call():
     """As in a recording in which cudaGraphLaunch had returned 130 ms before."""
-    waiting = (Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0), Gap(0.0, 99.0, api="cudaLaunchKernel"))
+    waiting = (
+        Gap(2000.0, 12_000.0, api="cudaGraphLaunch", launched_us=130_000.0),
+        Gap(0.0, 99.0, api="cudaLaunchKernel"),
+    )
     (found,) = ask(DeviceIdleInStep(), idle(0.5, DEVICE, queued=waiting))
-    said = "mostly (50%) because work was queued and did not start (the longest gap is 12 ms: cudaGraphLaunch had returned 130 ms before"
+    said = (
+        "mostly (50%) because work was queued and did not start (the longest gap is 12 ms: "
+        "cudaGraphLaunch had returned 130 ms before"
+    )
     assert said in found.message
-    assert found.facts[-1] == ("gap at 2 ms", "12 ms, queued by cudaGraphLaunch, which returned 130 ms before the work began")
+    assert found.facts[-1] == (
+        "gap at 2 ms",
+        "12 ms, queued by cudaGraphLaunch, which returned 130 ms before the work began",
+    )
     remedy = DeviceIdleInStep().remedy(found)
     assert remedy is not None and "what the queued work waits for" in remedy.text
 
 
 def test_a_gap_of_the_host_is_told_with_the_call_that_ended_it():
-    (found,) = ask(HostLeavesDeviceIdle(), idle(0.2, HOST, gaps=(Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)))
+    (found,) = ask(
+        HostLeavesDeviceIdle(),
+        idle(0.2, HOST, gaps=(Gap(0.0, 800.0, "aten::sort", "cudaLaunchKernel"),)),
+    )
     assert found.facts == (("gap at 0 us", "800 us, in `aten::sort`, until cudaLaunchKernel"),)
 
 
@@ -129,31 +163,53 @@ def test_waiting_for_launches(table, optimizer, expected):
     assert says(LaunchBound(), table, optimizer) is expected
 
 
-@pytest.mark.parametrize(("deepest", "full_us", "expected"), [(1000, 200.0, NOTE), (999, 200.0, None), (1000, 199.0, None)])
+@pytest.mark.parametrize(
+    ("deepest", "full_us", "expected"),
+    [(1000, 200.0, NOTE), (999, 200.0, None), (1000, 199.0, None)],
+)
 def test_a_full_queue(deepest, full_us, expected):
-    assert says(LaunchQueueFull(), replace(idle(0.0, HOST), deepest=deepest, full_us=full_us)) is expected
+    assert (
+        says(LaunchQueueFull(), replace(idle(0.0, HOST), deepest=deepest, full_us=full_us))
+        is expected
+    )
 
 
-STRUCTURE = Structure(steps=4, marked=True, window_us=4000.0, kernel_us=1000.0, shapes=True, convolutions=8)
+STRUCTURE = Structure(
+    steps=4, marked=True, window_us=4000.0, kernel_us=1000.0, shapes=True, convolutions=8
+)
 
 
 @pytest.mark.parametrize(
     ("number", "us", "marked", "expected"),
-    [(1, 100.0, True, WARNING), (1, 99.0, True, None), (0, 500.0, True, None), (1, 100.0, False, NOTE)],
+    [
+        (1, 100.0, True, WARNING),
+        (1, 99.0, True, None),
+        (0, 500.0, True, None),
+        (1, 100.0, False, NOTE),
+    ],
 )
 def test_attention(number, us, marked, expected):
-    table = replace(STRUCTURE, attentions=number, attention_us=us, marked=marked, attention_at=PLACE)
+    table = replace(
+        STRUCTURE, attentions=number, attention_us=us, marked=marked, attention_at=PLACE
+    )
     assert says(UnfusedAttention(), table) is expected
 
 
 def test_a_place_that_is_only_a_function_is_said_in_words():
-    (found,) = ask(UnfusedAttention(), replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE))
+    (found,) = ask(
+        UnfusedAttention(), replace(STRUCTURE, attentions=4, attention_us=500.0, attention_at=PLACE)
+    )
     assert found.site == PLACE.site
-    assert found.message.startswith("attention in train runs as bmm, softmax, bmm: 50% of the kernel time")
+    assert found.message.startswith(
+        "attention in train runs as bmm, softmax, bmm: 50% of the kernel time"
+    )
     assert str(replace(PLACE, exact=True)) == str(Where()) == ""
 
 
-@pytest.mark.parametrize(("us", "window_us", "expected"), [(100.0, 4000.0, WARNING), (99.0, 4000.0, None), (99.0, 0.0, None)])
+@pytest.mark.parametrize(
+    ("us", "window_us", "expected"),
+    [(100.0, 4000.0, WARNING), (99.0, 4000.0, None), (99.0, 0.0, None)],
+)
 def test_loops(us, window_us, expected):
     table = replace(STRUCTURE, window_us=window_us, loops=(Loop(("aten::select",), "", 12, 4, us),))
     assert says(LoopOverIndex(), table) is expected
@@ -161,14 +217,23 @@ def test_loops(us, window_us, expected):
 
 @pytest.mark.parametrize(
     ("seen", "steps", "expected"),
-    [({0, 1, 2, 3}, 4, WARNING), ({2, 3}, 4, WARNING), ({0, 1}, 4, None), ({3}, 4, None), ({0, 1}, 2, None), (set(), 4, None)],
+    [
+        ({0, 1, 2, 3}, 4, WARNING),
+        ({2, 3}, 4, WARNING),
+        ({0, 1}, 4, None),
+        ({3}, 4, None),
+        ({0, 1}, 2, None),
+        (set(), 4, None),
+    ],
 )
 def test_autotuning(seen, steps, expected):
     tuning = Tuning(frozenset(seen), 12, 800.0) if seen else None
     assert says(AutotuningEveryStep(), replace(STRUCTURE, steps=steps, tuning=tuning)) is expected
 
 
-@pytest.mark.parametrize(("biased", "us", "expected"), [(4, 10.0, WARNING), (4, 9.0, NOTE), (0, 0.0, None)])
+@pytest.mark.parametrize(
+    ("biased", "us", "expected"), [(4, 10.0, WARNING), (4, 9.0, NOTE), (0, 0.0, None)]
+)
 def test_lost_biases(biased, us, expected):
     assert says(BiasBeforeBatchNorm(), replace(STRUCTURE, biased=biased, bias_us=us)) is expected
 
@@ -188,7 +253,16 @@ def test_transposes(us, expected):
 def precision(capability=7, busy=1.0, **us):
     names = {"fp32": FP32, "tf32": TF32, "half": HALF}
     times = tuple((names[name], time) for name, time in us.items())
-    return Precision("card", capability, steps=4, marked=True, busy=busy, kernel_us=1000.0, products_us=times, matmul_us=times)
+    return Precision(
+        "card",
+        capability,
+        steps=4,
+        marked=True,
+        busy=busy,
+        kernel_us=1000.0,
+        products_us=times,
+        matmul_us=times,
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +302,10 @@ def test_tf32(table, expected):
 
 @pytest.mark.parametrize(("us", "expected"), [(100.0, NOTE), (99.0, None)])
 def test_awkward_sizes(us, expected):
-    assert says(AwkwardProductSizes(), replace(precision(), shapes=True, awkward=(("64 x 7", us),))) is expected
+    assert (
+        says(AwkwardProductSizes(), replace(precision(), shapes=True, awkward=(("64 x 7", us),)))
+        is expected
+    )
 
 
 def test_sizes_cannot_be_seen_without_shapes():
@@ -238,7 +315,12 @@ def test_sizes_cannot_be_seen_without_shapes():
 
 @pytest.mark.parametrize(
     ("us", "casts", "half", "expected"),
-    [(100.0, 10, 1.0, WARNING), (99.0, 10, 1.0, None), (100.0, 9, 1.0, None), (100.0, 10, 0.0, None)],
+    [
+        (100.0, 10, 1.0, WARNING),
+        (99.0, 10, 1.0, None),
+        (100.0, 9, 1.0, None),
+        (100.0, 10, 0.0, None),
+    ],
 )
 def test_casts(us, casts, half, expected):
     assert says(CastThrash(), replace(precision(half=half), casts=casts, cast_us=us)) is expected
@@ -278,7 +360,9 @@ def test_fused(table, expected):
 
 JOB = Job("nccl", 0, 8, 4, True, 4000.0, 100, (("ncclKernel", 4),), 4, 0, 500.0, 400.0, of_span=0.1)
 ROW = Rank(0, "a", "", "", 4, 1000.0, 900.0, 500.0, 100.0, 100.0, 0.0, 0.0, None)
-RANKS = Ranks((ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0)
+RANKS = Ranks(
+    (ROW, replace(ROW, rank=1)), 2, late=1, last=2, shared=6, waited_us=100.0, clocks_us=1.0
+)
 
 
 @pytest.mark.parametrize(
@@ -320,13 +404,39 @@ def test_backends(job, expected):
         (RANKS, WARNING),
         (replace(RANKS, waited_us=99.0), None),
         (replace(RANKS, waited_us=200.0), ERROR),
+        (replace(RANKS, waited_us=199.0), WARNING),
         (replace(RANKS, last=1), None),
+        (replace(RANKS, last=33, shared=100), None),
+        (replace(RANKS, last=34, shared=100), WARNING),
+        (replace(RANKS, last=33, shared=99), WARNING),  # exactly a third
+        (replace(RANKS, clocks_us=99.0), WARNING),
         (replace(RANKS, clocks_us=100.0), None),
         (replace(RANKS, rows=tuple(replace(row, steps=2) for row in RANKS.rows)), NOTE),
     ],
 )
 def test_stragglers(ranks, expected):
     assert says(RankKeepsOthersWaiting(), ranks) is expected
+
+
+@pytest.mark.parametrize(("steps", "severity", "price"), [(2, NOTE, None), (3, WARNING, 100.0)])
+def test_a_straggler_has_a_price_from_three_steps_on(steps, severity, price):
+    ranks = replace(RANKS, rows=tuple(replace(row, steps=steps) for row in RANKS.rows))
+    (found,) = ask(RankKeepsOthersWaiting(), ranks)
+    assert (found.severity or WARNING) is severity
+    assert (found.lost_us_per_step, found.basis) == (
+        price,
+        "none" if price is None else "estimated",
+    )
+
+
+@pytest.mark.parametrize(
+    ("knob", "loose", "strict"), [("share", 0.05, 0.15), ("last", 0.1, 0.4), ("least_steps", 1, 5)]
+)
+def test_each_knob_of_stragglers_decides(knob, loose, strict):
+    rule = RankKeepsOthersWaiting()
+    assert says(replace(rule, **{knob: loose}), RANKS) is WARNING
+    assert says(replace(rule, **{knob: strict}), RANKS) is (NOTE if knob == "least_steps" else None)
+    assert says(replace(rule, severe=0.1), RANKS) is ERROR
 
 
 def test_nobody_is_late_without_others_or_without_collectives():

@@ -1,4 +1,6 @@
-"""Prices that are called measured: waiting for a processor is taken off, an interval stands beside them, and too little proves nothing."""
+"""Prices that are called measured: waiting for a processor is taken off, an interval stands beside
+them, and too little proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,18 @@ from auditor.rules.num009_anomaly_mode import AnomalyModeLeftOn
 from auditor.rules.sync009_allocator_call import AllocatorCallEveryStep
 from auditor.rules.time002_step_outliers import StepOutliers
 
-from auditor import assemble
-from auditor.engine import judge
-from auditor.evidence import Batches, DeviceCalls, Machine, Modes, Saves, Steps
-from auditor.evidence.batches import Batch, Loader
-from auditor.evidence.calls import DeviceCall
-from auditor.evidence.modes import AnomalyStep
-from auditor.evidence.saves import Save
-from auditor.evidence.steps import Step, own_times, queued_share
-from auditor.evidence.unrest import QUEUED, SOMEWHAT, UNEVEN, Unrest
+from auditor.evidence import Batches, DebugModes, DeviceCalls, Machine, Saves, Steps
+from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.cpu_contention import QUEUED, SOMEWHAT, UNEVEN, CpuContention
+from auditor.evidence.recorded.debug_modes import AnomalyStep
+from auditor.evidence.recorded.device_calls import DeviceCall
+from auditor.evidence.recorded.steps import Step, own_times, queued_share
+from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report
+from auditor.judging.engine import judge
 from auditor.model import Finding, Severity, Site
-from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
 
 from .asking import ask
@@ -33,14 +36,22 @@ SITE = Site("train.py", 3, "step", "work()")
 CPU = Machine("cpu", 50)
 
 
-def _recording(folder: Any, *rows: dict[str, Any], device: str = "cpu", **parts: list[dict[str, Any]]) -> Recording:
+def _recording(
+    folder: Any, *rows: dict[str, Any], device: str = "cpu", **parts: list[dict[str, Any]]
+) -> Recording:
     write_manifest(
-        folder, {"schema": SCHEMA, "device": device, "outcome": "completed", "passes": [{"name": "quiet", "steps": 50}]}
+        folder,
+        {
+            "schema": SCHEMA,
+            "device": device,
+            "outcome": "completed",
+            "passes": [{"name": "quiet", "steps": 50}],
+        },
     )
     writer = RecordingWriter(folder)
     for part, each in {"steps": list(rows), **parts}.items():
         for row in each:
-            writer.add(part, row)
+            writer.add_fields(part, row)
     writer.close()
     return Recording(folder)
 
@@ -49,15 +60,18 @@ def _row(step: int, us: float, queued_us: float, name: str = "quiet") -> dict[st
     return {"pass": name, "step": step, "us": us, "queued_us": queued_us}
 
 
-# -- steps -----------------------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("queued", "own"), [(0.0, 10_000.0), (4_000.0, 6_000.0), (10_000.0, 0.0), (20_950.0, 0.0), (-5.0, 10_000.0)]
+    ("queued", "own"),
+    [(0.0, 10_000.0), (4_000.0, 6_000.0), (10_000.0, 0.0), (20_950.0, 0.0), (-5.0, 10_000.0)],
 )
 def test_a_step_takes_no_less_than_nothing(tmp_path: Any, queued: float, own: float) -> None:
-    """An older recording counted the wait outside the step's time: 10 ms with 20.95 ms of waiting were -10.95 ms."""
-    (step,) = Steps.build(_recording(tmp_path, _row(0, 10_000.0, queued))).quiet
+    """An older recording counted the wait outside the step's time: 10 ms with 20.95 ms of waiting
+    were -10.95 ms.
+    """
+    (step,) = Evidence(_recording(tmp_path, _row(0, 10_000.0, queued))).get(Steps).quiet
     assert step.own_us == own
     assert 0.0 <= step.queued_us <= step.us
     assert Step(0, 10_000.0, queued_us=queued).own_us == own
@@ -71,30 +85,37 @@ def test_a_step_of_which_nothing_is_left_tells_no_time() -> None:
 
 def test_what_the_device_timed_stands_as_it_is(tmp_path: Any) -> None:
     timed = [{"pass": "quiet", "step": 0, "us": 900.0}]
-    recording = _recording(tmp_path, _row(0, 1000.0, 600.0), _row(1, 1000.0, 600.0), device="cuda", device_times=timed)
-    steps = Steps.build(recording).quiet
+    recording = _recording(
+        tmp_path, _row(0, 1000.0, 600.0), _row(1, 1000.0, 600.0), device="cuda", device_times=timed
+    )
+    steps = Evidence(recording).get(Steps).quiet
     assert [step.own_us for step in steps] == [900.0, 400.0]
     assert queued_share(steps) == pytest.approx(0.6)  # of the host's time
 
 
-# -- NUM009: what the issue saw --------------------------------------------------------------------------------------
+# -- NUM009: what the issue saw --------------------------------------------------------------------
 
 
 def _busy(own_us: float, queued_us: float, n: int = 50) -> tuple[Step, ...]:
     """Steps whose own time is steady to 2 %, held up for about as long as is said, unequally."""
     draw, waits = random.Random(n), (0.2, 2.4, 0.6, 1.2, 0.6)
     own = (own_us * draw.gauss(1.0, 0.02) for _ in range(n))
-    return tuple(Step(k, us + queued_us * waits[k % 5], queued_us=queued_us * waits[k % 5]) for k, us in enumerate(own))
+    return tuple(
+        Step(k, us + queued_us * waits[k % 5], queued_us=queued_us * waits[k % 5])
+        for k, us in enumerate(own)
+    )
 
 
 def _anomaly(quiet: tuple[Step, ...], off: tuple[Step, ...]) -> Finding:
-    modes = Modes(50, tuple(AnomalyStep(step, site=SITE) for step in range(50)))
+    modes = DebugModes(50, tuple(AnomalyStep(step, site=SITE) for step in range(50)))
     (found,) = ask(AnomalyModeLeftOn(), modes, Steps(quiet=quiet, anomaly_off=off), CPU)
     return found
 
 
 def test_the_price_of_anomaly_mode_is_no_longer_that_of_the_other_programs() -> None:
-    """30.5 ms were claimed where 1.8 ms remain without waiting; and on so busy a machine 1.8 ms are not proven."""
+    """30.5 ms were claimed where 1.8 ms remain without waiting; and on so busy a machine 1.8 ms are
+    not proven.
+    """
     quiet, off = _busy(16_300.0, 50_000.0), _busy(14_500.0, 0.0)
     assert median(step.us for step in quiet) - median(step.us for step in off) > 30_000.0
     found = _anomaly(quiet, off)
@@ -112,12 +133,18 @@ def test_on_a_quiet_machine_the_same_difference_is_proven() -> None:
     assert "1.79 ms faster (11%)" in found.message
 
 
-# -- the other measured prices ---------------------------------------------------------------------------------------
+# -- the other measured prices ---------------------------------------------------------------------
 
 
 def _waiting(waits: list[float]) -> list[Finding]:
     steps = tuple(Step(k, 10_000.0) for k in range(len(waits)))
-    batches = Batches("cpu", (Loader(0, SITE, SITE),), steps, 0, tuple(Batch(0, k, us) for k, us in enumerate(waits)))
+    batches = Batches(
+        "cpu",
+        (Loader(0, SITE, SITE),),
+        steps,
+        0,
+        tuple(Batch(0, k, us) for k, us in enumerate(waits)),
+    )
     return list(ask(StepWaitsForInput(), batches, CPU))
 
 
@@ -128,9 +155,13 @@ def test_waiting_for_input_has_an_interval() -> None:
 
 
 def test_the_share_of_a_step_is_of_its_own_time() -> None:
-    """Half of what a step does is waiting for input; that it waited three times as long for a processor changes nothing."""
+    """Half of what a step does is waiting for input; that it waited three times as long for a
+    processor changes nothing.
+    """
     steps = tuple(Step(k, 40_000.0, queued_us=30_000.0) for k in range(50))
-    batches = Batches("cpu", (Loader(0, SITE, SITE),), steps, 0, tuple(Batch(0, k, 5_000.0) for k in range(50)))
+    batches = Batches(
+        "cpu", (Loader(0, SITE, SITE),), steps, 0, tuple(Batch(0, k, 5_000.0) for k in range(50))
+    )
     (found,) = ask(StepWaitsForInput(), batches, CPU)
     assert "50%" in found.message
 
@@ -141,7 +172,13 @@ def test_calls_have_an_interval_over_the_steps() -> None:
     (found,) = ask(AllocatorCallEveryStep(), DeviceCalls("cpu", 50, calls), steps, CPU)
     assert found.basis == "measured" and found.lost_us_per_step is not None
     assert found.lost_us_per_step_low is not None and found.lost_us_per_step_high is not None
-    assert 1_000.0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high < 1_060.0
+    assert (
+        1_000.0
+        < found.lost_us_per_step_low
+        < found.lost_us_per_step
+        < found.lost_us_per_step_high
+        < 1_060.0
+    )
 
 
 def test_a_pass_with_instruments_has_no_measured_price() -> None:
@@ -153,7 +190,11 @@ def test_a_pass_with_instruments_has_no_measured_price() -> None:
 
 
 def test_saves_have_an_interval_over_the_saves_and_none_on_a_gpu() -> None:
-    saves = Saves(50, 500_000.0, tuple(Save(SITE, step, us) for step, us in ((9, 30_000.0), (19, 33_000.0), (29, 36_000.0))))
+    saves = Saves(
+        50,
+        500_000.0,
+        tuple(Save(SITE, step, us) for step, us in ((9, 30_000.0), (19, 33_000.0), (29, 36_000.0))),
+    )
     (found,) = ask(SaveBlocksStep(), saves, CPU)
     assert found.lost_us_per_step == pytest.approx(1_980.0)
     assert found.lost_us_per_step_low is not None and 1_200.0 < found.lost_us_per_step_low < 1_980.0
@@ -163,14 +204,16 @@ def test_saves_have_an_interval_over_the_saves_and_none_on_a_gpu() -> None:
 
 def test_outliers_are_those_of_the_steps_own_time() -> None:
     """Steps that only waited for a processor are none; regular ones are proven."""
-    collected = tuple(Step(k, 60_000.0, gc_us=50_000.0) if k % 5 == 0 else Step(k, 10_000.0) for k in range(50))
+    collected = tuple(
+        Step(k, 60_000.0, gc_us=50_000.0) if k % 5 == 0 else Step(k, 10_000.0) for k in range(50)
+    )
     (found,) = ask(StepOutliers(), Steps(quiet=collected), CPU)
     assert found.proven_us == pytest.approx(10_000.0)
     held_up = tuple(replace(step, queued_us=step.gc_us) for step in collected)
     assert list(ask(StepOutliers(), Steps(quiet=held_up), CPU)) == []
 
 
-# -- what the engine makes of it -------------------------------------------------------------------------------------
+# -- what the engine makes of it -------------------------------------------------------------------
 
 
 def _judged(folder: Any, *found: Finding) -> tuple[Finding, ...]:
@@ -182,31 +225,54 @@ def _judged(folder: Any, *found: Finding) -> tuple[Finding, ...]:
         def detect(self) -> Any:
             yield from found
 
-    return judge(_recording(folder), (Says,)).findings
+    return judge(Evidence(_recording(folder)), (Says,)).findings
 
 
 def _priced(line: int, us: float | None, low: float | None = None, **more: Any) -> Finding:
-    finding = Finding(Site("a.py", line), "m", lost_us_per_step=us, lost_us_per_step_low=low, basis="measured")
-    return replace(finding, lost_us_per_step_high=None if us is None or low is None else 2 * us - low, **more)
+    finding = Finding(
+        Site("a.py", line), "m", lost_us_per_step=us, lost_us_per_step_low=low, basis="measured"
+    )
+    return replace(
+        finding, lost_us_per_step_high=None if us is None or low is None else 2 * us - low, **more
+    )
 
 
 def test_a_price_that_is_not_proven_stands_behind_those_that_are(tmp_path: Any) -> None:
-    unproven, proven, estimated = _priced(1, 30_500.0, -100.0), _priced(2, 20.0, 15.0), _priced(3, 10.0, basis="estimated")
-    assert [found.site.line for found in _judged(tmp_path, unproven, proven, estimated) if found.site] == [2, 3, 1]
+    unproven, proven, estimated = (
+        _priced(1, 30_500.0, -100.0),
+        _priced(2, 20.0, 15.0),
+        _priced(3, 10.0, basis="estimated"),
+    )
+    assert [
+        found.site.line for found in _judged(tmp_path, unproven, proven, estimated) if found.site
+    ] == [2, 3, 1]
 
 
 def test_nothing_is_measured_without_an_interval(tmp_path: Any) -> None:
-    with_one, without, bytes_only = _judged(tmp_path, _priced(1, 9.0, 8.0), _priced(2, 5.0), _priced(3, None, lost_bytes=7))
-    assert (with_one.basis, without.basis, bytes_only.basis) == ("measured", "estimated", "measured")
+    with_one, without, bytes_only = _judged(
+        tmp_path, _priced(1, 9.0, 8.0), _priced(2, 5.0), _priced(3, None, lost_bytes=7)
+    )
+    assert (with_one.basis, without.basis, bytes_only.basis) == (
+        "measured",
+        "estimated",
+        "measured",
+    )
 
 
-# -- a busy machine --------------------------------------------------------------------------------------------------
+# -- a busy machine --------------------------------------------------------------------------------
 
 
-def _unrest(queued: float, slow: float = 1.0) -> Unrest:
-    """Steps of 10 ms, of which the upper half takes ``slow`` times as long; each waited for that share of its time."""
+def _unrest(queued: float, slow: float = 1.0) -> CpuContention:
+    """Steps of 10 ms, of which the upper half takes ``slow`` times as long; each waited for that
+    share of its time.
+    """
     own = [10_000.0 * (slow if k % 2 else 1.0) for k in range(20)]
-    return Unrest.of(tuple(Step(k, us / (1 - queued), queued_us=us / (1 - queued) * queued) for k, us in enumerate(own)))
+    return CpuContention.of(
+        tuple(
+            Step(k, us / (1 - queued), queued_us=us / (1 - queued) * queued)
+            for k, us in enumerate(own)
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,12 +295,12 @@ def test_what_a_busy_machine_is(queued: float, slow: float, busy: bool) -> None:
 def test_the_caution_says_how_much_and_what_to_do() -> None:
     said = _unrest(0.4).caution
     assert "40% of their time" in said and "audit again" in said
-    assert Unrest.of(()).caution == ""
+    assert CpuContention.of(()).caution == ""
 
 
 def test_the_medians_interval_stays_within_the_steps_that_were_timed():
     busy = tuple(Step(number, 1000.0 + number, queued_us=600.0) for number in range(50))
     within = Steps(busy).typical
-    shown = assemble._quiet_times(busy)
+    shown = build_report._quiet_times(busy)
     assert within.low < shown.min and within.high > shown.max  # a busy machine widens it
     assert (shown.low, shown.high) == (shown.min, shown.max)

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from auditor import patch
-from auditor.evidence import Source, Uncleared
-from auditor.evidence.uncleared import Piling
+from auditor.evidence import Source, StaleGrads
+from auditor.evidence.recorded.stale_grads import AccumulatedOver
 from auditor.model import Site
 from rules.opt005_gradients_pile_up import GradientsPileUp
 from tests.rules.asking import ask
@@ -33,25 +33,40 @@ def _edits(steps: str, backward: str, function: str = "step"):
     here = Site("trainer.py", lines.index(f"    {steps}") + 1, "step", steps)
     there = Site(
         "trainer.py",
-        max(n for n, line in enumerate(lines, 1) if line.strip() == backward and (n < 5) == (function == "step")),
+        max(
+            n
+            for n, line in enumerate(lines, 1)
+            if line.strip() == backward and (n < 5) == (function == "step")
+        ),
         function,
         backward,
     )
     rule = GradientsPileUp()
-    (finding,) = ask(rule, Uncleared((Piling("SGD", here, there, 10, 9),)), Source({"trainer.py": text}))
+    (finding,) = ask(
+        rule,
+        StaleGrads((AccumulatedOver("SGD", here, there, 10, 9),)),
+        Source({"trainer.py": text}),
+    )
     return text, rule.remedy(finding).edits
 
 
 def test_gradients_are_cleared_before_the_backward() -> None:
     text, edits = _edits("optimizer.step()", "loss.backward()")
     (file,) = patch.plan(edits, lambda path: text.encode()).files
-    assert "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()" in file.after.decode()
+    assert (
+        "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()"
+        in file.after.decode()
+    )
     assert not edits[0].safe
 
 
 @pytest.mark.parametrize(
     ("steps", "function"),
-    [("scaler.step(optimizer)", "step"), ('optimizers["all"].step()', "step"), ("optimizer.step()", "train")],
+    [
+        ("scaler.step(optimizer)", "step"),
+        ('optimizers["all"].step()', "step"),
+        ("optimizer.step()", "train"),
+    ],
 )
 def test_where_the_optimizer_has_no_name_there_is_only_advice(steps: str, function: str) -> None:
     assert _edits(steps, "loss.backward()", function)[1] == ()

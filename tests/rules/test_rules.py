@@ -1,13 +1,16 @@
-"""One test for all rules: each marked line of ``fires.py`` is reported, and no other; nothing in ``silent.py`` is.
+"""One test for all rules: each marked line of ``fires.py`` is reported, and no other; nothing in
+``silent.py`` is.
 
-A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step. ``# CODE`` on a line means
-that this very line must be reported. Names ending in ``__cuda`` need a GPU: where there is none, the recording that
-``tests/gpu/record.py`` made on one is judged instead, and fails the test if the case was changed since; until there is one,
-the case is rehearsed if its rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
-``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds them), which is judged as a
-trace that stands alone: a finding's place, if it has one, is a function of the trace, so no line is marked. ``__ranks`` is
-the same with a list of texts, the traces of a job's ranks. ``MEMORY_LIMIT`` of a file is the
-size of its rehearsed card in bytes, ``HOST_ROOM`` the RAM that its machine has beyond what the process holds at the start.
+A folder ``tests/rules/<code>/`` holds factories: functions without arguments that return a step.
+``# CODE`` on a line means that this very line must be reported. Names ending in ``__cuda`` need a
+GPU: where there is none, the recording that ``tests/gpu/record.py`` made on one is judged instead,
+and fails the test if the case was changed since; until there is one, the case is rehearsed if its
+rule can be. Names ending in ``__rehearsal`` are rehearsed always. Factories whose names end in
+``__trace`` return the text of a small Kineto trace instead (``tests/timeline/kineto.py`` builds
+them), which is judged as a trace that stands alone: a finding's place, if it has one, is a function
+of the trace, so no line is marked. ``__ranks`` is the same with a list of texts, the traces of a
+job's ranks. ``MEMORY_LIMIT`` of a file is the size of its rehearsed card in bytes, ``HOST_ROOM``
+the RAM that its machine has beyond what the process holds at the start.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import gc
 import importlib.util
 import sys
 import textwrap
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +30,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from auditor import catalogue, engine
-from auditor.bare_trace import RankedTraces, TraceRecording
-from auditor.explain import SECTIONS, page, written
+from auditor import rules
+from auditor.evidence.table import Evidence
+from auditor.judging import catalogue, engine
+from auditor.judging.manual import SECTIONS, page, written
 from auditor.model import Finding, Severity, Verdict
-from auditor.recording import TRACE
+from auditor.recordings.folder import TRACE
+from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.rule import FAMILIES
 from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
@@ -43,7 +50,9 @@ TRACED = ("__trace", "__ranks")
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_of_ours_is_searched():
-    """Torch and the tests are no garbage: every collection (several for each case) leaves them out."""
+    """Torch and the tests are no garbage: every collection (several for each case) leaves them
+    out.
+    """
     gc.collect()
     gc.freeze()
     yield
@@ -55,7 +64,11 @@ def factories(path: Path) -> dict[str, tuple[int, int]]:
     if not path.is_file():
         return {}
     body = ast.parse(path.read_text()).body
-    return {n.name: (n.lineno, n.end_lineno or 0) for n in body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")}
+    return {
+        n.name: (n.lineno, n.end_lineno or 0)
+        for n in body
+        if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")
+    }
 
 
 def cases(kind: str) -> list[pytest.param]:
@@ -84,13 +97,17 @@ def unload(path: Path) -> None:
 
 
 def give_back() -> None:
-    """Return freed heap to the system: a case that grows must grow the resident set, not fill what earlier cases left."""
+    """Return freed heap to the system: a case that grows must grow the resident set, not fill what
+    earlier cases left.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], list[str]]:
-    """Lines reported for a case (relative to its own first line), and what is louder than a note (or than nothing, for a rule of notes)."""
+    """Lines reported for a case (relative to its own first line), and what is louder than a note
+    (or than nothing, for a rule of notes).
+    """
     if name.endswith(TRACED):
         findings, verdicts = in_trace(code, path, name, folder)
     elif name.endswith("__cuda") and not CUDA:
@@ -102,35 +119,60 @@ def reported(code: str, path: Path, name: str, folder: Path) -> tuple[set[int], 
                 "memory_limit": getattr(load(path), "MEMORY_LIMIT", None),
                 "host_room": getattr(load(path), "HOST_ROOM", None),
             }
-            findings, verdicts = judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device=device, **machine)
+            findings, verdicts = judge(
+                folder,
+                getattr(load(path), name),
+                (RULES[code],),
+                roots=[path],
+                device=device,
+                **machine,
+            )
         finally:
             unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
-    loud = [f for f in findings if f.severity is not Severity.NOTE or RULES[code].severity is Severity.NOTE]
-    return {f.site.line if f.site else 0 for f in findings}, [f"{f.severity.value} {f.site}: {f.message}" for f in loud]
+    loud = [
+        f
+        for f in findings
+        if f.severity is not Severity.NOTE or RULES[code].severity is Severity.NOTE
+    ]
+    return {f.site.line if f.site else 0 for f in findings}, [
+        f"{f.severity.value} {f.site}: {f.message}" for f in loud
+    ]
 
 
 def in_trace(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
-    """Judge the trace that a case wrote; places are set aside (they lie in files that only the trace knows)."""
+    """Judge the trace that a case wrote; places are set aside (they lie in files that only the
+    trace knows).
+    """
     folder.mkdir()
     made = getattr(load(path), name)()
     for number, content in enumerate([made] if isinstance(made, str) else made):
         (folder / f"rank{number}.json").write_text(content)
     alone = isinstance(made, str)
-    recording = TraceRecording(folder / "rank0.json") if alone else RankedTraces(folder, fleet(trace_files(folder)))
-    judgement = engine.judge(recording, (RULES[code],))
+    recording = (
+        TraceRecording(folder / "rank0.json")
+        if alone
+        else RankedTraces(folder, fleet(trace_files(folder)))
+    )
+    judgement = engine.judge(Evidence(recording), (RULES[code],))
     return [replace(finding, site=None) for finding in judgement.findings], list(judgement.verdicts)
 
 
 def replayed(code: str, path: Path, name: str, folder: Path) -> tuple[list[Finding], list[Verdict]]:
     packed = recordings.path_of(code, path.stem, name)
     if not packed.is_file() and RULES[code].rehearsed:
-        return judge(folder, getattr(load(path), name), (RULES[code],), roots=[path], device="rehearse")
+        return judge(
+            folder, getattr(load(path), name), (RULES[code],), roots=[path], device="rehearse"
+        )
     if not packed.is_file():
-        pytest.skip("needs a CUDA device, and no recording of it was made yet (tests/gpu/record.py)")
+        pytest.skip(
+            "needs a CUDA device, and no recording of it was made yet (tests/gpu/record.py)"
+        )
     recording = recordings.unpack(packed, folder)
-    assert recording.manifest["case"] == recordings.fingerprint(path, name), "the case changed: record it again on a GPU"
-    judgement = engine.judge(recording, (RULES[code],))
+    assert recording.manifest["case"] == recordings.fingerprint(path, name), (
+        "the case changed: record it again on a GPU"
+    )
+    judgement = engine.judge(Evidence(recording), (RULES[code],))
     return list(judgement.findings), list(judgement.verdicts)
 
 
@@ -153,7 +195,9 @@ def test_stays_silent(code: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", RULES)
 def test_every_rule_has_positives_and_three_near_misses(code: str) -> None:
-    assert factories(HERE / code.lower() / "fires.py"), f"tests/rules/{code.lower()}/fires.py has no case"
+    assert factories(HERE / code.lower() / "fires.py"), (
+        f"tests/rules/{code.lower()}/fires.py has no case"
+    )
     assert len(factories(HERE / code.lower() / "silent.py")) >= 3
 
 
@@ -185,7 +229,9 @@ def test_manual_has_its_sections_in_order(code: str) -> None:
 def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path: Path) -> None:
     text = textwrap.dedent(blocks(code)[section])
     compile(text, f"{code} {section}", "exec")  # also where what it needs is missing
-    needs, _, limit = text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
+    needs, _, limit = (
+        text.partition("\n")[0].removeprefix("# needs: ").partition(" --memory-limit ")
+    )
     if needs == "ranks":
         pytest.skip("needs several processes, each with a GPU")
     if needs == "cuda" and not CUDA and not RULES[code].rehearsed:
@@ -206,7 +252,15 @@ def test_the_manuals_examples_do_what_they_say(code: str, section: str, tmp_path
     give_back()
     try:
         traced = {"trace_steps": 5} if asks_a_trace else {}
-        findings, verdicts = judge(tmp_path / "recording", make, (RULES[code],), roots=[path], device=device, **machine, **traced)
+        findings, verdicts = judge(
+            tmp_path / "recording",
+            make,
+            (RULES[code],),
+            roots=[path],
+            device=device,
+            **machine,
+            **traced,
+        )
     finally:
         unload(path)
     assert verdicts[0].status != "failed", verdicts[0].reason
@@ -218,7 +272,38 @@ def test_the_manual_on_disk_is_the_one_the_rules_say() -> None:
         assert (HERE.parent.parent / "rules" / name).read_text() == text, "run make manual"
 
 
-def test_codes_files_and_families_agree() -> None:
-    for code, rule in RULES.items():
-        assert Path(sys.modules[rule.__module__].__file__).name.startswith(code.lower() + "_")
-        assert rule.family() in catalogue.FAMILIES
+def test_rules_come_by_family_and_number() -> None:
+    codes = [rule.code for rule in catalogue.own_rules()]
+    assert codes == sorted(
+        codes, key=lambda code: (FAMILIES.index(code.rstrip("0123456789")), code)
+    )
+    assert len(codes) == len(list((HERE.parent.parent / "rules").glob("*[0-9][0-9][0-9]_*.py")))
+
+
+RULE = "from auditor.rule import Rule\nclass {cls}(Rule):\n    code = {code!r}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            {"sync001_one": "SYNC001", "sync001_two": "SYNC001"},
+            "sync001_one and sync001_two are two rules of one code",
+        ),
+        ({"sync001_one": "SYNC002"}, "sync001_one defines SYNC002, not SYNC001 alone"),
+        ({"sync001_one": ""}, "sync001_one defines no rule, not SYNC001 alone"),
+        ({"acme001_one": "ACME001"}, "acme001_one: ACME is no family of the manual"),
+    ],
+    ids=["one code twice", "another code", "no rule", "no family"],
+)
+def test_a_rule_that_its_file_does_not_name_is_said_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], said: str
+) -> None:
+    for file, code in files.items():
+        (tmp_path / f"{file}.py").write_text(RULE.format(cls="Sample", code=code) if code else "")
+        monkeypatch.delitem(sys.modules, f"sample_rules.{file}", raising=False)
+    package = types.ModuleType("sample_rules")
+    package.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(sys.modules, "sample_rules", package)
+    with pytest.raises(TypeError, match=said):
+        rules.find("sample_rules", package.__path__)

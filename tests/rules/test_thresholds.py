@@ -29,33 +29,33 @@ from auditor.evidence import (
     Backward,
     Batches,
     Configs,
+    DebugModes,
     DeviceCalls,
     DeviceMemory,
-    Held,
     HostMemory,
-    KeptLines,
     Machine,
-    Modes,
-    Numerics,
+    NeverFreed,
+    OpRanges,
     Reads,
+    RetainedGraphs,
     Snapshot,
     Source,
     Steps,
     ZeroGrads,
 )
-from auditor.evidence.amp import AmpEvent, ScaleUpdate
-from auditor.evidence.backward import BackwardCall
-from auditor.evidence.batches import Batch, Loader
-from auditor.evidence.calls import DeviceCall
-from auditor.evidence.held import NODE_CAP, Holding, Root
-from auditor.evidence.modes import AnomalyStep
-from auditor.evidence.numerics import Delicate
-from auditor.evidence.reading import Expression
-from auditor.evidence.reads import Read
-from auditor.evidence.snapshot import Block, Segment
-from auditor.evidence.steps import Step
-from auditor.evidence.trend import Trend
-from auditor.evidence.zero_grads import ZeroGrad
+from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.backward import BackwardCall
+from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.debug_modes import AnomalyStep
+from auditor.evidence.recorded.device_calls import DeviceCall
+from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.reads import Read
+from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
+from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.recorded.zero_grad import ZeroGrad
+from auditor.evidence.snapshot.segments import Block, Segment
+from auditor.evidence.source.read_purpose import Expression
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
@@ -75,7 +75,7 @@ def quiet(us, n=20):
     return Steps(quiet=tuple(Step(number, us) for number in range(n)))
 
 
-# -- reads -----------------------------------------------------------------------------------------------------------
+# -- reads -----------------------------------------------------------------------------------------
 
 
 def read(step, **more):
@@ -83,7 +83,9 @@ def read(step, **more):
 
 
 def reads(on, of=20, *, device="cpu", derived=1, **more):
-    return Reads(device, of, tuple(read(step, **more) for step in on), {read(0, **more).key: (1, derived)})
+    return Reads(
+        device, of, tuple(read(step, **more) for step in on), {read(0, **more).key: (1, derived)}
+    )
 
 
 def weights(on, of=20):
@@ -134,7 +136,11 @@ def test_where_the_origin_pass_did_not_come_gradients_decide():
 def test_on_cuda_only_reads_of_cuda_tensors_count_and_are_priced():
     rule = ScalarReadEveryStep()
     (finding,) = ask(rule, reads(range(20), device="cuda", tensor_device="cuda:0", us=800.0))
-    assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (800.0, "estimated", "cuda")
+    assert (finding.lost_us_per_step, finding.basis, finding.seen_on) == (
+        800.0,
+        "estimated",
+        "cuda",
+    )
     assert ("host held", "800 us per step (diagnostic pass)") in finding.facts
     assert list(ask(rule, reads(range(20), device="cuda", tensor_device="cpu", us=800.0))) == []
 
@@ -145,10 +151,16 @@ def test_on_cpu_nothing_is_priced_and_the_message_says_would():
     assert "it would make the host wait if this ran on a GPU, on 20 of 20 steps" in finding.message
 
 
-@pytest.mark.parametrize("rule", [ScalarReadEveryStep(), BranchOnTensor(), CopyToHostEveryStep(), DataDependentShape()])
+@pytest.mark.parametrize(
+    "rule", [ScalarReadEveryStep(), BranchOnTensor(), CopyToHostEveryStep(), DataDependentShape()]
+)
 def test_how_a_wait_is_said_fits_what_was_judged(rule):
-    """By what ran: a GPU, the rehearsal of one, a CPU; and by whether the program could ever run on a GPU."""
-    act = {"SYNC001": "scalar", "SYNC002": "branch", "SYNC003": "transfer", "SYNC005": "shape"}[rule.code]
+    """By what ran: a GPU, the rehearsal of one, a CPU; and by whether the program could ever run on
+    a GPU.
+    """
+    act = {"SYNC001": "scalar", "SYNC002": "branch", "SYNC003": "transfer", "SYNC005": "shape"}[
+        rule.code
+    ]
 
     def said(**more) -> str:
         table = {"device": "cpu", **more}
@@ -156,9 +168,13 @@ def test_how_a_wait_is_said_fits_what_was_judged(rule):
         return finding.message.partition(": ")[2]
 
     assert said(device="cuda").endswith("makes the host wait for the GPU on 20 of 20 steps")
-    assert said(device="rehearsal").endswith("would make the host wait for the GPU on 20 of 20 steps")
+    assert said(device="rehearsal").endswith(
+        "would make the host wait for the GPU on 20 of 20 steps"
+    )
     assert said().endswith("would make the host wait if this ran on a GPU, on 20 of 20 steps")
-    assert said(chooses_device=False).endswith("nothing in this program uses a GPU, and only there would the host wait")
+    assert said(chooses_device=False).endswith(
+        "nothing in this program uses a GPU, and only there would the host wait"
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,18 +210,29 @@ def test_read_inside_a_library_is_a_note_that_names_it():
     (finding,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via=via)))
     assert finding.severity is Severity.NOTE
     assert via in finding.message
-    (own,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")))
+    (own,) = ask(
+        ScalarReadEveryStep(),
+        reads(range(20), expression=Expression(via="torch/_tensor.py:__format__")),
+    )
     assert own.severity is None
-    (scheduler,) = ask(ScalarReadEveryStep(), reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")))
+    (scheduler,) = ask(
+        ScalarReadEveryStep(),
+        reads(range(20), expression=Expression(via="torch/optim/lr_scheduler.py:step")),
+    )
     assert "lr_scheduler" in scheduler.message
 
 
 def test_what_a_framework_does_inside_one_call_is_told_apart():
-    logs, counts = ({"expression": Expression(via=f"framework/loop.py:{name}")} for name in ("log", "count"))
+    logs, counts = (
+        {"expression": Expression(via=f"framework/loop.py:{name}")} for name in ("log", "count")
+    )
     reading = Reads(
         "cpu",
         20,
-        (*(read(step, **logs) for step in range(20)), *(read(step, n=60, **counts) for step in range(20))),
+        (
+            *(read(step, **logs) for step in range(20)),
+            *(read(step, n=60, **counts) for step in range(20)),
+        ),
         {read(0, **logs).key: (3, 3), read(0, **counts).key: (180, 0)},
     )
     (finding,) = ask(ScalarReadEveryStep(), reading)
@@ -216,13 +243,20 @@ def test_what_a_framework_does_inside_one_call_is_told_apart():
 @pytest.mark.parametrize("act", ["scalar", "transfer", "shape"])
 def test_nobody_is_told_to_write_a_library_differently(act):
     rule = RULE_OF[act]()
-    (inside,) = ask(rule, reads(range(20), act=act, expression=Expression(via="framework/loop.py:log")))
+    (inside,) = ask(
+        rule, reads(range(20), act=act, expression=Expression(via="framework/loop.py:log"))
+    )
     (own,) = ask(rule, reads(range(20), act=act))
     assert "framework/loop.py:log, which is not yours to edit" in rule.remedy(inside).text
     assert "not yours" not in rule.remedy(own).text
 
 
-RULE_OF = {"branch": BranchOnTensor, "scalar": ScalarReadEveryStep, "transfer": CopyToHostEveryStep, "shape": DataDependentShape}
+RULE_OF = {
+    "branch": BranchOnTensor,
+    "scalar": ScalarReadEveryStep,
+    "transfer": CopyToHostEveryStep,
+    "shape": DataDependentShape,
+}
 
 
 @pytest.mark.parametrize("lead", RULE_OF)
@@ -238,13 +272,17 @@ def test_a_line_leads_with_its_strongest_act_and_is_reported_once(lead, other):
     )
     table = Reads("cpu", 20, rows, {})
     found = {act: list(ask(rule(), table)) for act, rule in RULE_OF.items()}
-    assert {act: len(findings) for act, findings in found.items()} == {act: int(act == strongest) for act in RULE_OF}
+    assert {act: len(findings) for act, findings in found.items()} == {
+        act: int(act == strongest) for act in RULE_OF
+    }
     assert found[strongest][0].per_step == 1.0
 
 
 def test_a_read_inside_another_read_of_the_same_expression_is_left_out():
     rows = tuple(
-        read(step, kind=kind, act=act, grad=1) for step in range(20) for kind, act in (("item", "scalar"), ("tolist", "transfer"))
+        read(step, kind=kind, act=act, grad=1)
+        for step in range(20)
+        for kind, act in (("item", "scalar"), ("tolist", "transfer"))
     )
     table = Reads("cpu", 20, rows, {})
     assert list(ask(ScalarReadEveryStep(), table)) == []
@@ -256,7 +294,7 @@ def test_occurrences_per_step_are_averaged_over_all_steps():
     assert (finding.steps, finding.per_step) == (10, 7.0)
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------
+# -- calls -----------------------------------------------------------------------------------------
 
 
 def calls(name, on, of=20, us=100.0, device="cuda"):
@@ -270,7 +308,9 @@ def sync009(name, on=range(20), us=100.0, machine=CUDA, text="torch.cuda.empty_c
 
 
 def test_reset_on_half_of_the_steps_is_found_and_priced_as_measured():
-    ((finding,), (remedy,)) = sync009("reset_peak_memory_stats", range(10), us=200.0, text="torch.cuda.reset_peak_memory_stats()")
+    ((finding,), (remedy,)) = sync009(
+        "reset_peak_memory_stats", range(10), us=200.0, text="torch.cuda.reset_peak_memory_stats()"
+    )
     assert (finding.lost_us_per_step, finding.basis, finding.severity) == (100.0, "measured", None)
     assert "synchroni" not in finding.message
     assert [edit.action for edit in remedy.edits] == ["drop_statement"]
@@ -284,24 +324,34 @@ def test_dropping_empty_cache_is_not_called_safe_and_a_used_result_is_not_droppe
 
 
 def test_queries_are_notes_where_they_cost_half_a_percent():
-    assert [finding.severity for finding in sync009("max_memory_allocated", us=50.0)[0]] == [Severity.NOTE]
+    assert [finding.severity for finding in sync009("max_memory_allocated", us=50.0)[0]] == [
+        Severity.NOTE
+    ]
     assert sync009("max_memory_allocated", us=49.0)[0] == []
 
 
 def test_collection_counts_from_one_percent_also_on_a_cpu():
-    assert [finding.severity for finding in sync009("gc.collect", us=100.0, machine=CPU)[0]] == [None]
+    assert [finding.severity for finding in sync009("gc.collect", us=100.0, machine=CPU)[0]] == [
+        None
+    ]
     with pytest.raises(NotLooked):
         sync009("gc.collect", us=99.0, machine=CPU)
 
 
 def test_unguarded_call_on_a_cpu_is_a_note_without_a_price():
     ((finding,), _) = sync009("empty_cache", machine=CPU)
-    assert (finding.severity, finding.lost_us_per_step, finding.seen_on) == (Severity.NOTE, None, "cpu")
+    assert (finding.severity, finding.lost_us_per_step, finding.seen_on) == (
+        Severity.NOTE,
+        None,
+        "cpu",
+    )
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA])
 def test_synchronize_seen_on_most_steps(machine):
-    (finding,) = ExplicitSynchronize().detect(calls("synchronize", range(10)), machine, source("torch.cuda.synchronize()"))
+    (finding,) = ExplicitSynchronize().detect(
+        calls("synchronize", range(10)), machine, source("torch.cuda.synchronize()")
+    )
     assert finding.severity is (None if machine.cuda else Severity.NOTE)
     assert finding.lost_us_per_step == (50.0 if machine.cuda else None)
 
@@ -317,10 +367,17 @@ def test_nothing_seen_is_clean_with_cuda_and_not_looked_without():
 
 
 def test_calls_without_steps_claim_nothing():
-    assert list(AllocatorCallEveryStep().detect(calls("empty_cache", [0], of=0), Steps(), CUDA, source())) == []
+    assert (
+        list(
+            AllocatorCallEveryStep().detect(
+                calls("empty_cache", [0], of=0), Steps(), CUDA, source()
+            )
+        )
+        == []
+    )
 
 
-# -- input -----------------------------------------------------------------------------------------------------------
+# -- input -----------------------------------------------------------------------------------------
 
 LOADER = Loader(1, made_at=LINE, length=1000)
 
@@ -340,11 +397,19 @@ def input_bound(waits, us=10_000.0, loader=LOADER, machine=CPU):
         ([999.0] * 20, 2000.0, []),  # half of the step, but below 1 ms
         ([1000.0] * 20, 2000.0, [Severity.ERROR]),
         ([8000.0] * 10 + [0.0] * 10, 10_000.0, [Severity.ERROR]),  # half of the steps
-        ([9000.0] * 9 + [0.0] * 11, 10_000.0, [Severity.ERROR]),  # on fewer than half, and 40 % of the whole
+        (
+            [9000.0] * 9 + [0.0] * 11,
+            10_000.0,
+            [Severity.ERROR],
+        ),  # on fewer than half, and 40 % of the whole
         ([9900.0, 0.0, 0.0, 0.0] * 5, 10_000.0, [None]),  # bursts: a quarter of the whole
         ([9900.0, 0.0, 0.0, 0.0, 0.0, 0.0] * 4, 10_000.0, []),  # bursts: a sixth
         ([90_000.0] + [0.0] * 3, 100_000.0, []),  # one slow start
-        ([90_000.0, 0.0, 0.0, 90_000.0], 100_000.0, [Severity.ERROR]),  # two of them are no longer one stall
+        (
+            [90_000.0, 0.0, 0.0, 90_000.0],
+            100_000.0,
+            [Severity.ERROR],
+        ),  # two of them are no longer one stall
     ],
 )
 def test_waiting_for_input(waits, us, expected):
@@ -359,9 +424,15 @@ def test_bursts_are_said_and_waits_on_half_of_the_steps_are_not():
 
 def test_workers_are_proposed_only_where_they_would_help():
     def edits(**more):
-        loader, machine = replace(LOADER, **{k: v for k, v in more.items() if k != "cpus"}), Machine("cpu", more.get("cpus", 8))
+        loader, machine = (
+            replace(LOADER, **{k: v for k, v in more.items() if k != "cpus"}),
+            Machine("cpu", more.get("cpus", 8)),
+        )
         (finding,) = input_bound([4000.0] * 20, loader=loader, machine=machine)
-        return [(edit.keyword, edit.value, edit.safe) for edit in StepWaitsForInput().remedy(finding).edits]
+        return [
+            (edit.keyword, edit.value, edit.safe)
+            for edit in StepWaitsForInput().remedy(finding).edits
+        ]
 
     assert edits() == [("num_workers", "4", False), ("persistent_workers", "True", False)]
     assert edits(cpus=2)[0][1] == "2"
@@ -372,31 +443,46 @@ def test_without_a_loader_or_steps_input_is_not_judged():
     with pytest.raises(NotLooked, match="no torch DataLoader"):
         list(ask(StepWaitsForInput(), Batches(), CPU))
     with pytest.raises(NotLooked, match="no step was timed"):
-        list(ask(StepWaitsForInput(), Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU))
+        list(
+            ask(StepWaitsForInput(), Batches(loaders=(LOADER,), quiet=(Batch(1, 0, 5000.0),)), CPU)
+        )
 
 
 def resident(on, of=20, **more):
-    row = replace(Batch(1, 0, devices=frozenset({"cuda:0"}), sample_devices=frozenset({"cpu"})), **more)
+    row = replace(
+        Batch(1, 0, devices=frozenset({"cuda:0"}), sample_devices=frozenset({"cpu"})), **more
+    )
     return Batches("cuda", (LOADER,), (), of, (), tuple(replace(row, step=step) for step in on))
 
 
 def test_device_resident_batches_and_their_cause():
     def cause(**more):
-        return next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA)).hints["cause"]
+        return next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA)).hints[
+            "cause"
+        ]
 
     assert cause() == "collate function"
     assert cause(sample_devices=frozenset({"cuda:0"})) == "dataset"
     assert cause(default_device="cuda:0") == "default device"
-    set_here = replace(resident(range(20), default_device="cuda:0"), default_set_at=replace(LINE, line=1))
+    set_here = replace(
+        resident(range(20), default_device="cuda:0"), default_set_at=replace(LINE, line=1)
+    )
     assert next(LoaderYieldsDeviceTensors().detect(set_here, CUDA)).site.line == 1
     assert len(list(LoaderYieldsDeviceTensors().detect(resident(range(10)), CUDA))) == 1
     assert list(LoaderYieldsDeviceTensors().detect(resident(range(9)), CUDA)) == []
-    assert list(LoaderYieldsDeviceTensors().detect(resident(range(20), devices=frozenset({"cpu"})), CUDA)) == []
+    assert (
+        list(
+            LoaderYieldsDeviceTensors().detect(
+                resident(range(20), devices=frozenset({"cpu"})), CUDA
+            )
+        )
+        == []
+    )
     with pytest.raises(NotLooked, match="no CUDA device"):
         list(LoaderYieldsDeviceTensors().detect(resident(range(20)), CPU))
 
 
-# -- graphs ----------------------------------------------------------------------------------------------------------
+# -- graphs ----------------------------------------------------------------------------------------
 
 
 def root(holdings, of=None, site=LINE):
@@ -405,7 +491,11 @@ def root(holdings, of=None, site=LINE):
 
 
 def graph001(*roots):
-    return list(GraphKeptAcrossSteps().detect(Held(roots), CPU, source("kept.append(loss)", LINE.line)))
+    return list(
+        GraphKeptAcrossSteps().detect(
+            RetainedGraphs(roots), CPU, source("kept.append(loss)", LINE.line)
+        )
+    )
 
 
 def growing(steps=12, by=1, **more):
@@ -440,9 +530,15 @@ def test_sum_whose_graph_is_too_long_to_count():
     full = [Holding(0, carried=1, oldest=step, nodes=NODE_CAP) for step in range(12)]
     (finding,) = graph001(root(full))
     assert (finding.severity, finding.lost_bytes) == (Severity.WARNING, None)
-    heavier = [replace(holding, held_bytes=50 * MIB * (step > 0) + step * MIB) for step, holding in enumerate(full)]
+    heavier = [
+        replace(holding, held_bytes=50 * MIB * (step > 0) + step * MIB)
+        for step, holding in enumerate(full)
+    ]
     (priced,) = graph001(root(heavier))
-    assert (priced.severity, priced.lost_bytes) == (None, MIB)  # the first value is no part of the trend
+    assert (priced.severity, priced.lost_bytes) == (
+        None,
+        MIB,
+    )  # the first value is no part of the trend
     assert graph001(root([replace(holding, nodes=100) for holding in full])) == []
 
 
@@ -458,11 +554,18 @@ def test_bounded_holder_of_old_graphs_is_a_note():
     assert [finding.severity for finding in graph001(root(full))] == [Severity.NOTE]
     assert graph001(root([Holding(0, tensors=2, carried=1, oldest=1)] * 12)) == []
     assert (
-        graph001(root([Holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])) == []
+        graph001(
+            root([Holding(0, tensors=1, carried=int(step > 0), oldest=step) for step in range(12)])
+        )
+        == []
     )  # made once, before
-    sawtooth = [Holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)]
+    sawtooth = [
+        Holding(0, tensors=1 + step % 6, carried=step % 6, oldest=step % 6) for step in range(12)
+    ]
     assert [finding.severity for finding in graph001(root(sawtooth))] == [Severity.NOTE]
-    assert graph001(root([replace(full[0], oldest=2 * (step % 2)) for step in range(12)])) == []  # not most steps
+    assert (
+        graph001(root([replace(full[0], oldest=2 * (step % 2)) for step in range(12)])) == []
+    )  # not most steps
 
 
 def test_detaching_a_walked_graph_is_not_safe():
@@ -494,7 +597,11 @@ def test_retained_graph():
     (finding,) = found()
     assert (finding.lost_bytes, finding.basis) == (MIB, "estimated")
     remedy = RetainedGraphNeverNeeded().remedy(finding)
-    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].keyword) == (True, "backward", "retain_graph")
+    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].keyword) == (
+        True,
+        "backward",
+        "retain_graph",
+    )
     assert found(times=2) == []
     assert found(reused=frozenset({("trainer.py", 3)})) == []
     assert found(create=True) == []
@@ -504,13 +611,19 @@ def test_retained_graph():
     assert list(RetainedGraphNeverNeeded().detect(Backward(), CPU, source(), Configs())) == []
 
 
-# -- memory ----------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def mem003(device=(), host=(), held=(), kept=()):
-    memory = DeviceMemory(tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device)))
+    memory = DeviceMemory(
+        tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
+    )
     host_memory, machine = HostMemory(Trend(tuple(host))), CUDA if device else CPU
-    return list(MemoryGrowsEveryStep().detect(memory, host_memory, Held(held), KeptLines(kept), machine))
+    return list(
+        MemoryGrowsEveryStep().detect(
+            memory, host_memory, RetainedGraphs(held), NeverFreed(kept), machine
+        )
+    )
 
 
 def test_steady_growth_is_found_with_its_rate():
@@ -579,7 +692,9 @@ def test_reserved_but_never_needed(peak, reserved, more, found):
     assert bool(findings) is found
     if found:
         assert findings[0].lost_bytes == (reserved - peak) * MIB
-        assert rule.remedy(findings[0]).config == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+        assert rule.remedy(findings[0]).config == {
+            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"
+        }
 
 
 def test_allocator_rules_look_only_where_there_was_an_allocator():
@@ -594,7 +709,11 @@ def segment(free_mib, live_mib=1, site=LINE, **more):
 
 
 def mem005(segments, memory=None, **more):
-    return list(BlockPinsSegment().detect(memory or allocator(700, 1024), Snapshot(tuple(segments), **more), CUDA))
+    return list(
+        BlockPinsSegment().detect(
+            memory or allocator(700, 1024), Snapshot(tuple(segments), **more), CUDA
+        )
+    )
 
 
 def test_line_whose_blocks_pin_most_comes_first():
@@ -602,7 +721,9 @@ def test_line_whose_blocks_pin_most_comes_first():
     found = mem005([segment(40), segment(40), segment(100, site=other)])
     assert [finding.site for finding in found] == [other, LINE]
     assert found[1].lost_bytes == 80 * MIB
-    assert "2 live blocks (2 MiB) allocated here keep 2 segments with 80 MiB free" in found[1].message
+    assert (
+        "2 live blocks (2 MiB) allocated here keep 2 segments with 80 MiB free" in found[1].message
+    )
 
 
 def test_pins_are_shown_only_where_memory_is_short_or_fragmented():
@@ -617,7 +738,7 @@ def test_pins_are_shown_only_where_memory_is_short_or_fragmented():
     assert len(mem005([segment(64, site=replace(LINE, line=line)) for line in range(1, 6)])) == 3
 
 
-# -- modes and optimizers --------------------------------------------------------------------------------------------
+# -- modes and optimizers --------------------------------------------------------------------------
 
 
 def noisy(us, n=12):
@@ -625,17 +746,23 @@ def noisy(us, n=12):
 
 
 def num009(on, of=12, steps=None, text="with torch.autograd.detect_anomaly():", site=LINE):
-    modes = Modes(of, tuple(AnomalyStep(step, site=site) for step in on))
+    modes = DebugModes(of, tuple(AnomalyStep(step, site=site) for step in on))
     rule = AnomalyModeLeftOn()
     found = list(rule.detect(modes, steps or Steps(), CPU, source(text + "\n  pass"), Configs()))
     return found, [rule.remedy(finding) for finding in found]
 
 
 def test_anomaly_mode_is_priced_by_the_pass_without_it():
-    ((finding,), (remedy,)) = num009(range(12), steps=Steps(quiet=noisy(5000.0), anomaly_off=noisy(2000.0)))
+    ((finding,), (remedy,)) = num009(
+        range(12), steps=Steps(quiet=noisy(5000.0), anomaly_off=noisy(2000.0))
+    )
     assert (finding.lost_us_per_step, finding.basis) == (3000.0, "measured")
     assert "3 ms faster (60%)" in finding.message
-    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].value) == (True, "detect_anomaly", "set_detect_anomaly(False)")
+    assert (remedy.safe, remedy.edits[0].call, remedy.edits[0].value) == (
+        True,
+        "detect_anomaly",
+        "set_detect_anomaly(False)",
+    )
 
 
 @pytest.mark.parametrize("off", [(), noisy(2000.0, 4), noisy(5000.0), noisy(5001.0), noisy(9000.0)])
@@ -665,7 +792,7 @@ def test_anomaly_mode_on_half_of_the_steps():
 )
 def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_for_it(text, fixed):
     inside = replace(AnomalyStep(0, 1, replace(LINE, line=9)), library="framework/loop.py:fit")
-    modes = Modes(12, tuple(replace(inside, step=step) for step in range(12)))
+    modes = DebugModes(12, tuple(replace(inside, step=step) for step in range(12)))
     (finding,) = AnomalyModeLeftOn().detect(modes, Steps(), CPU, source(text), Configs())
     assert finding.site.line == (9 if "a, b" in text else LINE.line)
     assert ("switched on inside", "framework/loop.py:fit") in finding.facts
@@ -674,13 +801,18 @@ def test_anomaly_mode_that_a_framework_switched_on_is_at_the_argument_that_asks_
     decided = "=debug" in text
     assert (remedy.refused == "`detect_anomaly` is decided by `debug`: change it there") is decided
     assert ("detect_anomaly=debug, which was True" in finding.message) is decided
-    made = [file.after.decode().strip() for file in plan(edits, lambda path: source(text).texts[path].encode()).files]
+    made = [
+        file.after.decode().strip()
+        for file in plan(edits, lambda path: source(text).texts[path].encode()).files
+    ]
     assert made == ([] if fixed is None else [fixed])
 
 
 def test_zero_filled_gradients():
     def found(on, text="optimizer.zero_grad(set_to_none=False)", **more):
-        table = ZeroGrads(20, tuple(replace(ZeroGrad(LINE, step, set_to_none=False), **more) for step in on))
+        table = ZeroGrads(
+            20, tuple(replace(ZeroGrad(LINE, step, set_to_none=False), **more) for step in on)
+        )
         return list(GradientsFilledWithZeros().detect(table, CPU, source(text), Configs()))
 
     (finding,) = found(range(10))
@@ -688,11 +820,18 @@ def test_zero_filled_gradients():
     assert (remedy.edits[0].keyword, remedy.edits[0].safe) == ("set_to_none", False)
     assert found(range(9)) == []
     assert found(range(20), set_to_none=True) == []
-    assert GradientsFilledWithZeros().remedy(found(range(20), text="optimizer.zero_grad(False)")[0]).edits == ()
+    assert (
+        GradientsFilledWithZeros()
+        .remedy(found(range(20), text="optimizer.zero_grad(False)")[0])
+        .edits
+        == ()
+    )
     assert list(GradientsFilledWithZeros().detect(ZeroGrads(), CPU, source(), Configs())) == []
 
 
-@pytest.mark.parametrize("line", ["loss.backward(retain_graph = keep)", "loss.backward(None, keep)"])
+@pytest.mark.parametrize(
+    "line", ["loss.backward(retain_graph = keep)", "loss.backward(None, keep)"]
+)
 def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
     rows = f"keep = {{}}\n\n{line}\n"
     call = BackwardCall(Site("t.py", 3, "", line), 0, retain=True)
@@ -706,7 +845,9 @@ def test_graph002_a_switch_of_the_users_is_changed_where_it_is_set(line):
     ]
     (finding,) = rule.detect(table, CPU, Source({"t.py": rows.format("epochs > 3")}), Configs())
     remedy = rule.remedy(finding)
-    assert remedy.edits == () and remedy.refused.startswith("`retain_graph` is decided by `keep`, which is set at t.py:1")
+    assert remedy.edits == () and remedy.refused.startswith(
+        "`retain_graph` is decided by `keep`, which is set at t.py:1"
+    )
 
 
 def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
@@ -715,13 +856,21 @@ def test_opt002_a_switch_of_the_users_is_changed_where_it_is_set():
     (finding,) = GradientsFilledWithZeros().detect(table, CPU, source(text), Configs())
     assert "set_to_none=args.drop, which was False" in finding.message
     remedy = GradientsFilledWithZeros().remedy(finding)
-    assert remedy.edits == () and remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
+    assert (
+        remedy.edits == ()
+        and remedy.refused == "`set_to_none` is decided by `args.drop`: change it there"
+    )
 
 
 def test_num009_a_switch_of_the_users_is_changed_where_it_is_set():
-    ((finding,), (remedy,)) = num009(range(12), text="with torch.autograd.set_detect_anomaly(args.debug):")
+    ((finding,), (remedy,)) = num009(
+        range(12), text="with torch.autograd.set_detect_anomaly(args.debug):"
+    )
     assert finding.message.endswith(": mode=args.debug, which was True")
-    assert remedy.edits == () and remedy.refused == "`mode` is decided by `args.debug`: change it there"
+    assert (
+        remedy.edits == ()
+        and remedy.refused == "`mode` is decided by `args.debug`: change it there"
+    )
 
 
 HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda'):\n    pass\n"
@@ -729,12 +878,22 @@ HALF = "import torch\nscaler = torch.amp.GradScaler()\nwith torch.autocast('cuda
 
 @pytest.mark.parametrize(
     ("capability", "dtype", "scaled", "expected"),
-    [(8, "float16", 5, 1), (7, "float16", 9, 0), (8, "float16", 4, 0), (8, "bfloat16", 9, 0), (0, "float16", 9, None)],
+    [
+        (8, "float16", 5, 1),
+        (7, "float16", 9, 0),
+        (8, "float16", 4, 0),
+        (8, "bfloat16", 9, 0),
+        (0, "float16", 9, None),
+    ],
 )
-def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, expected: int | None) -> None:
+def test_float16_on_each_generation(
+    capability: int, dtype: str, scaled: int, expected: int | None
+) -> None:
     entered = [AmpEvent("autocast", Site("a.py", 3), step, dtype) for step in range(10)]
     amp = Amp(10, (*entered, *(AmpEvent("scale", Site("a.py", 5), step) for step in range(scaled))))
-    asked = HalfWhereBfloat16IsNative().detect(amp, Machine("cuda", 8, capability), Source({"a.py": HALF}))
+    asked = HalfWhereBfloat16IsNative().detect(
+        amp, Machine("cuda", 8, capability), Source({"a.py": HALF})
+    )
     if expected is None:
         with pytest.raises(NotLooked):
             list(asked)
@@ -742,7 +901,9 @@ def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, ex
         found = list(asked)
         assert len(found) == expected
         for finding in found:  # the scaler goes with the dtype, or neither does
-            changed = apply_edits(HALF.encode(), HalfWhereBfloat16IsNative().remedy(finding).edits).decode()
+            changed = apply_edits(
+                HALF.encode(), HalfWhereBfloat16IsNative().remedy(finding).edits
+            ).decode()
             assert "GradScaler(enabled=False)" in changed
             assert "autocast('cuda', dtype=torch.bfloat16)" in changed
 
@@ -750,8 +911,14 @@ def test_float16_on_each_generation(capability: int, dtype: str, scaled: int, ex
 @pytest.mark.parametrize("made", ["GradScaler(enabled=use)", "make_scaler()"])
 def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
     source = Source({"a.py": HALF.replace("GradScaler()", made)})
-    events = [AmpEvent(what, Site("a.py", 3), step, "float16") for what in ("autocast", "scale") for step in range(10)]
-    (finding,) = HalfWhereBfloat16IsNative().detect(Amp(10, tuple(events)), Machine("cuda", 8, 9), source)
+    events = [
+        AmpEvent(what, Site("a.py", 3), step, "float16")
+        for what in ("autocast", "scale")
+        for step in range(10)
+    ]
+    (finding,) = HalfWhereBfloat16IsNative().detect(
+        Amp(10, tuple(events)), Machine("cuda", 8, 9), source
+    )
     assert HalfWhereBfloat16IsNative().remedy(finding).edits == ()
 
 
@@ -771,18 +938,23 @@ def test_a_dtype_whose_scaler_cannot_be_changed_is_left(made: str) -> None:
     ],
 )
 def test_the_epsilon_that_a_root_gets(line: str, more: dict, expected: str | None) -> None:
-    call = replace(Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0), **more)
+    call = replace(
+        Delicate(Site("a.py", 1, "", line), "gradient", "sqrt", "float32", low=0.0, high=4.0),
+        **more,
+    )
     rule = UnstableFormula()
-    (finding,) = rule.detect(Numerics(3, (call,)), Machine(), Source({"a.py": line + "\n"}))
+    (finding,) = rule.detect(OpRanges(3, (call,)), Machine(), Source({"a.py": line + "\n"}))
     edits = rule.remedy(finding).edits
     changed = apply_edits((line + "\n").encode(), edits).decode().strip() if edits else None
     assert changed == expected
 
 
 def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
-    call = Delicate(Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid")
+    call = Delicate(
+        Site("a.py", 1), "function", "log", "float32", low=0.0, high=1.0, feed="sigmoid"
+    )
     calls = (call, replace(call, what="gradient", feed=""))
-    (finding,) = UnstableFormula().detect(Numerics(3, calls), Machine(), Source())
+    (finding,) = UnstableFormula().detect(OpRanges(3, calls), Machine(), Source())
     assert "log(sigmoid(x))" in finding.message
 
 
@@ -790,7 +962,10 @@ def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
     ("made", "named"),
     [
         ("GradScaler(growth_interval=2000)", ["growth_interval=2000"]),
-        ("torch.amp.GradScaler('cuda', init_scale=2.**16, enabled=True)", ["init_scale=2.0 ** 16", "enabled=True"]),
+        (
+            "torch.amp.GradScaler('cuda', init_scale=2.**16, enabled=True)",
+            ["init_scale=2.0 ** 16", "enabled=True"],
+        ),
         ("GradScaler(growth_interval=100)", []),
         ("GradScaler(growth_interval=interval)", []),
         ("Scaler(growth_interval=2000)", []),
@@ -798,18 +973,32 @@ def test_a_line_whose_formula_is_reported_is_not_reported_again() -> None:
 )
 def test_an_argument_that_repeats_its_default_is_called_that(made: str, named: list[str]) -> None:
     clipped = tuple(AmpEvent("clip_scaled", Site("a.py", 5), step) for step in range(10))
-    (finding,) = GradScalerMisused().detect(Amp(10, clipped), Machine(), Source({"a.py": f"scaler = {made}\n"}))
+    (finding,) = GradScalerMisused().detect(
+        Amp(10, clipped), Machine(), Source({"a.py": f"scaler = {made}\n"})
+    )
     assert [label for label, _ in finding.facts] == named
-    assert not list(GradScalerMisused().detect(Amp(10), Machine(), Source({"a.py": f"scaler = {made}\n"})))
+    assert not list(
+        GradScalerMisused().detect(Amp(10), Machine(), Source({"a.py": f"scaler = {made}\n"}))
+    )
 
 
 @pytest.mark.parametrize(
     ("every", "skips", "found"),
-    [(1, (0, 1, 2), False), (4, (0, 1, 2), False), (4, (0, 1, 6), True), (0.5, (0, 1, 2, 12), True)],
+    [
+        (1, (0, 1, 2), False),
+        (4, (0, 1, 2), False),
+        (4, (0, 1, 6), True),
+        (0.5, (0, 1, 2, 12), True),
+    ],
     ids=["at first", "at first, accumulating", "late, accumulating", "late, two in a step"],
 )
-def test_skipped_steps_count_only_where_they_go_on(every: float, skips: tuple[int, ...], found: bool) -> None:
+def test_skipped_steps_count_only_where_they_go_on(
+    every: float, skips: tuple[int, ...], found: bool
+) -> None:
     site = Site("a.py", 5)
-    updates = [ScaleUpdate(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16) for n in range(13)]
+    updates = [
+        ScaleUpdate(site, int(n * every), 2.0**16, 2.0**15 if n in skips else 2.0**16)
+        for n in range(13)
+    ]
     said = list(GradScalerMisused().detect(Amp(50, updates=tuple(updates)), Machine(), Source()))
     assert [finding.message.startswith("GradScaler skipped") for finding in said] == [True] * found

@@ -1,4 +1,6 @@
-"""The rules about a trace's steps at the edges of their thresholds, on tables made by hand: no torch, no trace."""
+"""The rules about a trace's steps at the edges of their thresholds, on tables made by hand: no
+torch, no trace.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from auditor.rules.time002_step_outliers import StepOutliers
 from auditor.rules.time003_unattributed_time import UnattributedTime
 
 from auditor.evidence import Batches, Machine, Steps
-from auditor.evidence.batches import Batch
-from auditor.evidence.steps import Step
-from auditor.evidence.trace_memory import DevicePeak, TraceMemory
-from auditor.evidence.trace_steps import Silence, TraceStep, TraceSteps
+from auditor.evidence.recorded.batches import Batch
+from auditor.evidence.recorded.steps import Step
+from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
+from auditor.evidence.trace.steps import Silence, TraceStep, TraceSteps
 from auditor.model import Severity
 from auditor.rule import NotLooked
 
@@ -24,7 +26,14 @@ WARNING, NOTE, ERROR, NOTHING = None, Severity.NOTE, Severity.ERROR, "nothing"
 def steps(count=4, us=100_000.0, source="ProfilerStep", **parts):
     """A table of equal steps; ``parts`` are shares of their time."""
     one = TraceStep(us, **{f"{name}_us": share * us for name, share in parts.items()})
-    return TraceSteps((one,) * count, source, source != "whole trace", device=True, loader="_SingleProcess", silence=Silence(9e3))
+    return TraceSteps(
+        (one,) * count,
+        source,
+        source != "whole trace",
+        device=True,
+        loader="_SingleProcess",
+        silence=Silence(9e3),
+    )
 
 
 def said(findings):
@@ -35,21 +44,30 @@ def said(findings):
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"), [(0.09, NOTHING), (0.11, NOTE), (0.19, NOTE), (0.2, WARNING), (0.39, WARNING), (0.4, ERROR)]
+    ("share", "expected"),
+    [(0.09, NOTHING), (0.11, NOTE), (0.19, NOTE), (0.2, WARNING), (0.39, WARNING), (0.4, ERROR)],
 )
 def test_share_of_waiting_for_input(share, expected):
     assert said(StepWaitsForInput().in_trace(steps(loader_alone=share))) == expected
 
 
-@pytest.mark.parametrize("more", [{"count": 2}, {"source": "optimizer"}, {"source": "whole trace", "count": 1}, {"us": 2000.0}])
+@pytest.mark.parametrize(
+    "more",
+    [{"count": 2}, {"source": "optimizer"}, {"source": "whole trace", "count": 1}, {"us": 2000.0}],
+)
 def test_waiting_for_input_is_a_note_where_steps_are_few_guessed_or_short(more):
     assert said(StepWaitsForInput().in_trace(steps(loader_alone=0.45, **more))) == NOTE
 
 
 def burst(*waiting, count=9, us=100_000.0):
     """Steps of which those of ``waiting`` (numbers from 0) wait nine tenths of their time."""
-    made = tuple(TraceStep(us, loader_alone_us=0.9 * us if number in waiting else 0.0) for number in range(count))
-    return TraceSteps(made, "ProfilerStep", True, device=True, loader="_MultiProcessingDataLoaderIter")
+    made = tuple(
+        TraceStep(us, loader_alone_us=0.9 * us if number in waiting else 0.0)
+        for number in range(count)
+    )
+    return TraceSteps(
+        made, "ProfilerStep", True, device=True, loader="_MultiProcessingDataLoaderIter"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,15 +89,23 @@ def test_waiting_for_input_is_not_judged_without_a_loader_or_without_the_devices
     with pytest.raises(NotLooked, match="no torch DataLoader"):
         list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),))))
     with pytest.raises(NotLooked, match="none of its work"):
-        list(StepWaitsForInput().in_trace(TraceSteps((TraceStep(1.0),), loader="_Iter", device_missing=True)))
+        list(
+            StepWaitsForInput().in_trace(
+                TraceSteps((TraceStep(1.0),), loader="_Iter", device_missing=True)
+            )
+        )
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)])
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)]
+)
 def test_share_of_copies_to_the_device(share, expected):
     assert said(StepBoundByCopiesToDevice().detect(steps(to_device_alone=share))) == expected
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)])
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.09, NOTHING), (0.1, WARNING), (0.19, WARNING), (0.2, ERROR)]
+)
 def test_share_of_copies_to_the_host(share, expected):
     assert said(StepBoundByCopiesToHost().detect(steps(to_host_alone=share))) == expected
 
@@ -111,14 +137,29 @@ def test_a_trace_that_shows_next_to_nothing_is_not_judged():
 
 @pytest.mark.parametrize(
     ("allocated", "reserved", "expected"),
-    [(899, 969, NOTHING), (900, 950, WARNING), (969, 980, WARNING), (970, 980, ERROR), (500, 970, NOTE)],
+    [
+        (899, 969, NOTHING),
+        (900, 950, WARNING),
+        (969, 980, WARNING),
+        (970, 980, ERROR),
+        (500, 970, NOTE),
+    ],
 )
 def test_share_of_the_devices_memory(allocated, reserved, expected):
-    assert said(DeviceMemoryNearlyFull().detect(TraceMemory((DevicePeak(0, "", allocated, reserved, 1000),)))) == expected
+    assert (
+        said(
+            DeviceMemoryNearlyFull().detect(
+                TraceMemory((DevicePeak(0, "", allocated, reserved, 1000),))
+            )
+        )
+        == expected
+    )
 
 
 def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
-    """Quiet steps and their batches; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are known."""
+    """Quiet steps and their batches; those of ``slow`` take 40 ms, of which ``gc`` and ``wait`` are
+    known.
+    """
     made = (Step(n, 40_000.0, gc_us=gc) if n in slow else Step(n, typical) for n in range(count))
     return Steps(quiet=tuple(made)), Batches(quiet=tuple(Batch(0, n, wait) for n in slow))
 
@@ -136,7 +177,17 @@ def quiet(*slow, typical=10_000.0, count=20, gc=0.0, wait=0.0):
         (quiet(4, 9, 13, typical=20_001, gc=19_000), NOTHING),
         (quiet(4, 9, 13, count=300, gc=30_000), NOTHING),
     ],
-    ids=["collector", "loader", "less than half", "unknown", "two", "a quarter", "more", "not twice", "under 5 % of the time"],
+    ids=[
+        "collector",
+        "loader",
+        "less than half",
+        "unknown",
+        "two",
+        "a quarter",
+        "more",
+        "not twice",
+        "under 5 % of the time",
+    ],
 )
 def test_slow_steps(table, expected):
     assert said(StepOutliers().detect(*table, Machine())) == expected
@@ -144,21 +195,39 @@ def test_slow_steps(table, expected):
 
 def test_slow_steps_are_priced_by_their_extra_time_and_their_distance_is_said():
     (finding,) = StepOutliers().detect(*quiet(4, 9, 14, 19, gc=20_000), Machine("cuda"))
-    assert (finding.lost_us_per_step, finding.per_step, finding.seen_on) == (4 * 30_000 / 20, 0.2, "cuda")
+    assert (finding.lost_us_per_step, finding.per_step, finding.seen_on) == (
+        4 * 30_000 / 20,
+        0.2,
+        "cuda",
+    )
     assert "every 5 steps" in finding.message
     assert "garbage collection" in finding.message
 
 
 def test_a_few_milliseconds_more_are_the_schedulers():
-    table = Steps(quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20)))
+    table = Steps(
+        quiet=tuple(Step(n, 5900.0 if n % 8 == 0 else 1000.0, gc_us=0.0) for n in range(20))
+    )
     assert said(StepOutliers().detect(table, Batches(), Machine())) == NOTHING
 
 
 def test_time_that_other_programs_had_the_processor_is_not_the_steps():
-    """The same slow steps, once because the loader was slow and once because it had to wait for its turn."""
+    """The same slow steps, once because the loader was slow and once because it had to wait for its
+    turn.
+    """
     waits = Batches(quiet=tuple(Batch(0, n, 25_000.0) for n in (4, 9, 13)))
-    busy = Steps(quiet=tuple(Step(n, 40_000.0, queued_us=28_000.0) if n in (4, 9, 13) else Step(n, 10_000.0) for n in range(20)))
-    alone = Steps(quiet=tuple(Step(n, 40_000.0, queued_us=900.0) if n in (4, 9, 13) else Step(n, 10_000.0) for n in range(20)))
+    busy = Steps(
+        quiet=tuple(
+            Step(n, 40_000.0, queued_us=28_000.0) if n in (4, 9, 13) else Step(n, 10_000.0)
+            for n in range(20)
+        )
+    )
+    alone = Steps(
+        quiet=tuple(
+            Step(n, 40_000.0, queued_us=900.0) if n in (4, 9, 13) else Step(n, 10_000.0)
+            for n in range(20)
+        )
+    )
     assert said(StepOutliers().detect(busy, waits, Machine())) == NOTHING
     assert said(StepOutliers().detect(alone, waits, Machine())) == WARNING
 

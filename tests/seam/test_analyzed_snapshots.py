@@ -1,4 +1,6 @@
-"""``audit analyze`` on memory snapshots from the outside: folders, what is printed when, and charts that cannot be drawn."""
+"""``audit analyze`` on memory snapshots from the outside: folders, what is printed when, and charts
+that cannot be drawn.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import pickle
 import pytest
 from click.testing import CliRunner
 
-from auditor import assemble, catalogue
 from auditor.allocator import CachingAllocator
-from auditor.cli import main
-from auditor.commands import results
+from auditor.cli import write_results
+from auditor.cli.main import main
+from auditor.judging import build_report, catalogue
 from tests.timeline.kineto import text, training
 
 MIB = 2**20
@@ -38,7 +40,9 @@ def test_a_folder_with_one_snapshot_is_that_snapshot(tmp_path, content, analyze,
     folder = tmp_path / "given"
     folder.mkdir()
     (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    (folder / "config.json").write_text("{}")  # it is no trace, and does not make the folder one of traces
+    (folder / "config.json").write_text(
+        "{}"
+    )  # it is no trace, and does not make the folder one of traces
     done = analyze(folder)
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "audits" / "dump" / "report.json").read_text())
@@ -51,7 +55,10 @@ def test_a_folder_with_several_snapshots_says_what_to_do(tmp_path, content, anal
         (tmp_path / f"rank{rank}.pickle").write_bytes(content)
     done = analyze(tmp_path)
     assert done.exit_code == 2
-    assert "holds 4 memory snapshots (rank0.pickle, rank1.pickle, rank2.pickle, ...): each has a report of its own" in done.output
+    assert (
+        "holds 4 memory snapshots (rank0.pickle, rank1.pickle, rank2.pickle, ...): each has a "
+        "report of its own" in done.output
+    )
     assert f"audit analyze {tmp_path}/rank0.pickle {tmp_path}/rank1.pickle ..." in done.output
 
 
@@ -61,16 +68,21 @@ def test_a_snapshot_beside_traces_is_told_and_not_judged(tmp_path, content, anal
     done = analyze(tmp_path, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert "dump.pickle beside the traces was not looked at: give its own path to judge it" in report["warnings"]
+    assert (
+        "dump.pickle beside the traces was not looked at: give its own path to judge it"
+        in report["warnings"]
+    )
 
 
-def test_the_findings_are_printed_before_anything_is_drawn_or_written(tmp_path, content, analyze, monkeypatch):
+def test_the_findings_are_printed_before_anything_is_drawn_or_written(
+    tmp_path, content, analyze, monkeypatch
+):
     (tmp_path / "dump.pickle").write_bytes(content)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError("no space left")
 
-    monkeypatch.setattr(results, "write", full)
+    monkeypatch.setattr(write_results, "write", full)
     done = analyze("dump.pickle")
     assert (
         done.exit_code == 2
@@ -86,7 +98,7 @@ def test_a_fault_in_a_chart_costs_the_chart_alone(tmp_path, content, analyze, mo
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(assemble, "memory_charts", broken)
+    monkeypatch.setattr(build_report, "memory_charts", broken)
     done = analyze("dump.pickle")
     said = "memory over time cannot be drawn: ZeroDivisionError"
     assert done.exit_code == 0 and f"audit: {said}" in done.output
@@ -96,7 +108,9 @@ def test_a_fault_in_a_chart_costs_the_chart_alone(tmp_path, content, analyze, mo
     assert said in (tmp_path / "audits" / "dump" / "report.html").read_text()
 
 
-def test_a_fault_in_drawing_the_page_costs_its_charts_alone(tmp_path, content, analyze, monkeypatch):
+def test_a_fault_in_drawing_the_page_costs_its_charts_alone(
+    tmp_path, content, analyze, monkeypatch
+):
     def broken(charts):
         return [chart.title // 0 for chart in charts]
 

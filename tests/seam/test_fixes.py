@@ -1,4 +1,6 @@
-"""From a run to a patch: what ``audit run`` proposes, ``audit fix`` makes, on files as users write them."""
+"""From a run to a patch: what ``audit run`` proposes, ``audit fix`` makes, on files as users write
+them.
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,31 @@ LOGS_LESS = LOGGING_SCRIPT.replace(
 def test_a_log_is_throttled_and_a_sum_stays_on_the_device(audit, tmp_path):
     script, out = tmp_path / "train.py", tmp_path / "out"
     script.write_text(LOGGING_SCRIPT)
-    done = audit("run", "train.py", "--steps", "12", "--device", "cpu", "--select", "SYNC001", "--out", "out", cwd=tmp_path)
+    done = audit(
+        "run",
+        "train.py",
+        "--steps",
+        "12",
+        "--device",
+        "cpu",
+        "--select",
+        "SYNC001",
+        "--out",
+        "out",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     subprocess.run(["git", "apply", "--check", str(out / "fixes.patch")], cwd=tmp_path, check=True)
     assert audit("fix", "out", "--apply", cwd=tmp_path).returncode == 0
     assert script.read_text() == LOGS_LESS
     script.write_text(LOGGING_SCRIPT)
     assert audit("fix", "out", "--apply", "--unsafe", cwd=tmp_path).returncode == 0
-    assert script.read_text() == LOGS_LESS.replace("running += loss.item()", "running += loss.detach()")
-    assert subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True).stdout.startswith("step 0: ")
+    assert script.read_text() == LOGS_LESS.replace(
+        "running += loss.item()", "running += loss.detach()"
+    )
+    assert subprocess.run(
+        [sys.executable, str(script)], check=True, capture_output=True, text=True
+    ).stdout.startswith("step 0: ")
 
 
 CONFIGURED = """
@@ -88,7 +106,19 @@ def test_a_number_from_a_configuration_file_is_changed_there(audit, tmp_path):
     (tmp_path / "conf").mkdir()
     settings = tmp_path / "conf" / "train.yaml"
     settings.write_text(SETTINGS)
-    done = audit("run", "trainer:step", "--steps", "6", "--device", "cpu", "--select", "DATA007", "--out", "out", cwd=tmp_path)
+    done = audit(
+        "run",
+        "trainer:step",
+        "--steps",
+        "6",
+        "--device",
+        "cpu",
+        "--select",
+        "DATA007",
+        "--out",
+        "out",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert audit("fix", "out", "--apply", "--unsafe", cwd=tmp_path).returncode == 0
     changed = settings.read_text()
@@ -129,4 +159,6 @@ def test_what_a_rehearsal_finds_is_patched_in_the_program_and_in_its_configurati
     subprocess.run(["git", "apply", "out/fixes.patch"], cwd=tmp_path, check=True)
     assert (tmp_path / "conf.json").read_text() == LOADER.replace("false", "true")
     moved = ON_A_GPU.replace("x.to(device)", "x.to(device, non_blocking=True)")
-    assert (tmp_path / "trainer.py").read_text() == moved.replace("(64, 512).to(device)", "(64, 512, device=device)")
+    assert (tmp_path / "trainer.py").read_text() == moved.replace(
+        "(64, 512).to(device)", "(64, 512, device=device)"
+    )

@@ -1,4 +1,6 @@
-"""``--format`` from the outside: documents on stdout for programs, files where asked, one sentence where a file cannot be."""
+"""``--format`` from the outside: documents on stdout for programs, files where asked, one sentence
+where a file cannot be.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,17 @@ def test_a_format_without_a_file_has_stdout_alone(folder, audit, quiet):
 def test_a_file_that_cannot_be_written_is_one_sentence_before_anything_runs(folder, audit):
     done = audit("analyze", "step.json", "--format", "junit=step.json/x.xml", cwd=folder)
     assert done.returncode == 2
-    assert "audit: --format junit=step.json/x.xml: step.json is a file; it must be a folder" in done.stderr
+    assert (
+        "audit: --format junit=step.json/x.xml: step.json is a file; it must be a folder"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr and done.stdout == ""
 
 
 def test_a_file_that_turns_out_unwritable_is_one_sentence_after_the_report(folder, audit):
-    (folder / "gone").symlink_to(folder / "step.json" / "x.xml")  # a link into nowhere: nothing shows before it is opened
+    (folder / "gone").symlink_to(
+        folder / "step.json" / "x.xml"
+    )  # a link into nowhere: nothing shows before it is opened
     done = audit("analyze", "step.json", "--format", "junit=gone", cwd=folder)
     assert done.returncode == 2
     assert "audit: --format: gone cannot be written: " in done.stderr
@@ -78,7 +85,12 @@ def test_the_manual_as_markdown_is_the_generated_file(folder, audit):
     )
 
 
-def test_a_small_trace_is_copied_for_the_viewer(folder, audit):
+def test_a_trace_is_copied_for_tensorboard_only_where_that_is_asked(folder, audit):
     assert audit("analyze", "step.json", "--quiet", cwd=folder).returncode == 0
-    names = [path.name.partition(".")[0] for path in (folder / "audits" / "step" / "tensorboard" / "step-json").iterdir()]
+    assert not (folder / "audits" / "step" / "tensorboard").exists()
+    assert audit("analyze", "step.json", "--quiet", "--tensorboard", cwd=folder).returncode == 0
+    names = [
+        path.name.partition(".")[0]
+        for path in (folder / "audits" / "step" / "tensorboard" / "step-json").iterdir()
+    ]
     assert sorted(names) == ["events", "host_0"]

@@ -1,4 +1,6 @@
-"""A folder with the traces of a job's ranks gives one report: who is late, what communication costs, every rank's numbers."""
+"""A folder with the traces of a job's ranks gives one report: who is late, what communication
+costs, every rank's numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,14 @@ from auditor.reports.as_json import Json, load
 from auditor.reports.html import Html
 from auditor.reports.terminal import Terminal
 
-from auditor import assemble, catalogue, engine
-from auditor.bare_trace import RankedTraces
-from auditor.commands import cluster
+from auditor.cli import dask
 from auditor.errors import AuditProblem
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report, catalogue, engine
 from auditor.model import Severity
+from auditor.recordings.standalone_trace import RankedTraces
 from auditor.timeline import fleet, trace_files
-from tests.recorded_traces import FOLDER
+from tests.recorded_traces import BESIDE, RANK_SETS
 from tests.timeline.jobs import job
 
 RULES = catalogue.rules()
@@ -33,8 +36,10 @@ def laid_out(folder: Path, texts: list[str]) -> Path:
 
 
 def judged(folder: Path):
-    recording = RankedTraces(folder, fleet(trace_files(folder)))
-    return assemble.drawn(assemble.report(recording, engine.judge(recording, RULES), RULES), recording)
+    recording = Evidence(RankedTraces(folder, fleet(trace_files(folder))))
+    return build_report.drawn(
+        build_report.report(recording, engine.judge(recording, RULES), RULES), recording
+    )
 
 
 def late(rank, step):
@@ -49,13 +54,23 @@ def test_one_report_for_all_ranks(tmp_path, audit):
     assert report["run"]["world_size"] == 4
     assert report["run"]["target"] == "traces/"
     assert report["warnings"] == []
-    assert "rules were asked of rank 2, which waits least in collectives: the others wait for it" in report["method"]
+    assert (
+        "rules were asked of rank 2, which waits least in collectives: the others wait for it"
+        in report["method"]
+    )
     assert [row["rank"] for row in report["ranks"]] == [0, 1, 2, 3]
     third = report["ranks"][2]
-    assert (third["steps"], third["step_us"], third["compute_us"], third["exposed_us"]) == (6, 990, 700, 40)
+    assert (third["steps"], third["step_us"], third["compute_us"], third["exposed_us"]) == (
+        6,
+        990,
+        700,
+        40,
+    )
     assert third["peak_bytes"] is None
     (straggler,) = [finding for finding in report["findings"] if finding["code"] == "DIST004"]
-    assert straggler["message"].endswith("for rank 2, last at 6 of 6 collectives: it spends 195 us more computing")
+    assert straggler["message"].endswith(
+        "for rank 2, last at 6 of 6 collectives: it spends 195 us more computing"
+    )
     assert straggler["lost_us_per_step"] == pytest.approx(195, abs=1)
 
 
@@ -67,7 +82,10 @@ def test_missing_and_damaged_ranks_are_warnings(tmp_path):
     assert [row.rank for row in report.ranks] == [0, 2, 3]
     assert report.run.world_size == 5
     assert any(warning.startswith("worker4.json is left out: ") for warning in report.warnings)
-    assert any(warning.startswith("ranks 1, 4 are missing: 3 of 5 traces are there") for warning in report.warnings)
+    assert any(
+        warning.startswith("ranks 1, 4 are missing: 3 of 5 traces are there")
+        for warning in report.warnings
+    )
 
 
 def test_ranks_survive_the_way_through_json(tmp_path):
@@ -82,7 +100,11 @@ def test_one_trace_has_no_ranks(tmp_path):
 
 
 def test_256_ranks(tmp_path):
-    report = judged(laid_out(tmp_path / "job", job(256, lambda rank, step: 150.0 if rank == 77 else 0.0, steps=4)))
+    report = judged(
+        laid_out(
+            tmp_path / "job", job(256, lambda rank, step: 150.0 if rank == 77 else 0.0, steps=4)
+        )
+    )
     assert len(report.ranks) == report.run.world_size == 256
     (found,) = [finding for finding in report.findings if finding.code == "DIST004"]
     assert "for rank 77, last at 4 of 4 collectives" in found.message
@@ -92,7 +114,10 @@ def test_a_folder_without_traces_is_one_sentence(tmp_path, audit):
     (tmp_path / "empty").mkdir()
     done = audit("analyze", "empty", cwd=tmp_path)
     assert done.returncode == 2
-    assert "empty holds no recording (manifest.json is missing), no trace and no memory snapshot" in done.stderr
+    assert (
+        "empty holds no recording (manifest.json is missing), no trace and no memory snapshot"
+        in done.stderr
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is not None, reason="Dask is installed")
@@ -124,18 +149,33 @@ def test_dask_runs_the_same_function(tmp_path, monkeypatch):
         def gather(self, futures):
             return [work(path) for work, path in futures]
 
-    monkeypatch.setitem(__import__("sys").modules, "distributed", type("distributed", (), {"Client": Client}))
+    monkeypatch.setitem(
+        __import__("sys").modules, "distributed", type("distributed", (), {"Client": Client})
+    )
     folder = laid_out(tmp_path / "job", job(3, late))
-    found = fleet(trace_files(folder), cluster.on("tcp://scheduler:8786"))
+    found = fleet(trace_files(folder), dask.on("tcp://scheduler:8786"))
     assert asked == {"address": "tcp://scheduler:8786", "closed": True}
     assert found.alignment.straggler == 2
     with pytest.raises(AuditProblem, match="no Dask scheduler answers at tcp://scheduler:1"):
-        fleet(trace_files(folder), cluster.on("tcp://scheduler:1"))
+        fleet(trace_files(folder), dask.on("tcp://scheduler:1"))
 
 
-@pytest.mark.skipif(FOLDER is None, reason="no recorded traces beside this checkout")
+def test_of_four_ranks_the_one_that_the_others_wait_for_is_judged():
+    truth = RANK_SETS["made_nccl_ranks"].truth
+    report = judged(RANK_SETS["made_nccl_ranks"].path)
+    assert [row.rank for row in report.ranks] == truth["ranks_present"]
+    for row in report.ranks:
+        told = truth["ranks"][str(row.rank)]
+        assert row.exposed_us * row.steps == pytest.approx(1000 * told["exposed_comm_ms"], rel=0.05)
+        assert row.compute_us * row.steps == pytest.approx(1000 * told["compute_busy_ms"], rel=0.05)
+    (straggler,) = [finding for finding in report.findings if finding.code == "DIST004"]
+    assert f"for rank {truth['least_comm_rank']}, last at 6 of 6 collectives" in straggler.message
+    assert straggler.severity is Severity.WARNING
+
+
+@pytest.mark.skipif(not BESIDE.is_dir(), reason="no recorded traces beside this checkout")
 def test_eight_recorded_ranks():
-    report = judged(FOLDER / "data" / "param_dlrm_8ranks")
+    report = judged(RANK_SETS["param_dlrm_8ranks"].path)
     assert [row.rank for row in report.ranks] == list(range(8))
     by_code = {finding.code: finding for finding in report.findings}
     assert "for rank 7, last at 5 of 8 collectives" in by_code["DIST004"].message

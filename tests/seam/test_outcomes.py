@@ -1,4 +1,6 @@
-"""Whatever the target does, there is a report on what was recorded, and the exit code of the contract."""
+"""Whatever the target does, there is a report on what was recorded, and the exit code of the
+contract.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from auditor import runner
-from auditor.plan import Plan
-from auditor.progress import silent
+from auditor.runs import child_process
+from auditor.runs.plan import Plan
+from auditor.runs.progress import silent
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -132,7 +134,18 @@ def endings(folder, audit):
         out = folder / f"out-{name}"
         more = ("--timeout", "25") if name == "hangs" else ()
         done = audit(
-            "run", f"mytrainer:{name}", "--steps", "8", "--warmup", "2", "--device", "cpu", "--out", str(out), *more, cwd=folder
+            "run",
+            f"mytrainer:{name}",
+            "--steps",
+            "8",
+            "--warmup",
+            "2",
+            "--device",
+            "cpu",
+            "--out",
+            str(out),
+            *more,
+            cwd=folder,
         )
         return done, json.loads((out / "report.json").read_text()), out
 
@@ -176,9 +189,23 @@ def test_a_generator_that_ends_is_run_again_with_passes_that_fit(endings):
 
 
 def test_a_target_may_import_torch_in_its_first_step(tmp_path, audit):
-    (tmp_path / "late.py").write_text("def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n")
+    (tmp_path / "late.py").write_text(
+        "def step():\n    import torch\n    torch.ones(3, requires_grad=True).sum().backward()\n"
+    )
     out = tmp_path / "out"
-    done = audit("run", "late:step", "--steps", "4", "--warmup", "1", "--device", "cpu", "--out", str(out), cwd=tmp_path)
+    done = audit(
+        "run",
+        "late:step",
+        "--steps",
+        "4",
+        "--warmup",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "report.json").read_text())["run"]["outcome"] == "completed"
 
@@ -232,7 +259,8 @@ def test_a_users_own_rules_and_reports_packages_do_not_clash(folder, audit):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / "__init__.py").write_text(f"MINE = {name!r}\n")
     (folder / "clashing.py").write_text(
-        "import rules, reports\nassert (rules.MINE, reports.MINE) == ('rules', 'reports')\nfrom mytrainer import step\n"
+        "import rules, reports\nassert (rules.MINE, reports.MINE) == ('rules', 'reports')\nfrom "
+        "mytrainer import step\n"
     )
     done = audit(
         "run",
@@ -259,9 +287,18 @@ def test_impossible_audits_leave_nothing_behind(impossible, folder):
 def started(folder: Path, out: Path) -> subprocess.Popen[str]:
     """An audit of a target that hangs, once it has recorded some steps."""
     options = ["--steps", "8", "--warmup", "2", "--device", "cpu", "--out", str(out)]
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", "run", "mytrainer:hangs", *options]
+    command = [
+        sys.executable,
+        "-c",
+        "from auditor.cli.main import main; main()",
+        "run",
+        "mytrainer:hangs",
+        *options,
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     rows = out / "recording" / "steps.jsonl"
     for _ in range(600):
         if rows.exists() and rows.read_text().count("\n") >= 8:
@@ -285,20 +322,24 @@ def test_interrupt_reports_what_there_is(folder):
 
 
 def test_a_target_that_drops_ctrl_c_is_asked_again(folder):
-    """An import or the program itself may swallow the first one; it must not have to be killed for that."""
+    """An import or the program itself may swallow the first one; it must not have to be killed for
+    that.
+    """
     (folder / "drops.py").write_text(
         "import time\nfrom mytrainer import step as once\n\ndef step():\n    try:\n        once()\n"
         "        time.sleep(0.2)\n    except KeyboardInterrupt:\n        if not dropped:\n"
         "            dropped.append(1)\n        else:\n            raise\n\ndropped = []\n"
     )
-    plan = Plan(f"{folder / 'drops.py'}:step", (), 1000, 2, "cpu", str(folder / "dropping"), ("steps",))
-    child = runner.Child(plan, silent, lambda text: None)
+    plan = Plan(
+        f"{folder / 'drops.py'}:step", (), 1000, 2, "cpu", str(folder / "dropping"), ("steps",)
+    )
+    child = child_process.Child(plan, silent, lambda text: None)
     rows = folder / "dropping" / "steps.jsonl"
     while not rows.is_file() or rows.read_text().count("\n") < 4:
         time.sleep(0.1)
     child.end(signal.SIGINT)
     child.leave()
-    assert runner.seal(plan, "interrupted", child).manifest["finished"]
+    assert child_process.seal(plan, "interrupted", child).manifest["finished"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends the child")

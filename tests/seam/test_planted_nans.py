@@ -1,4 +1,6 @@
-"""Ten planted NaNs (benchmarks/planted_nans.py): ours names the line, the operator and the module of each."""
+"""Ten planted NaNs (benchmarks/planted_nans.py): ours names the line, the operator and the module
+of each.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from auditor import catalogue
+from auditor.judging import catalogue
 from tests.inprocess import judge
 
-pytestmark = pytest.mark.skipif(not os.environ.get("AUDITOR_SLOW"), reason="takes a minute: AUDITOR_SLOW=1 runs it")
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("AUDITOR_SLOW"), reason="takes a minute: AUDITOR_SLOW=1 runs it"
+)
 
 PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "planted_nans.py"
 
@@ -37,7 +41,9 @@ def test_line_operator_and_module(name: str, tmp_path: Path) -> None:
         steps = getattr(NANS, name)()
         return lambda: next(steps)
 
-    findings, verdicts = judge(tmp_path / "recording", make, (catalogue.rule("NUM002"),), roots=[PATH], steps=8)
+    findings, verdicts = judge(
+        tmp_path / "recording", make, (catalogue.rule("NUM002"),), roots=[PATH], steps=8
+    )
     assert [finding.site.line for finding in findings] == [NANS.born_line(name)], verdicts[0].reason
     assert re.search(rf"\b{truth.operator}\b", findings[0].message)
     assert dict(findings[0].facts).get("module", "") == truth.module

@@ -60,7 +60,20 @@ def folder(tmp_path):
 
 
 def run(audit, folder, target, *words):
-    done = audit("run", target, "--nproc", "2", "--steps", "8", "--warmup", "1", "--out", "out", *words, cwd=folder)
+    done = audit(
+        "run",
+        target,
+        "--nproc",
+        "2",
+        "--steps",
+        "8",
+        "--warmup",
+        "1",
+        "--out",
+        "out",
+        *words,
+        cwd=folder,
+    )
     report = folder / "out" / "report.json"
     return done, json.loads(report.read_text()) if report.is_file() else None
 
@@ -70,7 +83,9 @@ def test_two_ranks_are_one_report_and_analyze_finds_the_same(audit, folder):
     assert done.returncode == 0, done.stderr
     assert report["run"]["world_size"] == 2
     assert [(row["rank"], row["steps"]) for row in report["ranks"]] == [(0, 8), (1, 8)]
-    assert [(f["code"], f["site"]["line"]) for f in report["findings"] if f["severity"] != "note"] == [("SYNC001", LINE)]
+    assert [
+        (f["code"], f["site"]["line"]) for f in report["findings"] if f["severity"] != "note"
+    ] == [("SYNC001", LINE)]
     assert {each.name for each in (folder / "out" / "recording").iterdir()} == {"rank0", "rank1"}
     assert audit("analyze", "out", "--out", "again", cwd=folder).returncode == 0
     again = json.loads((folder / "again" / "report.json").read_text())
@@ -81,10 +96,16 @@ def test_two_ranks_are_one_report_and_analyze_finds_the_same(audit, folder):
 def test_the_rank_that_failed_is_judged_and_the_one_that_waits_for_it_is_ended(audit, folder):
     done, report = run(audit, folder, "ddp.py:failing", "--device", "cpu")
     assert done.returncode == 3, done.stderr
-    assert (report["run"]["outcome"], report["run"]["error"]["message"]) == ("raised", "no more data on rank 1")
+    assert (report["run"]["outcome"], report["run"]["error"]["message"]) == (
+        "raised",
+        "no more data on rank 1",
+    )
     assert "the error that is shown is that of rank 1" in report["warnings"]
     assert any(text.startswith("rank 0 did not end well either: ") for text in report["warnings"])
-    assert any("raised ValueError after 5 whole steps: it was run again" in text for text in report["warnings"])
+    assert any(
+        "raised ValueError after 5 whole steps: it was run again" in text
+        for text in report["warnings"]
+    )
     assert [f["site"]["line"] for f in report["findings"] if f["code"] == "SYNC001"] == [LINE]
 
 

@@ -1,4 +1,6 @@
-"""``--device auto`` without a GPU rehearses the GPU path; ``--device rehearse`` does only that; what cannot be is said."""
+"""``--device auto`` without a GPU rehearses the GPU path; ``--device rehearse`` does only that;
+what cannot be is said.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ import textwrap
 import pytest
 import torch
 
-from auditor.evidence.unpickle import load_plain
+from auditor.evidence.snapshot.unpickle import load_plain
 from tests.lazily import Lazily
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU runs the path itself")
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a machine with a GPU runs the path itself"
+)
 
 BODY = """
     import torch
@@ -36,31 +40,50 @@ BODY = """
 PORTABLE = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
 
 TARGETS = {
-    "portable": BODY.format(device=PORTABLE, workers=0, more="torch.cuda.synchronize() if device.type == 'cuda' else None"),
+    "portable": BODY.format(
+        device=PORTABLE,
+        workers=0,
+        more="torch.cuda.synchronize() if device.type == 'cuda' else None",
+    ),
     "gpu_only": BODY.format(device='device = "cuda"', workers=0, more="print(loss.item())"),
     "asks_for_a_gpu": BODY.format(
-        device='assert torch.cuda.is_available()\n    device = "cuda"', workers=0, more="print(loss.item())"
+        device='assert torch.cuda.is_available()\n    device = "cuda"',
+        workers=0,
+        more="print(loss.item())",
     ),
     "cpu_only": BODY.format(device='device = "cpu"', workers=0, more="print(loss.item())"),
     "workers": BODY.format(device=PORTABLE, workers=2, more="float(loss)"),
     "compiled": BODY.format(
-        device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)", workers=0, more="f(loss.detach()); loss.item()"
-    ),
-    "parallel": BODY.format(device=PORTABLE, workers=0, more="nn.DataParallel(model, [0, 1]); loss.item()"),
-    "parallel_at_import": BODY.format(
-        device=PORTABLE + "\n    shared = nn.DataParallel(nn.Linear(8, 1), [0, 1])", workers=0, more="loss.item()"
-    ),
-    "hungry": BODY.format(device=PORTABLE, workers=0, more="kept.append(torch.empty(3 << 20, device=device))").replace(
-        "    def step", "    kept = []\n\n    def step"
-    ),
-    "snapshots": BODY.format(
-        device=PORTABLE + "\n    torch.cuda.memory._record_memory_history() if torch.cuda.is_available() else None",
+        device=PORTABLE + "\n    f = torch.compile(lambda x: x * 2)",
         workers=0,
-        more="torch.cuda.memory._dump_snapshot('mine.pickle') if torch.cuda.is_available() else None",
+        more="f(loss.detach()); loss.item()",
     ),
-    "breaks_on_a_gpu": BODY.format(device=PORTABLE, workers=0, more='assert device.type == "cpu", "no kernel for this card"'),
+    "parallel": BODY.format(
+        device=PORTABLE, workers=0, more="nn.DataParallel(model, [0, 1]); loss.item()"
+    ),
+    "parallel_at_import": BODY.format(
+        device=PORTABLE + "\n    shared = nn.DataParallel(nn.Linear(8, 1), [0, 1])",
+        workers=0,
+        more="loss.item()",
+    ),
+    "hungry": BODY.format(
+        device=PORTABLE, workers=0, more="kept.append(torch.empty(3 << 20, device=device))"
+    ).replace("    def step", "    kept = []\n\n    def step"),
+    "snapshots": BODY.format(
+        device=PORTABLE
+        + "\n    torch.cuda.memory._record_memory_history() if torch.cuda.is_available() else None",
+        workers=0,
+        more="torch.cuda.memory._dump_snapshot('mine.pickle') if "
+        "torch.cuda.is_available() else None",
+    ),
+    "breaks_on_a_gpu": BODY.format(
+        device=PORTABLE, workers=0, more='assert device.type == "cpu", "no kernel for this card"'
+    ),
 }
-SCRIPT = BODY.format(device=PORTABLE, workers=0, more="print(loss.item())") + "\n    while True:\n        step()\n"
+SCRIPT = (
+    BODY.format(device=PORTABLE, workers=0, more="print(loss.item())")
+    + "\n    while True:\n        step()\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +95,34 @@ def runs(tmp_path_factory, audit):
         if name in ("script", "rehearsed_script"):
             target = f"{name}.py"
         if name.startswith("rehearsed"):
-            source, more = TARGETS.get(name.removeprefix("rehearsed_"), SCRIPT), ("--device", "rehearse")
+            source, more = (
+                TARGETS.get(name.removeprefix("rehearsed_"), SCRIPT),
+                ("--device", "rehearse"),
+            )
         if name.endswith("hungry"):
             more = (*more, "--memory-limit", "100MiB")
         (folder / f"{name}.py").write_text(textwrap.dedent(source))
         out = folder / f"out-{name}"
-        done = audit("run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400)
-        return done, json.loads((out / "report.json").read_text()) if (out / "report.json").is_file() else {}, out
+        done = audit(
+            "run", target, "--steps", "12", "--out", str(out), *more, cwd=folder, timeout=400
+        )
+        return (
+            done,
+            json.loads((out / "report.json").read_text())
+            if (out / "report.json").is_file()
+            else {},
+            out,
+        )
 
     return Lazily(one)
 
 
 def said(report, code):
-    return [(f["site"]["text"], f["seen_on"], f["basis"]) for f in report["findings"] if f["code"] == code]
+    return [
+        (f["site"]["text"], f["seen_on"], f["basis"])
+        for f in report["findings"]
+        if f["code"] == code
+    ]
 
 
 def status(report, code):
@@ -96,10 +134,13 @@ def test_a_portable_trainer_is_timed_on_the_cpu_and_rehearsed(runs):
     assert done.returncode == 0, done.stderr
     assert report["run"]["device"] == "cpu"
     assert report["run"]["step_us"]["n"] == 12
-    assert said(report, "SYNC004") == [("torch.cuda.synchronize() if device.type == 'cuda' else None", "rehearsal", "none")]
-    assert {code: status(report, code) for code in ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001")} == dict.fromkeys(
-        ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001"), "clean"
-    )
+    assert said(report, "SYNC004") == [
+        ("torch.cuda.synchronize() if device.type == 'cuda' else None", "rehearsal", "none")
+    ]
+    assert {
+        code: status(report, code)
+        for code in ("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001")
+    } == dict.fromkeys(("SYNC001", "SYNC006", "DATA003", "DATA009", "GRAPH001"), "clean")
     assert report["warnings"] == []
     assert "H200" in report["environment"]["rehearsed on"]
     assert (out / "recording" / "rehearsal" / "manifest.json").is_file()
@@ -113,17 +154,31 @@ def test_its_memory_is_drawn_as_predicted_with_steps_marked(runs):
     assert labels == [f"step {number}" for number in range(len(labels))]
     assert len(labels) >= 14  # two to warm up, twelve that are judged
     assert [place for place, _ in chart["marks"]] == sorted(place for place, _ in chart["marks"])
-    assert all(lane["note"].startswith("Predicted") for lane in runs["portable"][1]["lanes"] if lane["kind"] == "segments")
+    assert all(
+        lane["note"].startswith("Predicted")
+        for lane in runs["portable"][1]["lanes"]
+        if lane["kind"] == "segments"
+    )
     assert any("portable.py:" in tone["name"] for tone in chart["layers"])
-    assert {lane["kind"] for lane in runs["portable"][1]["lanes"]} == {"timeline", "parts", "segments"}
+    assert {lane["kind"] for lane in runs["portable"][1]["lanes"]} == {
+        "timeline",
+        "parts",
+        "segments",
+    }
     assert runs["cpu_only"][1]["layers"] == []
 
 
-@pytest.mark.parametrize("name", ["gpu_only", pytest.param("asks_for_a_gpu", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["gpu_only", pytest.param("asks_for_a_gpu", marks=pytest.mark.slow)]
+)
 def test_a_trainer_that_needs_cuda_is_rehearsed_instead(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr
-    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["step_us"]) == ("rehearse", "completed", None)
+    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["step_us"]) == (
+        "rehearse",
+        "completed",
+        None,
+    )
     assert any("cannot run without CUDA" in warning for warning in report["warnings"])
     assert said(report, "SYNC001") == [("print(loss.item())", "rehearsal", "none")]
 
@@ -156,23 +211,31 @@ def test_what_the_shadow_cannot_do_is_one_sentence_with_its_line(runs):
     assert done.returncode == 0
     (warning,) = report["warnings"]
     assert warning == (
-        "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one thread at parallel.py:19"
+        "the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one "
+        "thread at parallel.py:19"
     )
-    assert said(report, "SYNC001") == [("nn.DataParallel(model, [0, 1]); loss.item()", "cpu", "none")]
+    assert said(report, "SYNC001") == [
+        ("nn.DataParallel(model, [0, 1]); loss.item()", "cpu", "none")
+    ]
 
 
 def test_a_target_that_fails_only_on_the_gpu_path_is_said(runs):
     done, report, _ = runs["breaks_on_a_gpu"]
     assert (done.returncode, report["run"]["outcome"]) == (0, "completed")
     (warning,) = report["warnings"]
-    assert warning.endswith("it ended after 0 steps (AssertionError: no kernel for this card at breaks_on_a_gpu.py:19)")
+    assert warning.endswith(
+        "it ended after 0 steps (AssertionError: no kernel for this card at breaks_on_a_gpu.py:19)"
+    )
 
 
 def test_what_the_shadow_cannot_do_at_import_is_no_import_error(runs):
     _, report, out = runs["parallel_at_import"]
     (warning,) = report["warnings"]
     line = f"{out.parent / 'parallel_at_import.py'}, line 7"
-    assert warning == f"the GPU path could not be rehearsed: torch.nn.DataParallel: one GPU is played, on one thread ({line})"
+    assert (
+        warning == "the GPU path could not be rehearsed: "
+        f"torch.nn.DataParallel: one GPU is played, on one thread ({line})"
+    )
 
 
 def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):
@@ -184,15 +247,28 @@ def test_memory_limit_raises_the_real_error_and_keeps_a_snapshot(runs):
     assert "total capacity of 100.00 MiB" in error["message"]
     assert error["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
     blocks = [
-        block for segment in load_plain(out / "recording" / "oom_snapshot.pickle")["segments"] for block in segment["blocks"]
+        block
+        for segment in load_plain(out / "recording" / "oom_snapshot.pickle")["segments"]
+        for block in segment["blocks"]
     ]
-    assert sum(block["size"] == 12 << 20 and block["state"] == "active_allocated" for block in blocks) >= 5
-    assert any(block["frames"] and block["frames"][0]["name"] == "step" for block in blocks if block["size"] == 12 << 20)
+    assert (
+        sum(block["size"] == 12 << 20 and block["state"] == "active_allocated" for block in blocks)
+        >= 5
+    )
+    assert any(
+        block["frames"] and block["frames"][0]["name"] == "step"
+        for block in blocks
+        if block["size"] == 12 << 20
+    )
 
 
 def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
     done, report, _ = runs["hungry"]
-    assert (done.returncode, report["run"]["outcome"], report["run"]["device"]) == (0, "completed", "cpu")
+    assert (done.returncode, report["run"]["outcome"], report["run"]["device"]) == (
+        0,
+        "completed",
+        "cpu",
+    )
     (warning,) = report["warnings"]
     assert "runs out of memory" in warning
     assert "CUDA out of memory. Tried to allocate 12.00 MiB" in warning
@@ -202,7 +278,12 @@ def test_running_out_of_memory_in_the_rehearsal_does_not_fail_the_audit(runs):
 def test_running_out_of_memory_is_explained_first(runs, name):
     _, report, _ = runs[name]
     first = report["findings"][0]
-    assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == ("MEM015", "error", "snapshot", "estimated")
+    assert (first["code"], first["severity"], first["seen_on"], first["basis"]) == (
+        "MEM015",
+        "error",
+        "snapshot",
+        "estimated",
+    )
     assert first["site"]["text"] == "kept.append(torch.empty(3 << 20, device=device))"
     assert "12 MiB were requested" in first["message"] and "real demand" in first["message"]
     facts = dict(first["facts"])
@@ -217,7 +298,9 @@ def test_a_program_may_take_its_own_snapshots(runs):
     assert load_plain(out.parent / "mine.pickle")["segments"]
 
 
-@pytest.mark.parametrize("name", ["script", pytest.param("rehearsed_script", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["script", pytest.param("rehearsed_script", marks=pytest.mark.slow)]
+)
 def test_scripts_are_rehearsed_too(runs, name):
     done, report, _ = runs[name]
     assert done.returncode == 0, done.stderr

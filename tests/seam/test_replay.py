@@ -1,4 +1,6 @@
-"""A run that goes bad is replayed in a process of its own, and the report names the very line; its repaired twin is silent."""
+"""A run that goes bad is replayed in a process of its own, and the report names the very line; its
+repaired twin is silent.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from auditor import catalogue, engine, further, runner
-from auditor.plan import Plan
-from auditor.recording import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.evidence.table import Evidence
+from auditor.judging import catalogue, engine
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.runs import child_process, extra_runs
+from auditor.runs.plan import Plan
 
 RULE = catalogue.rule("NUM002")
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
@@ -124,7 +128,19 @@ def runs(folder, audit):
 
     def one(name):
         out, target = folder / f"out-{name}", "script.py" if name == "script" else f"{name}:step"
-        done = audit("run", target, "--steps", "16", "--select", "NUM002", "--device", "cpu", "--out", str(out), cwd=folder)
+        done = audit(
+            "run",
+            target,
+            "--steps",
+            "16",
+            "--select",
+            "NUM002",
+            "--device",
+            "cpu",
+            "--out",
+            str(out),
+            cwd=folder,
+        )
         return done, json.loads((out / "report.json").read_text()), out
 
     with ThreadPoolExecutor(2) as pool:
@@ -172,12 +188,16 @@ def test_what_a_replay_does_not_repeat_is_reported_without_a_line(folder, monkey
     monkeypatch.chdir(folder)
     told = []
     plan = Plan("once:step", (), 10, 2, "cpu", str(tmp_path / "r"), ("nonfinite",))
-    recording = further.record(plan, None, lambda *done: told.append(done), lambda text: None)
+    recording = extra_runs.record(plan, None, lambda *done: told.append(done), lambda text: None)
     assert told[-1] == ("replay", 8, 8)
-    assert any("did not reproduce" in text for text in Recording(recording.folder).manifest["warnings"])
-    (finding,) = engine.judge(recording, (RULE,)).findings
+    assert any(
+        "did not reproduce" in text for text in Recording(recording.folder).manifest["warnings"]
+    )
+    (finding,) = engine.judge(Evidence(recording), (RULE,)).findings
     assert finding.site is None
-    assert "by step 7 (not seen again in a replay)" in finding.message  # the first look after step 5, which went bad
+    assert (
+        "by step 7 (not seen again in a replay)" in finding.message
+    )  # the first look after step 5, which went bad
     assert "the gradient of sharpness was NaN, and 2 more" in finding.message
 
 
@@ -199,25 +219,41 @@ def test_analyze_gives_the_same_from_the_recording_alone(runs, folder, audit):
     assert again["excerpts"] == report["excerpts"]
 
 
-# -- the parent's side ---------------------------------------------------------------------------------------------------
+# -- the parent's side -----------------------------------------------------------------------------
 
 
 def recorded(folder: Path, *, seconds: float = 1.0) -> tuple[Plan, Recording]:
     """A recording of ten steps, of which the fifth went bad."""
     writer = RecordingWriter(folder)
     for step in range(10):
-        writer.add("steps", {"pass": "quiet", "step": step, "us": 1e5 * seconds, "start_us": 1e5 * seconds * step})
+        writer.add_fields(
+            "steps",
+            {"pass": "quiet", "step": step, "us": 1e5 * seconds, "start_us": 1e5 * seconds * step},
+        )
     tensors = [{"name": "w", "shape": [1], "value": "nan"}]
-    writer.add("nonfinite", {"global_step": 4, "last_good": 3, "what": "gradient", "tensors": tensors, "n": 1})
+    writer.add_fields(
+        "nonfinite",
+        {
+            "pass": "loud",
+            "step": 4,
+            "global_step": 4,
+            "last_good": 3,
+            "what": "gradient",
+            "tensors": tensors,
+            "n": 1,
+        },
+    )
     writer.close()
-    write_manifest(folder, {"schema": SCHEMA, "cwd": str(folder), "outcome": "completed", "warnings": []})
+    write_manifest(
+        folder, {"schema": SCHEMA, "cwd": str(folder), "outcome": "completed", "warnings": []}
+    )
     return Plan("a:b", (), 5, 5, "cpu", str(folder), ("nonfinite",)), Recording(folder)
 
 
 def test_no_replay_where_the_time_left_is_too_short(tmp_path, monkeypatch):
     plan, recording = recorded(tmp_path / "r", seconds=100.0)
-    monkeypatch.setattr(runner, "record_once", lambda *_: pytest.fail("replayed"))
-    further.replay_nonfinite(plan, recording, time.monotonic() + 40.0, lambda *_: None)
+    monkeypatch.setattr(child_process, "record_once", lambda *_: pytest.fail("replayed"))
+    extra_runs.replay_nonfinite(plan, recording, time.monotonic() + 40.0, lambda *_: None)
     (warning,) = Recording(recording.folder).manifest["warnings"]
     assert warning == "step 4 was not replayed: the time given is used up"
 
@@ -230,19 +266,32 @@ def test_a_replay_that_goes_bad_before_its_watch_is_done_again_for_that_step(tmp
         wanted.append(plan.watched)
         writer = RecordingWriter(Path(plan.folder))
         tensors = [{"name": "w", "shape": [1], "value": "nan"}]
-        writer.add("nonfinite", {"global_step": 1, "last_good": 0, "what": "gradient", "tensors": tensors, "n": 1})
+        writer.add_fields(
+            "nonfinite",
+            {
+                "pass": "replay",
+                "step": 1,
+                "global_step": 1,
+                "last_good": 0,
+                "what": "gradient",
+                "tensors": tensors,
+                "n": 1,
+            },
+        )
         writer.close()
-        write_manifest(Path(plan.folder), {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"})
+        write_manifest(
+            Path(plan.folder), {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed"}
+        )
         return Recording(Path(plan.folder))
 
-    monkeypatch.setattr(runner, "record_once", replay)
+    monkeypatch.setattr(child_process, "record_once", replay)
     recording.manifest["sources"] = {}
-    further.replay_nonfinite(plan, recording, None, lambda *_: None)
+    extra_runs.replay_nonfinite(plan, recording, None, lambda *_: None)
     assert wanted == [range(3, 5), range(2)]
     assert len(Recording(recording.folder / "replay").rows("nonfinite")) == 1
 
 
-# -- the samples that others planted ---------------------------------------------------------------------------------------
+# -- the samples that others planted ---------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -252,6 +301,20 @@ def test_the_sample_trainer_of_the_corpus(kind, audit, tmp_path):
     if not sample.is_dir():
         pytest.skip("the corpus is not here")
     (tmp_path / "trainer.py").write_text((sample / "trainer.py").read_text())
-    audit("run", "trainer:step", "--steps", "30", "--select", "NUM002", "--device", "cpu", "--out", "out", cwd=tmp_path)
+    audit(
+        "run",
+        "trainer:step",
+        "--steps",
+        "30",
+        "--select",
+        "NUM002",
+        "--device",
+        "cpu",
+        "--out",
+        "out",
+        cwd=tmp_path,
+    )
     findings = json.loads((tmp_path / "out" / "report.json").read_text())["findings"]
-    assert [finding["site"]["text"] for finding in findings] == (["p = torch.exp(scores)"] if kind == "bad" else [])
+    assert [finding["site"]["text"] for finding in findings] == (
+        ["p = torch.exp(scores)"] if kind == "bad" else []
+    )

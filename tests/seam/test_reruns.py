@@ -1,4 +1,6 @@
-"""A target that dies early is audited like one that lives: a second run up to the step before gives what the first did not."""
+"""A target that dies early is audited like one that lives: a second run up to the step before gives
+what the first did not.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from typing import Any
 import pytest
 import torch
 
-from auditor import catalogue, further
-from auditor.engine import parts_of
-from auditor.plan import Plan
-from auditor.recording import Recording
+from auditor.judging import catalogue
+from auditor.judging.engine import parts_of
+from auditor.recordings.folder import Recording
+from auditor.runs import extra_runs
+from auditor.runs.plan import Plan
 
 TRAINER = """
     import os, signal, time
@@ -119,11 +122,16 @@ def test_outcome_and_error_are_those_of_the_first_run(runs: Any) -> None:
     done, report, _ = runs["dies"]
     assert done.returncode == 3
     error = report["run"]["error"]
-    assert (error["step"], error["pass_name"], error["message"]) == (16, "quiet", "the seventeenth step is bad")
+    assert (error["step"], error["pass_name"], error["message"]) == (
+        16,
+        "quiet",
+        "the seventeenth step is bad",
+    )
     assert report["run"]["step_us"]["n"] == 11
     (warning,) = report["warnings"]
     assert warning == (
-        "the target raised ValueError after 16 whole steps: it was run again up to the step before, and 8 of these 16 steps "
+        "the target raised ValueError after 16 whole steps: it was run again up to the step "
+        "before, and 8 of these 16 steps "
         "were diagnosed"
     )
 
@@ -133,10 +141,16 @@ def test_the_steps_before_are_rehearsed(runs: Any) -> None:
     _, _, out = runs["dies"]
     rehearsed = Recording(out / "recording" / "rehearsal")
     assert rehearsed.manifest["outcome"] == "completed"
-    assert {each["name"]: each["steps"] for each in rehearsed.manifest["passes"]} == {"warmup": 1, "loud": 12, "numbers": 3}
+    assert {each["name"]: each["steps"] for each in rehearsed.manifest["passes"]} == {
+        "warmup": 1,
+        "loud": 12,
+        "numbers": 3,
+    }
 
 
-def test_analyze_gives_the_same_from_the_recording_alone(runs: Any, folder: Path, audit: Any) -> None:
+def test_analyze_gives_the_same_from_the_recording_alone(
+    runs: Any, folder: Path, audit: Any
+) -> None:
     _, report, out = runs["dies"]
     (folder / "away").mkdir()
     done = audit("analyze", str(out), "--out", str(folder / "again"), cwd=folder / "away")
@@ -150,7 +164,7 @@ def test_analyze_gives_the_same_from_the_recording_alone(runs: Any, folder: Path
 def recorded(folder: Path, target: str, out: Path, timeout: float | None = None) -> Recording:
     rules = [rule for rule in catalogue.rules() if rule.code in ("SYNC001", "GRAPH002", "GRAPH005")]
     plan = Plan(target, (), 20, 5, "cpu", str(out), parts_of(rules))
-    return Recording(further.record(plan, timeout, lambda *_: None, lambda text: None).folder)
+    return Recording(extra_runs.record(plan, timeout, lambda *_: None, lambda text: None).folder)
 
 
 def steps_of(recording: Recording) -> dict[str, int]:
@@ -160,10 +174,19 @@ def steps_of(recording: Recording) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("target", "outcome", "steps"),
-    [("trainer:killed", "killed", 16), ("trainer:generator", "raised", 17), ("script.py", "raised", 29)],
+    [
+        ("trainer:killed", "killed", 16),
+        ("trainer:generator", "raised", 17),
+        ("script.py", "raised", 29),
+    ],
 )
 def test_however_it_dies(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, outcome: str, steps: int
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    outcome: str,
+    steps: int,
 ) -> None:
     monkeypatch.chdir(folder)
     recording = recorded(folder, target, tmp_path / "r")
@@ -177,17 +200,21 @@ def test_a_hanging_step_leaves_time_for_the_steps_before_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("auditor.progress.HANGS_S", 1.0)
-    monkeypatch.setattr("auditor.progress.AGAIN_S", 80.0)
+    monkeypatch.setattr("auditor.runs.progress.HANGS_S", 1.0)
+    monkeypatch.setattr("auditor.runs.progress.AGAIN_S", 80.0)
     recording = recorded(folder, "trainer:hangs", tmp_path / "r", timeout=90.0)
     assert recording.manifest["outcome"] == "timeout"
     assert steps_of(recording)["loud"] >= 6
 
 
-def test_steps_after_a_handled_error_count(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_after_a_handled_error_count(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     recording = recorded(folder, "trainer:handled", tmp_path / "r")
     assert recording.manifest["outcome"] == "completed"
     assert steps_of(recording) == {"warmup": 5, "quiet": 20, "trace": 5, "loud": 20, "origin": 3}
-    assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(range(20))
+    assert [row["step"] for row in recording.rows("steps") if row["pass"] == "loud"] == list(
+        range(20)
+    )
     assert recording.manifest["probes"] == {}

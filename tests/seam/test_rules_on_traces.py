@@ -1,4 +1,6 @@
-"""Prices of a trace: idle time has one owner, so all that the rules claim together is there; and they name only what is there."""
+"""Prices of a trace: idle time has one owner, so all that the rules claim together is there; and
+they name only what is there.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,18 @@ import re
 
 import pytest
 
-from auditor import catalogue, engine
-from auditor.bare_trace import TraceRecording
-from auditor.evidence.trace import timeline_of
-from tests.recorded_traces import FOLDER, TRACES
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import timeline_of
+from auditor.judging import catalogue, engine
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.recorded_traces import TRACES
 from tests.timeline.kineto import call, kernel, loop, memcpy, note, op, product, text, write
 from tests.timeline.test_pinned import copies
 
 OF_IDLE = re.compile(r"DATA007|SYNC00[1-8]|SYNC012|OPT001|KERN00[123]")
-"""Rules whose prices are idle time of the device; those of SYNC003, SYNC006 and SYNC007 hold what pinned memory would save, too."""
+"""Rules whose prices are idle time of the device; those of SYNC003, SYNC006 and SYNC007 hold what
+pinned memory would save, too.
+"""
 
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -41,7 +46,11 @@ def all_at_once(number, start):
         call("cudaMalloc", start + 3900, 1000, 100 * number + 3),
         call("cudaFree", start + 5000, 700, 100 * number + 4),
         *product(start + 7000, 100 * number + 5, 500),
-        *[event for place in range(20) for event in product(start + 8000 + 60 * place, 100 * number + 10 + place, 5)],
+        *[
+            event
+            for place in range(20)
+            for event in product(start + 8000 + 60 * place, 100 * number + 10 + place, 5)
+        ],
     ]
 
 
@@ -50,7 +59,10 @@ def one_by_one(number, start):
     events = [note("Optimizer.step#SGD.step", start + 2000, 3000)]
     for place in range(80):
         at = start + 40 + 50 * place
-        events += [call("cudaLaunchKernel", at, 5, 1000 * number + place), kernel("k", at + 6, 3, 1000 * number + place)]
+        events += [
+            call("cudaLaunchKernel", at, 5, 1000 * number + place),
+            kernel("k", at + 6, 3, 1000 * number + place),
+        ]
     return events
 
 
@@ -74,7 +86,11 @@ def starved_in_bursts(number, start):
     starved = number % 5 in (1, 2)
     begin, us = (9100, 400) if starved else (20, 4800)
     first = product(start + begin, 10 * number, us)
-    return [note(LOADER, start + 5, 9000 if starved else 3), *first, *product(start + begin + us, 10 * number + 1, us)]
+    return [
+        note(LOADER, start + 5, 9000 if starved else 3),
+        *first,
+        *product(start + begin + us, 10 * number + 1, us),
+    ]
 
 
 MADE = {
@@ -90,8 +106,8 @@ MADE = {
 @pytest.fixture(params=[*MADE, *TRACES])
 def recording(request, tmp_path):
     if request.param in MADE:
-        return TraceRecording(write(tmp_path, text(MADE[request.param])))
-    return TraceRecording(FOLDER / "data" / request.param)
+        return Evidence(TraceRecording(write(tmp_path, text(MADE[request.param]))))
+    return Evidence(TraceRecording(TRACES[request.param].path))
 
 
 def test_no_time_is_claimed_twice_and_nothing_is_named_that_is_not_there(recording):
@@ -104,14 +120,17 @@ def test_no_time_is_claimed_twice_and_nothing_is_named_that_is_not_there(recordi
     idle = line.idle.total / 1e3 / steps.count if line.idle is not None else 0.0
     slow = line.pageable.slow_ns[line.copies.step >= 0].sum() / 1e3 / max(1, steps.count)
     prices = {finding.key: finding.lost_us_per_step or 0.0 for finding in judged.findings}
-    assert sum(us for key, us in prices.items() if OF_IDLE.match(key)) <= idle + slow + 1
+    if line.devices:  # without one a wait for a batch is the host's own time
+        assert sum(us for key, us in prices.items() if OF_IDLE.match(key)) <= idle + slow + 1
     if steps.marked:
         assert sum(prices.values()) <= float((steps.end - steps.start).mean()) / 1e3 + 1
     assert not [verdict for verdict in judged.verdicts if verdict.status == "failed"]
 
 
 def found(tmp_path, name):
-    judged = engine.judge(TraceRecording(write(tmp_path, text(MADE[name]))), catalogue.rules())
+    judged = engine.judge(
+        Evidence(TraceRecording(write(tmp_path, text(MADE[name])))), catalogue.rules()
+    )
     return {finding.code: finding for finding in judged.findings}
 
 
@@ -120,47 +139,89 @@ def test_memory_from_the_driver_and_the_hosts_own_time_share_the_gap(tmp_path):
     both = found(tmp_path, "driver and host")
     assert both["SYNC012"].lost_us_per_step == pytest.approx(880_000, rel=0.001)
     assert "KERN002" not in both  # the 20 ms that are left are no tenth of the step
-    assert "because the host was in calls of the driver that take or return memory (SYNC012)" in both["KERN001"].message
+    assert (
+        "because the host was in calls of the driver that take or return memory (SYNC012)"
+        in both["KERN001"].message
+    )
     assert both["KERN001"].severity.value == "note"
 
 
 def test_a_caching_allocator_that_is_switched_off_is_named(tmp_path):
     finding = found(tmp_path, "uncached")["SYNC012"]
     assert (
-        "the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), 1 allocations for each kernel" in finding.message
+        "the caching allocator is switched off (PYTORCH_NO_CUDA_MEMORY_CACHING), 1 allocations for "
+        "each kernel" in finding.message
     )
     assert "on the 4 steps" not in finding.message and "on 4 of the 4 steps" in finding.message
-    assert finding.remedy.text.startswith("Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING")
+    assert finding.remedy.text.startswith(
+        "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING"
+    )
     assert finding.severity.value == "warning"
 
 
 @pytest.mark.parametrize(
     ("mallocs", "frees", "kernels", "said"),
-    [(20, 20, 66, True), (20, 20, 67, False), (19, 19, 30, False), (20, 5, 30, True), (20, 4, 30, False), (20, 0, 30, False)],
-    ids=["for a third of the kernels", "for fewer", "too few to say", "a free after each fourth", "frees in bursts", "no frees"],
+    [
+        (20, 20, 66, True),
+        (20, 20, 67, False),
+        (19, 19, 30, False),
+        (20, 5, 30, True),
+        (20, 4, 30, False),
+        (20, 0, 30, False),
+    ],
+    ids=[
+        "for a third of the kernels",
+        "for fewer",
+        "too few to say",
+        "a free after each fourth",
+        "frees in bursts",
+        "no frees",
+    ],
 )
-def test_a_cache_is_called_off_only_where_allocations_come_with_kernels_and_frees(tmp_path, mallocs, frees, kernels, said):
+def test_a_cache_is_called_off_only_where_allocations_come_with_kernels_and_frees(
+    tmp_path, mallocs, frees, kernels, said
+):
     """``empty_cache`` and retries free many blocks at once, and allocate few."""
 
     def body(number, start):
         events = []
         for place in range(mallocs):
-            events.append(call("cudaMalloc", start + 100 + 40 * place, 10, 1000 * number + 2 * place))
+            events.append(
+                call("cudaMalloc", start + 100 + 40 * place, 10, 1000 * number + 2 * place)
+            )
             if frees and place % (mallocs // frees) == 0:
-                events.append(call("cudaFree", start + 120 + 40 * place, 10, 1000 * number + 2 * place + 1))
+                events.append(
+                    call("cudaFree", start + 120 + 40 * place, 10, 1000 * number + 2 * place + 1)
+                )
         return events + [kernel("k", start + 10 * place, 5, 0) for place in range(kernels)]
 
-    judged = engine.judge(TraceRecording(write(tmp_path, text(loop(2, 10_000.0, body)))), catalogue.rules())
-    named = [one for one in judged.findings if one.code == "SYNC012" and "switched off" in one.message]
+    judged = engine.judge(
+        Evidence(TraceRecording(write(tmp_path, text(loop(2, 10_000.0, body))))), catalogue.rules()
+    )
+    named = [
+        one for one in judged.findings if one.code == "SYNC012" and "switched off" in one.message
+    ]
     assert bool(named) is said
 
 
 def test_idle_time_that_no_finding_carries_is_the_warning_itself(tmp_path):
-    """Starved in bursts: where DATA007 is there it is pointed to; where it was asked and is silent the time is nobody's."""
+    """Starved in bursts: where DATA007 is there it is pointed to; where it was asked and is silent
+    the time is nobody's.
+    """
     both = found(tmp_path, "bursts")
-    assert both["KERN001"].severity.value == "note" and "the loop has no batch (DATA007)" in both["KERN001"].message
-    recording = TraceRecording(write(tmp_path, text(MADE["bursts"])))
+    assert (
+        both["KERN001"].severity.value == "note"
+        and "the loop has no batch (DATA007)" in both["KERN001"].message
+    )
+    recording = Evidence(TraceRecording(write(tmp_path, text(MADE["bursts"]))))
     knobs = {"DATA007": {"noticed": 0.9}}
-    (alone,) = (one for one in engine.judge(recording, catalogue.rules(), knobs=knobs).findings if one.code == "KERN001")
-    assert alone.message.endswith("because the loop has no batch") and alone.severity.value == "warning"
+    (alone,) = (
+        one
+        for one in engine.judge(recording, catalogue.rules(), knobs=knobs).findings
+        if one.code == "KERN001"
+    )
+    assert (
+        alone.message.endswith("because the loop has no batch")
+        and alone.severity.value == "warning"
+    )
     assert alone.lost_us_per_step > 3000

@@ -152,7 +152,18 @@ def runs(tmp_path_factory, audit):
         more = ("--", "--lr", "0.25") if name == "plain" else ()
         out = folder / f"out-{name}"
         done = audit(
-            "run", f"{name}.py", "--steps", "12", "--warmup", "2", "--device", "cpu", "--out", str(out), *more, cwd=folder
+            "run",
+            f"{name}.py",
+            "--steps",
+            "12",
+            "--warmup",
+            "2",
+            "--device",
+            "cpu",
+            "--out",
+            str(out),
+            *more,
+            cwd=folder,
         )
         return done, json.loads((out / "report.json").read_text()), out
 
@@ -165,18 +176,26 @@ def test_every_script_ends_cleanly(runs, name):
     done, report, _ = runs[1][name]
     assert done.returncode == 0, done.stderr
     assert report["run"]["outcome"] == "completed"
-    assert report["run"]["step_us"]["n"] >= (3 if name == "short" else 12)  # of a short one the causes come first
+    assert report["run"]["step_us"]["n"] >= (
+        3 if name == "short" else 12
+    )  # of a short one the causes come first
 
 
 def test_a_script_that_drops_every_stop_is_ended_with_a_word(runs):
-    said = {name: [w for w in report["warnings"] if "dropped the stop" in w] for name, (_, report, _) in runs[1].items()}
+    said = {
+        name: [w for w in report["warnings"] if "dropped the stop" in w]
+        for name, (_, report, _) in runs[1].items()
+    }
     assert len(said.pop("swallows")) == 1
     assert not any(said.values())
 
 
 def test_the_trace_has_steps_of_its_own(runs):
     _, _, out = runs[1]["plain"]
-    passes = {each["name"]: each["steps"] for each in json.loads((out / "recording" / "manifest.json").read_text())["passes"]}
+    passes = {
+        each["name"]: each["steps"]
+        for each in json.loads((out / "recording" / "manifest.json").read_text())["passes"]
+    }
     assert list(passes) == ["warmup", "quiet", "trace", "loud", "numbers", "origin"]
     assert (passes["trace"], passes["loud"]) == (5, 12)
     trace = gzip.decompress((out / "recording" / "trace.json.gz").read_bytes()).decode()
@@ -185,7 +204,9 @@ def test_the_trace_has_steps_of_its_own(runs):
 
 def test_what_the_profiler_prints_because_of_us_is_not_shown(runs):
     for done, _, out in runs[1].values():
-        assert "profiling started" not in done.stderr + (out / "recording" / "output.txt").read_text()
+        assert (
+            "profiling started" not in done.stderr + (out / "recording" / "output.txt").read_text()
+        )
 
 
 def test_arguments_reach_the_script_and_finally_runs(runs):
@@ -199,7 +220,9 @@ def test_arguments_reach_the_script_and_finally_runs(runs):
 
 def test_accumulated_micro_batches_are_one_step(runs):
     _, _, out = runs[1]["accumulate"]
-    rows = [json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()
+    ]
     per_step: dict[int, int] = {}
     for row in rows:
         per_step[row["step"]] = per_step.get(row["step"], 0) + row["n"]
@@ -222,8 +245,12 @@ def test_five_critic_steps_and_a_generator_step_are_one(runs):
 
 def test_optimizers_that_step_inside_the_backward_end_a_step_after_it(runs):
     _, _, out = runs[1]["in_backward"]
-    rows = [json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()]
-    assert [(row["step"], row["n"]) for row in rows if row["pass"] == "loud"] == [(step, 1) for step in range(12)]
+    rows = [
+        json.loads(line) for line in (out / "recording" / "backward.jsonl").read_text().splitlines()
+    ]
+    assert [(row["step"], row["n"]) for row in rows if row["pass"] == "loud"] == [
+        (step, 1) for step in range(12)
+    ]
 
 
 def test_a_short_script_is_run_again_with_passes_that_fit(runs):
@@ -254,12 +281,17 @@ def package(tmp_path_factory):
     folder = tmp_path_factory.mktemp("modules")
     (folder / "pkg").mkdir()
     (folder / "pkg" / "__init__.py").write_text("import torch\n")
-    (folder / "pkg" / "helper.py").write_text("import torch\ndef loss(model):\n    return model(torch.ones(3, 4)).sum()\n")
+    (folder / "pkg" / "helper.py").write_text(
+        "import torch\ndef loss(model):\n    return model(torch.ones(3, 4)).sum()\n"
+    )
     (folder / "pkg" / "__main__.py").write_text("from .train import *\n")
-    (folder / "pkg" / "train.py").write_text(textwrap.dedent(PROGRAM.format(imports="from . import helper as same")))
+    (folder / "pkg" / "train.py").write_text(
+        textwrap.dedent(PROGRAM.format(imports="from . import helper as same"))
+    )
     (folder / "args.py").write_text(textwrap.dedent(PROGRAM.format(imports="")))
     (folder / "group.py").write_text(
-        "import click\n@click.command()\n@click.option('--data', required=True)\ndef f(data): pass\nf()\n"
+        "import click\n@click.command()\n@click.option('--data', required=True)\ndef f(data): "
+        "pass\nf()\n"
     )
     (folder / "leaves.py").write_text("import sys\nsys.exit(2)\n")
     return folder
@@ -268,20 +300,41 @@ def package(tmp_path_factory):
 @pytest.mark.parametrize("name", ["pkg.train", "pkg"])
 def test_a_module_runs_as_python_runs_it(package, audit, name):
     out = package / f"out-{name}"
-    words = ("run", "-m", name, "--steps", "6", "--device", "cpu", "--select", "GRAPH", "--out", str(out))
+    words = (
+        "run",
+        "-m",
+        name,
+        "--steps",
+        "6",
+        "--device",
+        "cpu",
+        "--select",
+        "GRAPH",
+        "--out",
+        str(out),
+    )
     done = audit(*words, "--", "--data", "x", cwd=package)
     assert done.returncode == 0, done.stderr
     run = json.loads((out / "report.json").read_text())["run"]
-    assert (run["target"], run["outcome"], run["training"]) == (f"-m {name}", "completed", "trained")
-    assert any(file.endswith("train.py") for file in json.loads((out / "recording" / "manifest.json").read_text())["sources"])
+    assert (run["target"], run["outcome"], run["training"]) == (
+        f"-m {name}",
+        "completed",
+        "trained",
+    )
+    assert any(
+        file.endswith("train.py")
+        for file in json.loads((out / "recording" / "manifest.json").read_text())["sources"]
+    )
 
 
 REFUSED = {
     "args.py": "args.py refused its arguments: the following arguments are required: --data",
-    "-m pkg.train": "python -m pkg.train refused its arguments: the following arguments are required: --data",
+    "-m pkg.train": "python -m pkg.train refused its arguments: the following "
+    "arguments are required: --data",
     "group.py": "group.py refused its arguments: ",
     "leaves.py": "leaves.py refused its arguments: it left with exit code 2 before its first step",
-    "args:step": "args refused its arguments when it was imported: the following arguments are required: --data",
+    "args:step": "args refused its arguments when it was imported: the "
+    "following arguments are required: --data",
     "-m pkg.trian": "there is no module 'pkg.trian'",
     "-m pgk.train": "did you mean 'pkg'?",
 }

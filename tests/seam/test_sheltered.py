@@ -1,4 +1,6 @@
-"""Runs after the first one leave nothing in the user's folder, and what they find is named as the user's own file."""
+"""Runs after the first one leave nothing in the user's folder, and what they find is named as the
+user's own file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a machine with a GPU rehearses nothing")
+pytestmark = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a machine with a GPU rehearses nothing"
+)
 
 TRAINER = """
     import json, os, pathlib
@@ -54,7 +58,19 @@ def runs(tmp_path_factory, audit):
         (folder / "data.json").write_text('{"x": 1.0}')
         target = f"{name}.py" if name == "short" else f"{name}:step"
         more = ("--device", "auto" if name == "rehearsed" else "cpu")
-        done = audit("run", target, "--steps", "8", "--warmup", "2", "--out", "out", *more, cwd=folder, timeout=400)
+        done = audit(
+            "run",
+            target,
+            "--steps",
+            "8",
+            "--warmup",
+            "2",
+            "--out",
+            "out",
+            *more,
+            cwd=folder,
+            timeout=400,
+        )
         return folder, json.loads((folder / "out" / "report.json").read_text()), done
 
     with ThreadPoolExecutor(2) as pool:
@@ -63,15 +79,20 @@ def runs(tmp_path_factory, audit):
 
 def manifests(folder):
     return {
-        str(path.parent.relative_to(folder)): json.loads(path.read_text()) for path in (folder / "out").rglob("manifest.json")
+        str(path.parent.relative_to(folder)): json.loads(path.read_text())
+        for path in (folder / "out").rglob("manifest.json")
     }
 
 
 def rows(folder, name):
-    return [json.loads(line) for line in (folder / "out" / "recording" / name).read_text().splitlines()]
+    return [
+        json.loads(line) for line in (folder / "out" / "recording" / name).read_text().splitlines()
+    ]
 
 
-@pytest.mark.parametrize(("name", "inside"), [("rehearsed", "rehearsal"), ("raises", "rerun"), ("replayed", "replay")])
+@pytest.mark.parametrize(
+    ("name", "inside"), [("rehearsed", "rehearsal"), ("raises", "rerun"), ("replayed", "replay")]
+)
 def test_a_further_run_writes_nothing_into_the_users_folder(runs, name, inside):
     folder, _, _ = runs[name]
     assert f"out/recording/{inside}" in manifests(folder)
@@ -111,7 +132,29 @@ def test_everything_is_named_as_the_users_own_file(runs, name):
 def test_rows_of_both_runs_name_a_line_by_one_number(runs):
     folder, _, _ = runs["raises"]
     first, second = rows(folder, "sites.jsonl"), rows(folder, "rerun/sites.jsonl")
-    places = {(row["file"], row["line"], row.get("col"), row.get("opcode"), row.get("via"), row["function"]) for row in first}
+    places = {
+        (
+            row["file"],
+            row["line"],
+            row.get("col"),
+            row.get("opcode"),
+            row.get("via"),
+            row["function"],
+        )
+        for row in first
+    }
     assert all(row["file"] == str(folder / "raises.py") for row in second)
-    again = {(row["file"], row["line"], row.get("col"), row.get("opcode"), row.get("via"), row["function"]) for row in second}
-    assert not places & again  # a place that the first run knew keeps its number and is not written again
+    again = {
+        (
+            row["file"],
+            row["line"],
+            row.get("col"),
+            row.get("opcode"),
+            row.get("via"),
+            row["function"],
+        )
+        for row in second
+    }
+    assert (
+        not places & again
+    )  # a place that the first run knew keeps its number and is not written again

@@ -1,11 +1,12 @@
-"""Every command on files whose every text attacks the reader: nothing steers the terminal, and no CI system obeys a line."""
+"""Every command on files whose every text attacks the reader: nothing steers the terminal, and no
+CI system obeys a line.
+"""
 
 from __future__ import annotations
 
 import json
 import pickle
 import re
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +16,12 @@ import pytest
 from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
-from auditor.cli import main
-from auditor.recording import SCHEMA, write_manifest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reports"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "timeline"))
+from auditor.cli.main import main
+from auditor.recordings.folder import SCHEMA, write_manifest
 
 ATTACK = (
-    "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J left\u202eright\u2066 zero\u200b\r\n::error file=a::forged\n"
+    "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J left\u202eright\u2066 zero\u200b\r\n::error "
+    "file=a::forged\n"
     "  ::set-output name=a::b\n##vso[task.setvariable]x\n##[error]y\n##teamcity[z] audit: forged\n"
     "<script>alert(1)</script> ```\n# heading\n]]> &x; [link](javascript:x) | a | b\n"
 )
@@ -54,7 +53,14 @@ def _recording(folder: Path) -> Path:
         "outcome": "raised",
         "device": "cpu",
         "passes": [{"name": "quiet", "steps": 3}, {"name": ATTACK, "steps": 1}],
-        "error": {"type": ATTACK, "message": ATTACK, "traceback": ATTACK, "file": ATTACK, "line": 3, "function": ATTACK},
+        "error": {
+            "type": ATTACK,
+            "message": ATTACK,
+            "traceback": ATTACK,
+            "file": ATTACK,
+            "line": 3,
+            "function": ATTACK,
+        },
         "warnings": [ATTACK],
         "environment": {"torch": ATTACK, ATTACK: ATTACK, "python": ATTACK},
         "masked_arguments": [ATTACK],
@@ -62,13 +68,16 @@ def _recording(folder: Path) -> Path:
         "recorded_at": ATTACK,
     }
     write_manifest(folder, said)
-    rows = [{"pass": "quiet", "step": number, "us": 1000.0 + number, "start_us": number * 2000.0} for number in range(3)]
+    rows = [
+        {"pass": "quiet", "step": number, "us": 1000.0 + number, "start_us": number * 2000.0}
+        for number in range(3)
+    ]
     (folder / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
 
 def _trace(path: Path) -> Path:
-    import kineto
+    from tests.timeline import kineto
 
     events = []
     for step in range(6):
@@ -86,7 +95,13 @@ def _trace(path: Path) -> Path:
 def _snapshot(path: Path) -> Path:
     frames = [{"name": ATTACK, "filename": ATTACK, "line": 3}]
     size = 2 << 20
-    block = {"size": size, "requested_size": size, "address": 1 << 40, "state": "active_allocated", "frames": frames}
+    block = {
+        "size": size,
+        "requested_size": size,
+        "address": 1 << 40,
+        "state": "active_allocated",
+        "frames": frames,
+    }
     segment = {
         "device": 0,
         "address": 1 << 40,
@@ -102,11 +117,26 @@ def _snapshot(path: Path) -> Path:
         "blocks": [block],
     }
     trace = [
-        {"action": action, "addr": 1 << 40, "size": size, "stream": 0, "frames": frames, "time_us": number}
+        {
+            "action": action,
+            "addr": 1 << 40,
+            "size": size,
+            "stream": 0,
+            "frames": frames,
+            "time_us": number,
+        }
         for number, action in enumerate(("segment_alloc", "alloc", "oom"))
     ]
     trace[2]["device_free"] = 0
-    path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [trace], "allocator_settings": {ATTACK: ATTACK}}))
+    path.write_bytes(
+        pickle.dumps(
+            {
+                "segments": [segment],
+                "device_traces": [trace],
+                "allocator_settings": {ATTACK: ATTACK},
+            }
+        )
+    )
     return path
 
 
@@ -125,7 +155,11 @@ class _Foreign:
 def _foreign(path: Path) -> Path:
     """A checkpoint whose global has an attack for its name."""
     name = ATTACK.replace("\n", " ").encode("utf-8", "surrogatepass")
-    short = b"\x8c" + bytes([min(len(name), 200)]) + name.decode()[:150].encode()[:200].ljust(min(len(name), 200))[:200]
+    short = (
+        b"\x8c"
+        + bytes([min(len(name), 200)])
+        + name.decode()[:150].encode()[:200].ljust(min(len(name), 200))[:200]
+    )
     body = b"\x80\x04" + b"\x8c\x05posix" + short + b"\x93)R."
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/data.pkl", body)
@@ -134,7 +168,7 @@ def _foreign(path: Path) -> Path:
 
 
 def _report(folder: Path) -> Path:
-    from golden_attack import attack_report
+    from tests.reports.golden_attack import attack_report
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_bytes(as_json.Json().render(attack_report()))
@@ -146,7 +180,20 @@ def _forged(folder: Path) -> Path:
     _report(folder)
     file = folder / "report.json"
     said = json.loads(file.read_text())
-    keep = {"schema", "outcome", "severity", "status", "basis", "seen_on", "action", "kind", "tone", "training", "axis", "unit"}
+    keep = {
+        "schema",
+        "outcome",
+        "severity",
+        "status",
+        "basis",
+        "seen_on",
+        "action",
+        "kind",
+        "tone",
+        "training",
+        "axis",
+        "unit",
+    }
 
     def attacked(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
@@ -184,10 +231,21 @@ def _junk(path: Path) -> Path:
 FORMATS = ("terminal", "json", "sarif", "junit", "github", "markdown")
 
 WALKS = [
-    *(("analyze", kind, f"{{}} --out out --format {form}") for kind in ("recording", "trace", "snapshot") for form in FORMATS),
+    *(
+        ("analyze", kind, f"{{}} --out out --format {form}")
+        for kind in ("recording", "trace", "snapshot")
+        for form in FORMATS
+    ),
     *(("analyze", kind, "{} --out out") for kind in ("report", "junk", "none")),
-    *(("fix", kind, f"{{}} {more}") for kind in ("report", "forged", "junk", "none") for more in ("", "--apply --unsafe")),
-    *(("verify", kind, "{} --budget 0") for kind in ("report", "forged", "recording", "junk", "none")),
+    *(
+        ("fix", kind, f"{{}} {more}")
+        for kind in ("report", "forged", "junk", "none")
+        for more in ("", "--apply --unsafe")
+    ),
+    *(
+        ("verify", kind, "{} --budget 0")
+        for kind in ("report", "forged", "recording", "junk", "none")
+    ),
     *(
         ("compare", kind, f"{{}} {{}} {more}")
         for kind in ("report", "forged", "recording", "junk", "none")
@@ -204,11 +262,17 @@ WALKS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS])
+@pytest.mark.parametrize(
+    ("command", "kind", "words"), WALKS, ids=[" ".join(each) for each in WALKS]
+)
 def test_nothing_steers_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str, words: str
 ) -> None:
-    path = FILES[kind](tmp_path) if kind not in ("recording", "report", "forged") else _made(FILES[kind], tmp_path)
+    path = (
+        FILES[kind](tmp_path)
+        if kind not in ("recording", "report", "forged")
+        else _made(FILES[kind], tmp_path)
+    )
     monkeypatch.chdir(tmp_path)
     given = [word.replace("{}", str(path.relative_to(tmp_path))) for word in words.split()]
     done = CliRunner().invoke(main, [command, *given])
@@ -221,10 +285,14 @@ def _made(make: Callable[[Path], Path], root: Path) -> Path:
 
 
 def test_every_command_is_walked() -> None:
-    assert {command for command, _, _ in WALKS} >= {name for name in main.commands if name not in ("plan", "doctor", "attach")}
+    assert {command for command, _, _ in WALKS} >= {
+        name for name in main.commands if name not in ("plan", "doctor", "attach")
+    }
 
 
-def test_a_forged_verdict_line_is_told_from_a_true_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_verdict_line_is_told_from_a_true_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A name with a line feed cannot add a line that says that another checkpoint is good."""
     monkeypatch.chdir(tmp_path)
     bad = tmp_path / "bad.pt\nother.pt  good  zip, 1 tensors"
@@ -238,5 +306,7 @@ def test_github_commands_are_ours_alone(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["analyze", str(path), "--out", "out", "--format", "github"])
     for line in done.stdout.splitlines():
-        assert not line.strip().startswith("::") or re.match(r"::(error|warning|notice) ", line), line
+        assert not line.strip().startswith("::") or re.match(r"::(error|warning|notice) ", line), (
+            line
+        )
         assert "forged" not in line or "%0A" in line

@@ -1,4 +1,6 @@
-"""Nothing of ours writes to the terminal but ``auditor/console.py``: one place makes a stranger's text harmless."""
+"""Nothing of ours writes to the terminal but ``auditor/cli/console.py``: one place makes a
+stranger's text harmless.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 ELSEWHERE = {
-    "auditor/console.py": "it is the way",
-    "auditor/recording_writer.py": "writes rows to the recording's own files, by their number",
-    "auditor/commands/progress.py": "the bar, and what the user's own program writes",
+    "auditor/cli/console.py": "it is the way",
+    "auditor/recordings/writer.py": "writes rows to the recording's own files, by their number",
+    "auditor/cli/progress_display.py": "the bar, and what the user's own program writes",
     "auditor/tensorboard_tab/board.py": "redirects the streams of TensorBoard's child processes",
     "reports/terminal.py": "renders to a string by rich",
     "reports/schema.py": "a tool of the developers'",
+    "auditor/recordings/schema/__main__.py": "a tool of the developers': prints a page of ours",
+    "auditor/nulldevice/__main__.py": "says one sentence about the command that its caller typed",
 }
 SOURCES = [
     path
@@ -31,8 +35,13 @@ def writes(tree: ast.AST) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func)
-        stream = any(name.startswith(f"sys.{each}.") for each in ("stdout", "stderr", "__stdout__", "__stderr__"))
-        if name in ("print", "click.echo", "click.secho", "traceback.print_exc", "os.write") or (stream and "write" in name):
+        stream = any(
+            name.startswith(f"sys.{each}.")
+            for each in ("stdout", "stderr", "__stdout__", "__stderr__")
+        )
+        if name in ("print", "click.echo", "click.secho", "traceback.print_exc", "os.write") or (
+            stream and "write" in name
+        ):
             yield f"line {node.lineno}: {name}"
 
 
@@ -42,5 +51,8 @@ def test_nothing_else_writes_to_the_terminal(path: Path) -> None:
 
 
 def test_the_search_finds_what_it_is_for() -> None:
-    code = "print(1)\nclick.echo(2)\nsys.stdout.write(3)\nsys.stderr.buffer.write(4)\ntraceback.print_exc()"
+    code = (
+        "print(1)\nclick.echo(2)\nsys.stdout.write(3)\nsys.stderr.buffer.write(4)\n"
+        "traceback.print_exc()"
+    )
     assert len(list(writes(ast.parse(code)))) == 5

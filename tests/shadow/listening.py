@@ -37,7 +37,9 @@ class Heard(Listener):
     def blocking(self) -> Counter:
         """(line, kind) of what made the host wait."""
         heard = zip(self.lines, self.crossings, strict=True)
-        return Counter((line, "h2d" if c.direction == "h2d" else c.kind) for line, c in heard if c.blocking)
+        return Counter(
+            (line, "h2d" if c.direction == "h2d" else c.kind) for line, c in heard if c.blocking
+        )
 
     def kinds(self) -> list[str]:
         return [crossing.kind for crossing in self.crossings]

@@ -11,11 +11,15 @@ import pytest
 import torch
 
 from auditor.capture.shadow import shadow_cuda
-from tests.capture import sync_zoo
+from tests.capture.probes.sync import sync_zoo
 from tests.shadow import constructs
 from tests.shadow.listening import Heard, marked
 
-RAISES_AS_ON_CUDA = {"spike_np_mean": TypeError, "np_asarray": TypeError, "quiet_quantile": RuntimeError}
+RAISES_AS_ON_CUDA = {
+    "spike_np_mean": TypeError,
+    "np_asarray": TypeError,
+    "quiet_quantile": RuntimeError,
+}
 """Snippets of the CPU's zoo that hand a device tensor to numpy, or mix devices."""
 
 MOVES_HERE = {
@@ -77,7 +81,9 @@ def test_construct_of_the_cpu_zoo(name):
     if name in MOVES_HERE:
         got = Counter({key: times for key, times in got.items() if key[1] != "h2d"})
     wanted = of(CPU_ZOO, name, marked(sync_zoo))
-    if name == "host_buffer_that_receives":  # pageable: CUDA waits for it whatever non_blocking says
+    if (
+        name == "host_buffer_that_receives"
+    ):  # pageable: CUDA waits for it whatever non_blocking says
         assert [kind for _, kind in got] == ["to_cpu"]
     else:
         assert got == wanted | got_in_classes(got)
@@ -86,7 +92,9 @@ def test_construct_of_the_cpu_zoo(name):
 def got_in_classes(got):
     """Marks inside the zoo's classes, which the snippets use."""
     marks = marked(sync_zoo)
-    inside = {key for key in marks if not any(key[0] in lines_of(snippet) for snippet in CPU_ZOO.values())}
+    inside = {
+        key for key in marks if not any(key[0] in lines_of(snippet) for snippet in CPU_ZOO.values())
+    }
     return Counter({key: times for key, times in got.items() if key in inside})
 
 
@@ -104,7 +112,13 @@ def facts(action):
 
 def test_bytes_and_flags_of_copies():
     (up,) = facts(lambda: torch.ones(4, 8).cuda())
-    assert (up.kind, up.direction, up.nbytes, up.pinned, up.blocking) == ("copy", "h2d", 128, False, True)
+    assert (up.kind, up.direction, up.nbytes, up.pinned, up.blocking) == (
+        "copy",
+        "h2d",
+        128,
+        False,
+        True,
+    )
     (pinned,) = facts(lambda: torch.ones(4, 8).pin_memory().to("cuda", non_blocking=True))
     assert (pinned.nbytes, pinned.pinned, pinned.blocking) == (128, True, False)
     (number,) = facts(lambda: torch.tensor([1.0, 2.0], device="cuda"))
@@ -131,7 +145,9 @@ def test_the_scalers_own_read_says_so():
         lab = constructs.Lab()
         constructs.scaler(lab)
 
-    assert [crossing.operator for crossing in facts(action) if crossing.kind == "item"] == ["GradScaler.step"]
+    assert [crossing.operator for crossing in facts(action) if crossing.kind == "item"] == [
+        "GradScaler.step"
+    ]
 
 
 def test_a_constant_index_is_told_from_data():

@@ -17,25 +17,39 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import auditor
-from auditor.capture.environment import default_device
+from auditor.capture.instruments.environment import default_device
 from auditor.capture.shadow import MODELS, GpuModel, Listener, ShadowLimit, shadow_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
 from tests.shadow.listening import Heard
 
 
 def surface():
-    """Everything in torch that could have been patched: attributes of modules and classes, and the code of functions."""
+    """Everything in torch that could have been patched: attributes of modules and classes, and the
+    code of functions.
+    """
     found = {}
     modules = [
-        m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)
+        m
+        for name, m in list(sys.modules.items())
+        if name.partition(".")[0] == "torch" and isinstance(m, types.ModuleType)
     ]
-    owners = [*modules, torch.Tensor, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel, torch.UntypedStorage]
+    owners = [
+        *modules,
+        torch.Tensor,
+        torch.nn.DataParallel,
+        torch.nn.parallel.DistributedDataParallel,
+        torch.UntypedStorage,
+    ]
     owners += [torch.autograd.profiler.profile, torch.autograd.profiler.emit_nvtx]
     for owner in owners:
         for name, value in list(vars(owner).items()):
             found[id(owner), name] = id(value)
             if isinstance(value, types.FunctionType):
-                found[id(owner), name, "code"] = id(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__)
+                found[id(owner), name, "code"] = (
+                    id(value.__code__),
+                    repr(value.__defaults__),
+                    repr(value.__kwdefaults__),
+                )
     found["registry"] = [id(entry) for entry in torch.serialization._package_registry]
     found["foreach"] = list(torch.utils._foreach_utils._foreach_supported_types)
     return found
@@ -140,7 +154,9 @@ def test_identity_of_a_tensor():
         assert repr(x) == "tensor([1., 1.], device='cuda:0')"
         parameter = nn.Parameter(x)
         assert isinstance(parameter, nn.Parameter) and parameter.is_leaf and parameter.requires_grad
-        assert repr(parameter).startswith("Parameter containing:\ntensor([1., 1.], device='cuda:0', requires_grad=True)")
+        assert repr(parameter).startswith(
+            "Parameter containing:\ntensor([1., 1.], device='cuda:0', requires_grad=True)"
+        )
 
 
 @pytest.mark.parametrize(
@@ -220,17 +236,29 @@ def test_calls_that_take_a_number():
             torch.set_default_device(said)
             assert torch.get_default_device() == torch.device("cuda", 0) == torch.zeros(1).device
             torch.set_default_device(None)
-        for name in ("set_device_index", "set_device_idx", "synchronize", "memory_allocated", "max_memory_allocated"):
+        for name in (
+            "set_device_index",
+            "set_device_idx",
+            "synchronize",
+            "memory_allocated",
+            "max_memory_allocated",
+        ):
             if hasattr(torch.accelerator, name):  # the last two came with torch 2.9
                 getattr(torch.accelerator, name)(0)
 
 
 def test_what_stands_for_the_type_is_the_type():
     real = torch.device
-    moved_to.__annotations__["where"] = real  # as one of torch's own functions, read before the rehearsal
+    moved_to.__annotations__["where"] = (
+        real  # as one of torch's own functions, read before the rehearsal
+    )
 
     with shadow_cuda():
-        assert torch.device == real and hash(torch.device) == hash(real) and issubclass(real, torch.device)
+        assert (
+            torch.device == real
+            and hash(torch.device) == hash(real)
+            and issubclass(real, torch.device)
+        )
         assert isinstance(real("cpu"), torch.device | None) and not isinstance("cpu", torch.device)
         assert pickle.loads(pickle.dumps(torch.device(0))) == torch.device("cuda:0")
         file = io.BytesIO()
@@ -258,7 +286,10 @@ def test_the_legacy_constructor_follows_the_default_tensor_type():
         torch.set_default_tensor_type(torch.cuda.FloatTensor)
         data = torch.Tensor([1e10])
         assert data.is_cuda and data.dtype == torch.float32 and data.tolist() == [1e10]
-        assert torch.Tensor(np.ones((2, 3))).is_cuda and torch.Tensor(np.ones((2, 3))).shape == (2, 3)
+        assert torch.Tensor(np.ones((2, 3))).is_cuda and torch.Tensor(np.ones((2, 3))).shape == (
+            2,
+            3,
+        )
         sizes = [torch.Tensor(2, 3), torch.Tensor(np.int64(2), 3), torch.Tensor(torch.Size([2, 3]))]
         assert all(made.is_cuda and made.shape == (2, 3) for made in sizes)
         assert torch.Tensor().is_cuda and torch.Tensor().shape == (0,)
@@ -278,15 +309,25 @@ def test_the_legacy_constructor_follows_the_default_tensor_type():
 def test_tensor_new_makes_tensors_of_its_own_kind():
     with shadow_cuda():
         x = torch.ones(3, dtype=torch.float64, device="cuda")
-        made = [x.new(2, 3), x.new(torch.Size([2, 3])), x.new([[1, 2, 3], [4, 5, 6]]), x.new(x.expand(2, 3))]
-        assert all(one.is_cuda and one.dtype == torch.float64 and one.shape == (2, 3) for one in made)
+        made = [
+            x.new(2, 3),
+            x.new(torch.Size([2, 3])),
+            x.new([[1, 2, 3], [4, 5, 6]]),
+            x.new(x.expand(2, 3)),
+        ]
+        assert all(
+            one.is_cuda and one.dtype == torch.float64 and one.shape == (2, 3) for one in made
+        )
         assert x.new().shape == (0,) and x.new(3).zero_().tolist() == [0, 0, 0]
         assert not torch.ones(3).new(2).is_cuda
 
 
 def test_lbfgs_with_a_parameter_without_a_gradient():
     with shadow_cuda():
-        used, unused = nn.Parameter(torch.ones(2, device="cuda")), nn.Parameter(torch.ones(1, device="cuda"))
+        used, unused = (
+            nn.Parameter(torch.ones(2, device="cuda")),
+            nn.Parameter(torch.ones(1, device="cuda")),
+        )
         optimizer = torch.optim.LBFGS([used, unused], max_iter=3)
 
         def closure():
@@ -317,7 +358,12 @@ def test_lbfgs_with_a_parameter_without_a_gradient():
         (RuntimeError, lambda x, h: torch.ones(1, device="cuda:1")),
         (RuntimeError, lambda x, h: torch.randn(3, device="cuda", generator=torch.Generator())),
         (RuntimeError, lambda x, h: torch.randperm(3, generator=torch.Generator("cuda"))),
-        (RuntimeError, lambda x, h: nn.utils.rnn.pack_padded_sequence(x.view(3, 1, 1), torch.tensor([3], device="cuda"))),
+        (
+            RuntimeError,
+            lambda x, h: nn.utils.rnn.pack_padded_sequence(
+                x.view(3, 1, 1), torch.tensor([3], device="cuda")
+            ),
+        ),
         (TypeError, lambda x, h: x.numpy()),
         (TypeError, lambda x, h: __import__("numpy").asarray(x)),
     ],
@@ -329,7 +375,10 @@ def test_errors_are_cudas(error, action):
 
 def test_a_worker_must_not_touch_the_device():
     data = TensorDataset(torch.ones(4, 2))
-    with shadow_cuda(), pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
+    with (
+        shadow_cuda(),
+        pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"),
+    ):
         next(iter(DataLoader(data, num_workers=1, collate_fn=lambda rows: rows[0][0].cuda())))
 
 
@@ -337,7 +386,9 @@ def test_a_worker_must_not_touch_the_device():
 def test_pinned_batches(workers):
     heard = Heard()
     with shadow_cuda(heard):
-        for (batch,) in DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2, num_workers=workers, pin_memory=True):
+        for (batch,) in DataLoader(
+            TensorDataset(torch.ones(4, 2)), batch_size=2, num_workers=workers, pin_memory=True
+        ):
             assert batch.is_pinned() and batch[0].is_pinned() and not torch.ones(2).is_pinned()
             batch.cuda(non_blocking=True)
     assert [(c.kind, c.pinned, c.blocking) for c in heard.crossings] == [("copy", True, False)] * 2
@@ -417,16 +468,24 @@ REFUSALS = {
     "torch.compile": lambda: torch.compile(nn.Linear(2, 2)),
     "Module.compile": lambda: nn.Linear(2, 2).compile(),
     "torch.nn.DataParallel": lambda: nn.DataParallel(nn.Linear(2, 2).cuda(), device_ids=[0, 1]),
-    "torch.distributed.init_process_group": lambda: torch.distributed.init_process_group("nccl", rank=0, world_size=2),
+    "torch.distributed.init_process_group": lambda: torch.distributed.init_process_group(
+        "nccl", rank=0, world_size=2
+    ),
     "torch.cuda.CUDAGraph": lambda: torch.cuda.CUDAGraph(),
     "torch.cuda.graph": lambda: torch.cuda.graph(None),
-    "torch.cuda.make_graphed_callables": lambda: torch.cuda.make_graphed_callables(nn.Linear(2, 2), ()),
+    "torch.cuda.make_graphed_callables": lambda: torch.cuda.make_graphed_callables(
+        nn.Linear(2, 2), ()
+    ),
     "torch.cuda.utilization": lambda: torch.cuda.utilization(),
     "torch.cuda.memory._record_memory_history": lambda: torch.cuda.memory._record_memory_history(),
-    "torch.nested": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], device="cuda"),
+    "torch.nested": lambda: torch.nested.nested_tensor(
+        [torch.ones(1), torch.ones(2)], device="cuda"
+    ),
     "Tensor.cuda": lambda: nn.LazyLinear(2).cuda(),
     "Tensor.__dlpack__": lambda: torch.utils.dlpack.to_dlpack(torch.ones(1, device="cuda")),
-    "Tensor.__cuda_array_interface__": lambda: torch.ones(1, device="cuda").__cuda_array_interface__,
+    "Tensor.__cuda_array_interface__": lambda: (
+        torch.ones(1, device="cuda").__cuda_array_interface__
+    ),
 }
 
 
@@ -440,8 +499,14 @@ def test_what_is_refused(operator):
 
 
 GAPS = {
-    "an operator called by torch.ops": ((NotImplementedError, RuntimeError), lambda: torch.ops.aten.zeros([2], device="cuda")),
-    "a factory in scripted code": (Exception, lambda: torch.jit.script(makes_zeros)(torch.ones(1, device="cuda"))),
+    "an operator called by torch.ops": (
+        (NotImplementedError, RuntimeError),
+        lambda: torch.ops.aten.zeros([2], device="cuda"),
+    ),
+    "a factory in scripted code": (
+        Exception,
+        lambda: torch.jit.script(makes_zeros)(torch.ones(1, device="cuda")),
+    ),
 }
 
 
@@ -539,7 +604,10 @@ def test_a_profiler_that_asks_for_the_device_sees_the_host(activities, capfd):
         with torch.profiler.profile(activities=asked) as profiler:
             net(x)
         assert any(event.key == "aten::addmm" for event in profiler.key_averages())
-        with torch.autograd.profiler.profile(use_device="cuda") as old, torch.autograd.profiler.emit_nvtx():
+        with (
+            torch.autograd.profiler.profile(use_device="cuda") as old,
+            torch.autograd.profiler.emit_nvtx(),
+        ):
             net(x)
         assert old.key_averages()
     assert (

@@ -14,7 +14,12 @@ class CNN(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.2), nn.Flatten()
+            nn.Conv2d(3, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.2),
+            nn.Flatten(),
         )
         self.head = nn.Linear(8 * 9, 5)
 
@@ -34,7 +39,10 @@ class Transformer(nn.Module):
     def loss(self, device):
         x = torch.randint(20, (2, 6), device=device)
         mask = nn.Transformer.generate_square_subsequent_mask(6, device=device)
-        return F.cross_entropy(self.head(self.body(self.embed(x), mask=mask, is_causal=True)).flatten(0, 1), x.flatten())
+        return F.cross_entropy(
+            self.head(self.body(self.embed(x), mask=mask, is_causal=True)).flatten(0, 1),
+            x.flatten(),
+        )
 
 
 class Recurrent(nn.Module):
@@ -44,7 +52,9 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(16, 1)
 
     def loss(self, device):
-        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4, device=device), torch.tensor([5, 3, 2]))
+        packed = nn.utils.rnn.pack_padded_sequence(
+            torch.randn(5, 3, 4, device=device), torch.tensor([5, 3, 2])
+        )
         out, _ = nn.utils.rnn.pad_packed_sequence(self.lstm(packed)[0])
         return self.head(out).pow(2).mean()
 
@@ -68,8 +78,13 @@ class Bag(nn.Module):
         self.bag, self.head = nn.EmbeddingBag(30, 6, mode="mean"), nn.Linear(6, 3)
 
     def loss(self, device):
-        words, offsets = torch.randint(30, (12,), device=device), torch.tensor([0, 4, 7], device=device)
-        return F.cross_entropy(self.head(self.bag(words, offsets)), torch.randint(3, (3,), device=device))
+        words, offsets = (
+            torch.randint(30, (12,), device=device),
+            torch.tensor([0, 4, 7], device=device),
+        )
+        return F.cross_entropy(
+            self.head(self.bag(words, offsets)), torch.randint(3, (3,), device=device)
+        )
 
 
 class Mixture(nn.Module):
@@ -85,7 +100,9 @@ class Mixture(nn.Module):
         for number, expert in enumerate(self.experts):
             rows, slot = torch.where(chosen == number)
             out.index_add_(0, rows, weights[rows, slot, None] * expert(x[rows]))
-        counts = torch.zeros(3, device=device).scatter_add_(0, chosen.flatten(), torch.ones(20, device=device))
+        counts = torch.zeros(3, device=device).scatter_add_(
+            0, chosen.flatten(), torch.ones(20, device=device)
+        )
         return out.pow(2).mean() + 0.01 * (counts / 20 * self.router(x).softmax(-1).mean(0)).sum()
 
 
@@ -94,14 +111,19 @@ class GAN(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.make, self.judge = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh()), nn.Sequential(nn.Linear(8, 1))
+        self.make, self.judge = (
+            nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh()),
+            nn.Sequential(nn.Linear(8, 1)),
+        )
 
     def loss(self, device):
         fake = self.make(torch.randn(6, 3, device=device))
         real = torch.randn(6, 8, device=device)
         seen = self.judge(torch.cat([real, fake.detach()])).squeeze(1)
         labels = torch.cat([torch.ones(6, device=device), torch.zeros(6, device=device)])
-        return F.binary_cross_entropy_with_logits(seen, labels) + F.softplus(-self.judge(fake)).mean()
+        return (
+            F.binary_cross_entropy_with_logits(seen, labels) + F.softplus(-self.judge(fake)).mean()
+        )
 
 
 class Attention(nn.Module):
@@ -116,7 +138,10 @@ class Attention(nn.Module):
 
     def loss(self, device):
         x = torch.randint(16, (3, 6), device=device)
-        q, k, v = (t.view(3, 6, 2, 4).transpose(1, 2) for t in self.qkv(self.norm(self.embed(x) + self.place)).split(8, 2))
+        q, k, v = (
+            t.view(3, 6, 2, 4).transpose(1, 2)
+            for t in self.qkv(self.norm(self.embed(x) + self.place)).split(8, 2)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(3, 6, 8)
         return F.cross_entropy(self.head(y).view(-1, 16), x.view(-1))
 
@@ -131,7 +156,9 @@ class Plain(nn.Module):
     def loss(self, device):
         x = torch.randn(5, 2, 8, 8, device=device)
         shared = self.linear(self.conv(x).relu().flatten(1))
-        return F.mse_loss(shared + self.linear(x.flatten(1)[:, :36]), torch.ones(5, 3, device=device))
+        return F.mse_loss(
+            shared + self.linear(x.flatten(1)[:, :36]), torch.ones(5, 3, device=device)
+        )
 
 
 def train(model, device, context=None, steps=4):
@@ -173,7 +200,12 @@ def test_fp32_training_is_bit_identical(model):
 
 def test_a_bert_is_bit_identical_where_transformers_is_installed():
     transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **sizes)
 
     class Bert(nn.Module):
@@ -183,7 +215,11 @@ def test_a_bert_is_bit_identical_where_transformers_is_installed():
 
         def loss(self, device):
             x = torch.randint(50, (2, 8), device=device)
-            return self.bert(input_ids=x, attention_mask=torch.ones_like(x), labels=torch.randint(2, (2,), device=device)).loss
+            return self.bert(
+                input_ids=x,
+                attention_mask=torch.ones_like(x),
+                labels=torch.randint(2, (2,), device=device),
+            ).loss
 
     plain = train(Bert, "cpu")
     with shadow_cuda():
@@ -193,7 +229,9 @@ def test_a_bert_is_bit_identical_where_transformers_is_installed():
 
 def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeypatch):
     """A weight that is used twice is cast once: its gradients are summed in bf16 on both."""
-    monkeypatch.setattr(halves, "_fast", lambda dtype: True)  # else the shadow rounds where the CPU's own kernel does not
+    monkeypatch.setattr(
+        halves, "_fast", lambda dtype: True
+    )  # else the shadow rounds where the CPU's own kernel does not
     wanted = train(Plain, "cpu", torch.bfloat16)
     with shadow_cuda():
         got = train(Plain, "cuda", torch.bfloat16)
@@ -203,13 +241,18 @@ def test_autocast_is_bit_identical_where_the_lists_of_cpu_and_cuda_agree(monkeyp
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_autocast_follows_cudas_lists(dtype):
     with shadow_cuda():
-        x, w = torch.randn(4, 4, device="cuda"), torch.randn(4, 4, device="cuda", requires_grad=True)
+        x, w = (
+            torch.randn(4, 4, device="cuda"),
+            torch.randn(4, 4, device="cuda", requires_grad=True),
+        )
         with torch.autocast("cuda", dtype=dtype):
             product = x @ w
             assert product.dtype == dtype
             assert F.linear(x, w).dtype == dtype
             assert product.softmax(-1).dtype == torch.float32
-            assert product.exp().dtype == product.sum().dtype == product.norm().dtype == torch.float32
+            assert (
+                product.exp().dtype == product.sum().dtype == product.norm().dtype == torch.float32
+            )
             assert F.layer_norm(product, (4,)).dtype == torch.float32
             assert product.relu().dtype == dtype
             assert torch.cross(product[:, :3], x[:, :3], dim=1).dtype == torch.float32
@@ -224,10 +267,14 @@ def test_autocast_follows_cudas_lists(dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("fast", [True, False])
 def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
-    """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on every CPU."""
+    """Where the CPU has no fast kernel for them; its float16 gradients of convolutions are slow on
+    every CPU.
+    """
     monkeypatch.setattr(halves, "_fast", lambda dtype: fast)
     torch.manual_seed(0)
-    image, kernel, bias = (torch.randn(*shape).to(dtype) for shape in ((2, 3, 6, 6), (4, 3, 3, 3), (4,)))
+    image, kernel, bias = (
+        torch.randn(*shape).to(dtype) for shape in ((2, 3, 6, 6), (4, 3, 3, 3), (4,))
+    )
 
     def gradients(device, dtype):
         leaves = [one.detach().to(device, dtype).requires_grad_() for one in (image, kernel, bias)]
@@ -240,8 +287,12 @@ def test_half_precision_products_are_float32s_rounded(dtype, fast, monkeypatch):
     with shadow_cuda():
         got = [one.detach().cpu() for one in gradients("cuda", dtype)]
     assert all(one.dtype == dtype for one in got)
-    exact = slice(0, None) if not fast else slice(2, None) if dtype == torch.float16 else slice(0, 0)
-    assert all(torch.equal(mine, theirs) for mine, theirs in zip(got[exact], wanted[exact], strict=True))
+    exact = (
+        slice(0, None) if not fast else slice(2, None) if dtype == torch.float16 else slice(0, 0)
+    )
+    assert all(
+        torch.equal(mine, theirs) for mine, theirs in zip(got[exact], wanted[exact], strict=True)
+    )
 
 
 def test_fp16_with_a_scaler_trains():

@@ -1,4 +1,6 @@
-"""torch.distributed with one process: nothing changes a value, more ranks are refused, and nothing stays behind."""
+"""torch.distributed with one process: nothing changes a value, more ranks are refused, and nothing
+stays behind.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from auditor.capture.shadow import ShadowLimit, shadow_cuda
 from tests.shadow.listening import Heard
 from tests.shadow.test_device import Memory
 
-pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no torch.distributed")
+pytestmark = pytest.mark.skipif(
+    not dist.is_available(), reason="this torch has no torch.distributed"
+)
 ONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
 
 
@@ -39,7 +43,9 @@ def nccl(rank):
 
 def train(device, parallel):
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.SiLU(), nn.Linear(16, 1)).to(device)
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.SiLU(), nn.Linear(16, 1)).to(
+        device
+    )
     if parallel:
         net = DistributedDataParallel(nn.SyncBatchNorm.convert_sync_batchnorm(net), device_ids=[0])
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
@@ -74,14 +80,21 @@ def test_a_parallel_trainer_is_the_cpu_run_bit_for_bit(nccl):
         lambda: dist.init_process_group("nccl"),
         lambda: dist.init_process_group(),
         lambda: dist.init_process_group("cpu:gloo,cuda:nccl", init_method="env://"),
-        lambda: dist.init_process_group("nccl", init_method="tcp://localhost:29511", rank=0, world_size=1),
+        lambda: dist.init_process_group(
+            "nccl", init_method="tcp://localhost:29511", rank=0, world_size=1
+        ),
         lambda: dist.init_process_group(backend="nccl", device_id=torch.device(0)),
         lambda: init_device_mesh("cuda", (1,), mesh_dim_names=("data",)),
     ],
 )
 def test_ways_to_a_group_of_one(rank, call):
     call()
-    assert (dist.is_initialized(), dist.get_rank(), dist.get_world_size(), dist.is_nccl_available()) == (True, 0, 1, True)
+    assert (
+        dist.is_initialized(),
+        dist.get_rank(),
+        dist.get_world_size(),
+        dist.is_nccl_available(),
+    ) == (True, 0, 1, True)
     assert "nccl" in dist.get_backend()
     dist.destroy_process_group()
     assert not dist.is_initialized()
@@ -92,7 +105,12 @@ def test_collectives_of_one_rank(nccl):
     for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX):
         dist.all_reduce(x, op=op)
     work = dist.all_reduce(x, async_op=True)
-    assert work.wait() and work.is_completed() and work.result()[0] is x and work.get_future().wait()[0] is x
+    assert (
+        work.wait()
+        and work.is_completed()
+        and work.result()[0] is x
+        and work.get_future().wait()[0] is x
+    )
     dist.broadcast(x, 0)
     dist.reduce(x, dst=0)
     dist.barrier()
@@ -159,9 +177,14 @@ def test_the_buckets_of_the_reducer_are_held(rank, views):
 
 
 def test_copies_and_hooks(nccl):
-    net = DistributedDataParallel(nn.Linear(2, 2).cuda(), static_graph=True, find_unused_parameters=True)
+    net = DistributedDataParallel(
+        nn.Linear(2, 2).cuda(), static_graph=True, find_unused_parameters=True
+    )
     again = copy.deepcopy(net)
-    assert again.module.weight is not net.module.weight and again(torch.ones(1, 2, device="cuda")).is_cuda
+    assert (
+        again.module.weight is not net.module.weight
+        and again(torch.ones(1, 2, device="cuda")).is_cuda
+    )
     with net.join():
         net(torch.ones(1, 2, device="cuda")).sum().backward()
     with pytest.raises(ShadowLimit, match="register_comm_hook"):
@@ -189,14 +212,19 @@ def test_errors_are_torchs(rank, monkeypatch):
     [
         lambda: dist.init_process_group("nccl"),
         lambda: dist.init_process_group(),
-        lambda: dist.init_process_group("nccl", rank=0, world_size=2, init_method="tcp://localhost:1"),
+        lambda: dist.init_process_group(
+            "nccl", rank=0, world_size=2, init_method="tcp://localhost:1"
+        ),
         lambda: init_device_mesh("cuda", (2,)),
         lambda: init_device_mesh("cuda", (1, 2), mesh_dim_names=("data", "model")),
     ],
 )
 def test_more_ranks_are_refused_in_one_sentence(rank, monkeypatch, call):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ShadowLimit, match=r"^torch.distributed.init_process_group: one rank on one GPU is played, not 2$"):
+    with pytest.raises(
+        ShadowLimit,
+        match=r"^torch.distributed.init_process_group: one rank on one GPU is played, not 2$",
+    ):
         call()
 
 

@@ -18,7 +18,9 @@ def gradients_of_each_sample(device):
     def loss(parameters, one, target):
         return cross_entropy(functional_call(model, parameters, (one[None],)), target[None])
 
-    return lambda: vmap(grad(loss), (None, 0, 0))(dict(model.named_parameters()), x, wanted)["weight"]
+    return lambda: vmap(grad(loss), (None, 0, 0))(dict(model.named_parameters()), x, wanted)[
+        "weight"
+    ]
 
 
 def ensemble(device):
@@ -45,7 +47,9 @@ def jacobian(device):
 
 def forward_derivatives(device):
     x = torch.arange(1.0, 4.0).to(device)
-    return lambda: torch.cat([jvp(lambda x: (x**3).cumprod(0), (x,), (x,))[1], jacfwd(torch.sin)(x).sum(0)])
+    return lambda: torch.cat(
+        [jvp(lambda x: (x**3).cumprod(0), (x,), (x,))[1], jacfwd(torch.sin)(x).sum(0)]
+    )
 
 
 def curvature(device):
@@ -60,7 +64,15 @@ def values_of_each_matrix(device):
 
 @pytest.mark.parametrize(
     "make",
-    [gradients_of_each_sample, ensemble, moved_inside, jacobian, forward_derivatives, curvature, values_of_each_matrix],
+    [
+        gradients_of_each_sample,
+        ensemble,
+        moved_inside,
+        jacobian,
+        forward_derivatives,
+        curvature,
+        values_of_each_matrix,
+    ],
 )
 def test_a_transform_is_played(make):
     torch.manual_seed(0)

@@ -11,8 +11,15 @@ from torch.utils import _pytree as pytree
 from auditor.capture.shadow import shadow_cuda
 from tests.shadow import zoo
 
-HOST_RESULTS = {"gradient_through_copies", "save_load_cpu", "save_load_function", "tensor_of_scalars"}
-"""Snippets whose results lie on the host, as on CUDA; optimizers keep their step counters there too."""
+HOST_RESULTS = {
+    "gradient_through_copies",
+    "save_load_cpu",
+    "save_load_function",
+    "tensor_of_scalars",
+}
+"""Snippets whose results lie on the host, as on CUDA; optimizers keep their step counters there
+too.
+"""
 
 
 def run(snippet, device):
@@ -35,7 +42,11 @@ def test_same_result(name):
     wanted = [on_host(value) for value in run(snippet, "cpu")]
     with shadow_cuda():
         values = run(snippet, "cuda")
-        tensors = [value for value in values if isinstance(value, torch.Tensor) and not is_counter(name, value)]
+        tensors = [
+            value
+            for value in values
+            if isinstance(value, torch.Tensor) and not is_counter(name, value)
+        ]
         if name not in HOST_RESULTS:
             assert all(value.is_cuda and value.device.type == "cuda" for value in tensors)
         got = [on_host(value) for value in values]

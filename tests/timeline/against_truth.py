@@ -1,6 +1,8 @@
-"""What the rules say of recorded traces, beside an independent ground truth: the words that join the two, and docs/traces.md.
+"""What the rules say of recorded traces, beside an independent ground truth: the words that join
+the two, and docs/traces.md.
 
-``python -m tests.timeline.against_truth FOLDER`` writes the table again; FOLDER holds ``truth.json`` and ``data/``.
+``python -m tests.timeline.against_truth FOLDER`` writes the table again; FOLDER holds
+``truth.json`` and ``data/``.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auditor import catalogue, engine
-from auditor.bare_trace import TraceRecording
+from auditor.evidence.table import Evidence
+from auditor.judging import catalogue, engine
 from auditor.model import Finding, Severity
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.recorded_traces import Recorded, collected
 
 Truth = dict[str, Any]
 
@@ -32,7 +36,9 @@ FOUND_BY = {
     "single_tensor_optimizer": ("OPT001",),
     "exposed_comm_ge_10pct": ("DIST003",),
 }
-"""Defects of the truth and the rules that report them: a pageable copy is reported as the wait that it causes."""
+"""Defects of the truth and the rules that report them: a pageable copy is reported as the wait that
+it causes.
+"""
 
 PROOF = {
     "SYNC001": ("gpu_item_sync",),
@@ -79,7 +85,11 @@ class Judged:
     @property
     def missed(self) -> list[str]:
         """Visible defects that no finding reports and no reason excuses."""
-        return [kind for kind in self.visible if kind in FOUND_BY and not self.found(kind) and not self.excuse(kind)]
+        return [
+            kind
+            for kind in self.visible
+            if kind in FOUND_BY and not self.found(kind) and not self.excuse(kind)
+        ]
 
     @property
     def false(self) -> list[Finding]:
@@ -90,7 +100,9 @@ class Judged:
     def _agrees(self, finding: Finding) -> bool:
         if finding.code in ("DATA008", "SYNC013"):
             return self._share_of_copies("HtoD" if finding.code == "DATA008" else "DtoH") >= 0.1
-        return not PROOF.get(finding.code) or any(kind in self.visible for kind in PROOF[finding.code])
+        return not PROOF.get(finding.code) or any(
+            kind in self.visible for kind in PROOF[finding.code]
+        )
 
     def _share_of_copies(self, way: str) -> float:
         trace = self.truth["trace"]
@@ -99,40 +111,58 @@ class Judged:
 
     def excuse(self, kind: str) -> str:
         """Why a visible defect is rightly not reported; empty where nothing excuses it."""
-        if kind == "dataloader_wait_ge_10pct" and self.truth["trace"]["dataloader"].get("not_hidden_by_gpu_pct", 100) < 10:
+        if (
+            kind == "dataloader_wait_ge_10pct"
+            and self.truth["trace"]["dataloader"].get("not_hidden_by_gpu_pct", 100) < 10
+        ):
             return "hidden by device work"
         if kind == "short_kernels":
             return self._why_short_kernels_cost_nothing()
         if kind == "fp32_simt_matmul_ge_10pct":
-            capability = max((float(one) for one in self.truth["trace"]["compute_capability"] if one[:1].isdigit()), default=0.0)
+            capability = max(
+                (
+                    float(one)
+                    for one in self.truth["trace"]["compute_capability"]
+                    if one[:1].isdigit()
+                ),
+                default=0.0,
+            )
             return "the card has no tensor cores" if 0 < capability < 7 else ""
         if kind != "allocator_calls":
             return ""
         calls = self.truth["trace"]["alloc_calls"].values()
         if any(sum(count > 0 for count in (one["per_step"] or ())[1:]) > 1 for one in calls):
             return ""
-        steps = self.truth["trace"]["steps"]["n"] or "optimizer" in self.truth["trace"] and self.truth["trace"]["optimizer"]
-        return "warm-up: only before the steps or in the first" if steps else "under 1 % of a trace without steps"
+        steps = (
+            self.truth["trace"]["steps"]["n"]
+            or "optimizer" in self.truth["trace"]
+            and self.truth["trace"]["optimizer"]
+        )
+        return (
+            "warm-up: only before the steps or in the first"
+            if steps
+            else "under 1 % of a trace without steps"
+        )
 
     def _why_short_kernels_cost_nothing(self) -> str:
         gpu = max(self.truth["trace"]["gpu"].values(), key=lambda one: one["busy_ms"])
         if gpu.get("launch_to_start_us_median", 0) > 1000:
             return "the queue was full: a kernel started a millisecond after its launch or later"
         idle = gpu["span_ms"] - gpu["busy_ms"]
-        return "the device idled in gaps over 1 ms, not between launches" if gpu["gaps_gt_1ms_ms"] >= 0.9 * idle else ""
+        return (
+            "the device idled in gaps over 1 ms, not between launches"
+            if gpu["gaps_gt_1ms_ms"] >= 0.9 * idle
+            else ""
+        )
 
 
-def judged(folder: Path, file: str, truth: Truth) -> Judged:
+def judged(file: str, trace: Recorded) -> Judged:
     """Ask every rule about one trace."""
-    judgement = engine.judge(TraceRecording(folder / "data" / file), catalogue.rules())
-    failed = tuple(f"{one.code}: {one.reason}" for one in judgement.verdicts if one.status == "failed")
-    return Judged(file, truth, judgement.findings, failed)
-
-
-def traces(folder: Path) -> dict[str, Truth]:
-    """The truth about each trace of a folder."""
-    files = json.loads((folder / "truth.json").read_text())["files"]
-    return {name: truth for name, truth in sorted(files.items()) if truth.get("kind") == "trace"}
+    judgement = engine.judge(Evidence(TraceRecording(trace.path)), catalogue.rules())
+    failed = tuple(
+        f"{one.code}: {one.reason}" for one in judgement.verdicts if one.status == "failed"
+    )
+    return Judged(file, trace.truth, judgement.findings, failed)
 
 
 def table(all_judged: list[Judged]) -> str:
@@ -140,9 +170,11 @@ def table(all_judged: list[Judged]) -> str:
     rows = "\n".join(_row(one) for one in all_judged)
     kinds = "\n".join(_kind(kind, all_judged) for kind in FOUND_BY)
     return (
-        f"## By defect\n\n| defect in the truth | reported by | visible in | found | excused | missed | false |\n"
+        "## By defect\n\n| defect in the truth | reported by | visible in | found | excused | "
+        "missed | false |\n"
         f"|---|---|---|---|---|---|---|\n{kinds}\n\n"
-        f"## By file\n\n| trace | visible in the truth | findings (notes in brackets) | not reported, and why |\n|---|---|---|---|\n{rows}\n"
+        "## By file\n\n| trace | visible in the truth | findings (notes in brackets) | not "
+        f"reported, and why |\n|---|---|---|---|\n{rows}\n"
     )
 
 
@@ -153,7 +185,10 @@ def _kind(kind: str, all_judged: list[Judged]) -> str:
     owners = [code for code, kinds in PROOF.items() if kind in kinds]
     false = sum(finding.code in owners for one in all_judged for finding in one.false)
     excused = len(seen) - found - missed
-    return f"| {kind} | {' '.join(FOUND_BY[kind])} | {len(seen)} | {found} | {excused} | {missed} | {false} |"
+    return (
+        f"| {kind} | {' '.join(FOUND_BY[kind])} | {len(seen)} | {found} | {excused} | {missed} | "
+        f"{false} |"
+    )
 
 
 def _row(one: Judged) -> str:
@@ -163,20 +198,31 @@ def _row(one: Judged) -> str:
         for code, note in codes
         if not note or (code, False) not in codes
     )
-    silent = [f"{kind}: {one.excuse(kind)}" for kind in one.visible if kind in FOUND_BY and not one.found(kind)]
+    silent = [
+        f"{kind}: {one.excuse(kind)}"
+        for kind in one.visible
+        if kind in FOUND_BY and not one.found(kind)
+    ]
     return f"| {_short(one.file)} | {', '.join(one.visible)} | {said} | {'; '.join(silent)} |"
 
 
 def beside_peers(all_judged: list[Judged], said: dict[str, dict[str, str]]) -> str:
-    """What HTA and torch-tb-profiler say of the same files (benchmarks/trace_peers.py); their errors in brackets."""
+    """What HTA and torch-tb-profiler say of the same files (benchmarks/trace_peers.py); their
+    errors in brackets.
+    """
     rows = "\n".join(
-        f"| {_short(one.file)} | {_loud(one)} | {_cell(said, one.file, 'hta')} | {_cell(said, one.file, 'tb')} |"
+        f"| {_short(one.file)} | {_loud(one)} | {_cell(said, one.file, 'hta')} | "
+        f"{_cell(said, one.file, 'tb')} |"
         for one in all_judged
     )
     return (
-        "\n## Beside the peers\n\nHolisticTraceAnalysis 0.5.0 (`get_temporal_breakdown`: numbers, no judgement) and "
-        "torch-tb-profiler 0.4.3 (its recommendations, first sentences) on the same files; an error in brackets.\n\n"
-        f"| trace | ours, louder than a note | HTA | torch-tb-profiler |\n|---|---|---|---|\n{rows}\n"
+        "\n## Beside other readers\n\nHolisticTraceAnalysis 0.5.0 (`get_temporal_breakdown`: "
+        "numbers, no judgement) and\n"
+        "torch-tb-profiler 0.4.3 (first sentences of its recommendations) on the same files. An "
+        "error of\n"
+        "theirs stands in brackets.\n\n"
+        "| trace | ours, louder than a note | HTA | torch-tb-profiler |\n|---|---|---|---|\n"
+        f"{rows}\n"
     )
 
 
@@ -185,7 +231,14 @@ def _short(file: str) -> str:
 
 
 def _loud(one: Judged) -> str:
-    return " ".join(sorted({finding.code for finding in one.findings if finding.severity is not Severity.NOTE})) or "-"
+    return (
+        " ".join(
+            sorted(
+                {finding.code for finding in one.findings if finding.severity is not Severity.NOTE}
+            )
+        )
+        or "-"
+    )
 
 
 def _cell(said: dict[str, dict[str, str]], file: str, peer: str) -> str:
@@ -194,11 +247,16 @@ def _cell(said: dict[str, dict[str, str]], file: str, peer: str) -> str:
 
 HEAD = """# Findings on recorded traces beside the ground truth
 
-Written by `python -m tests.timeline.against_truth FOLDER` from real traces of other people's programs and an independent
-ground truth about them (`truth.json`: counts and sums made by a reader of its own); neither is part of this repository.
-`tests/timeline/test_trace_rules.py` keeps it: no finding louder than a note contradicts the truth, and every visible defect
-is reported or excused by name. A trace that marks no steps gives notes at most. Kinds of defect that are not in the first
-table are decoys ({decoys}) or not joined to rules yet.
+Written by `python -m tests.timeline.against_truth FOLDER` from real traces of other people's
+programs and an independent ground truth about them (`truth.json`: counts and sums made by a
+separate reader). Neither is part of this repository.
+
+Where they lie beside the checkout, `tests/timeline/test_trace_rules.py` holds the rules to them; in
+every clone it does so with the recordings of `tests/recordings`. No finding louder than a note
+contradicts the truth, and every visible defect is reported or excused by name. A trace that marks
+no steps gives notes at most. Kinds of defect that are missing from the first table are not joined
+to rules yet, or are decoys:
+{decoys}.
 
 """
 
@@ -206,7 +264,8 @@ table are decoys ({decoys}) or not joined to rules yet.
 def main() -> None:
     """Write docs/traces.md."""
     folder = Path(sys.argv[1])
-    all_judged = [judged(folder, name, truth) for name, truth in traces(folder).items()]
+    found = sorted(collected(folder).items())
+    all_judged = [judged(name, one) for name, one in found if one.truth.get("kind") == "trace"]
     page = HEAD.format(decoys=", ".join(DECOYS)) + table(all_judged)
     if len(sys.argv) > 2:
         page += beside_peers(all_judged, json.loads(Path(sys.argv[2]).read_text()))

@@ -1,7 +1,9 @@
-"""Mutate traces for as long as you like, and count: ``python tests/timeline/fuzz_for_hours.py --minutes 60 [TRACE...]``.
+"""Mutate traces for as long as you like, and count: ``python tests/timeline/fuzz_for_hours.py
+--minutes 60 [TRACE...]``.
 
-Run by hand. Every mutant is read and every table computed in this process, whose memory is bounded; anything that is raised
-but the project's own error, takes too long, or breaks an invariant of :func:`test_fuzz.survive` is saved beside its traceback.
+Run by hand. Every mutant is read and every table computed in this process, whose memory is bounded;
+anything that is raised but the project's own error, takes too long, or breaks an invariant of
+:func:`test_fuzz.survive` is saved beside its traceback.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ SECONDS, BYTES, LARGEST = 30, 4 << 30, 400_000
 def changes(chance: random.Random) -> list[tuple[str, float, int, bytes]]:
     weights = (4, 1, 4, 3, 2)  # a cut hides what the other kinds did behind it
     kinds = chance.choices(KINDS, weights, k=chance.randint(1, 8))
-    return [(kind, chance.random(), chance.randint(1, 300), chance.choice(PIECES)) for kind in kinds]
+    return [
+        (kind, chance.random(), chance.randint(1, 300), chance.choice(PIECES)) for kind in kinds
+    ]
 
 
 def swapped(raw: bytes, chance: random.Random) -> bytes:
@@ -52,7 +56,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("fuzz-failures"))
     options = parser.parse_args()
-    raws = [gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes() for p in options.traces]
+    raws = [
+        gzip.decompress(p.read_bytes()) if p.suffix == ".gz" else p.read_bytes()
+        for p in options.traces
+    ]
     seeds = [*SEEDS, *(raw for raw in raws if len(raw) <= LARGEST)]
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     signal.signal(signal.SIGALRM, too_slow)
@@ -75,7 +82,10 @@ def main() -> int:
         done += 1
         if done % 2000 == 0:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            print(f"{done} mutants of {len(seeds)} seeds, {failed} failures, peak {peak} MB", flush=True)
+            print(
+                f"{done} mutants of {len(seeds)} seeds, {failed} failures, peak {peak} MB",
+                flush=True,
+            )
     print(f"{done} mutants of {len(seeds)} seeds in {options.minutes:g} minutes, {failed} failures")
     return 1 if failed else 0
 

@@ -1,4 +1,6 @@
-"""Traces of a job's ranks: each step computes and then reduces, and nobody's collective ends before the last has come."""
+"""Traces of a job's ranks: each step computes and then reduces, and nobody's collective ends before
+the last has come.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,18 @@ from tests.timeline.kineto import HEAD, kernel, note, text
 STEP, COMPUTE, SENDING = 1000.0, 500.0, 40.0
 
 
-def job(ranks: int, late: Callable[[int, int], float], steps: int = 6, clock: float = 77_000.0) -> list[str]:
-    """One text a rank. ``late(rank, step)`` is how much longer a rank computes, in us; each has a clock of its own."""
+def job(
+    ranks: int, late: Callable[[int, int], float], steps: int = 6, clock: float = 77_000.0
+) -> list[str]:
+    """One text a rank. ``late(rank, step)`` is how much longer a rank computes, in us; each has a
+    clock of its own.
+    """
     return [_rank(rank, ranks, late, steps, 5_000_000.0 + clock * rank) for rank in range(ranks)]
 
 
-def _rank(rank: int, ranks: int, late: Callable[[int, int], float], steps: int, clock: float) -> str:
+def _rank(
+    rank: int, ranks: int, late: Callable[[int, int], float], steps: int, clock: float
+) -> str:
     events = []
     for step in range(steps):
         begin = clock + STEP * step
@@ -22,7 +30,20 @@ def _rank(rank: int, ranks: int, late: Callable[[int, int], float], steps: int, 
         end = begin + 10 + COMPUTE + max(late(one, step) for one in range(ranks)) + SENDING
         events += [
             note(f"ProfilerStep#{step}", begin, STEP - 10),
-            kernel("ampere_bf16_s16816gemm_bf16_128x64", begin + 10, done - begin - 10, 100 * step + 1),
-            kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", done, end - done, 100 * step + 2, stream=9),
+            kernel(
+                "ampere_bf16_s16816gemm_bf16_128x64", begin + 10, done - begin - 10, 100 * step + 1
+            ),
+            kernel(
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)",
+                done,
+                end - done,
+                100 * step + 2,
+                stream=9,
+            ),
         ]
-    return text(events, HEAD.replace('"rank": 3', f'"rank": {rank}').replace('"world_size": 8', f'"world_size": {ranks}'))
+    return text(
+        events,
+        HEAD.replace('"rank": 3', f'"rank": {rank}').replace(
+            '"world_size": 8', f'"world_size": {ranks}'
+        ),
+    )

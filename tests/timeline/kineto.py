@@ -1,4 +1,6 @@
-"""Small traces in the very text that Kineto writes, and in the spellings of other years and writers."""
+"""Small traces in the very text that Kineto writes, and in the spellings of other years and
+writers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HEAD = '{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0, "name": "NVIDIA A100", "computeMajor": 8, "computeMinor": 0, "numSms": 108}\n  ],\n  "record_shapes": 1,\n  "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},\n  "baseTimeNanoseconds": 1000,\n  "traceEvents": [\n'
+HEAD = (
+    '{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0, "name": "NVIDIA A100", '
+    '"computeMajor": 8, "computeMinor": 0, "numSms": 108}\n  ],\n  "record_shapes": 1,\n  '
+    '"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},\n  "baseTimeNanoseconds": '
+    '1000,\n  "traceEvents": [\n'
+)
 TAIL = '\n  ],\n  "traceName": "step.json"\n}'
 
 HOST, BACKWARD = 100, 200
@@ -16,9 +23,25 @@ HOST, BACKWARD = 100, 200
 
 
 def span(
-    cat: str | None, name: str, ts: float, dur: float | None, *, pid: Any = 1, tid: Any = HOST, **args: Any
+    cat: str | None,
+    name: str,
+    ts: float,
+    dur: float | None,
+    *,
+    pid: Any = 1,
+    tid: Any = HOST,
+    **args: Any,
 ) -> dict[str, Any]:
-    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+    event = {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": args,
+    }
     return {key: value for key, value in event.items() if value is not None}
 
 
@@ -34,11 +57,25 @@ def call(name: str, ts: float, dur: float, correlation: int = 0, tid: Any = HOST
     return span("cuda_runtime", name, ts, dur, tid=tid, correlation=correlation)
 
 
-def kernel(name: str, ts: float, dur: float, correlation: int = 0, stream: int = 7, device: int = 0) -> dict[str, Any]:
-    return span("kernel", name, ts, dur, pid=device, tid=stream, device=device, stream=stream, correlation=correlation)
+def kernel(
+    name: str, ts: float, dur: float, correlation: int = 0, stream: int = 7, device: int = 0
+) -> dict[str, Any]:
+    return span(
+        "kernel",
+        name,
+        ts,
+        dur,
+        pid=device,
+        tid=stream,
+        device=device,
+        stream=stream,
+        correlation=correlation,
+    )
 
 
-def memcpy(kind: str, ts: float, dur: float, correlation: int, size: int = 4, stream: int = 7) -> dict[str, Any]:
+def memcpy(
+    kind: str, ts: float, dur: float, correlation: int, size: int = 4, stream: int = 7
+) -> dict[str, Any]:
     where = {"device": 0, "stream": stream, "correlation": correlation, "bytes": size}
     return span("gpu_memcpy", f"Memcpy {kind}", ts, dur, pid=0, tid=stream, **where)
 
@@ -52,15 +89,38 @@ def frame(name: str, ts: float, dur: float, tid: Any = HOST) -> dict[str, Any]:
     return span("python_function", name, ts, dur, tid=tid)
 
 
-def memory(ts: float, size: int, total: int, reserved: int | None = None, device_type: int = 1) -> dict[str, Any]:
+def memory(
+    ts: float, size: int, total: int, reserved: int | None = None, device_type: int = 1
+) -> dict[str, Any]:
     reserved = 2 * total if reserved is None else reserved
-    args = {"Bytes": size, "Total Allocated": total, "Total Reserved": reserved, "Device Type": device_type, "Device Id": 0}
-    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": HOST, "ts": ts, "args": args}
+    args = {
+        "Bytes": size,
+        "Total Allocated": total,
+        "Total Reserved": reserved,
+        "Device Type": device_type,
+        "Device Id": 0,
+    }
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "s": "t",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": HOST,
+        "ts": ts,
+        "args": args,
+    }
 
 
 def text(events: list[dict[str, Any]], head: str = HEAD, tail: str = TAIL) -> str:
     """The trace as Kineto lays it out: the boundary of two events is always the same."""
-    return head + "  {\n    " + "\n  },\n  {\n    ".join(json.dumps(event)[1:-1] for event in events) + "\n  }" + tail
+    return (
+        head
+        + "  {\n    "
+        + "\n  },\n  {\n    ".join(json.dumps(event)[1:-1] for event in events)
+        + "\n  }"
+        + tail
+    )
 
 
 def head_with_memory(capacity: int) -> str:
@@ -76,8 +136,14 @@ def redumped(events: list[dict[str, Any]]) -> str:
 def in_lines(events: list[dict[str, Any]]) -> str:
     """As torch 2.13's exporter in Python writes: one event a line."""
     document = json.loads(text(events))
-    rows = ",\n".join(json.dumps(event, separators=(",", ":")) for event in document.pop("traceEvents"))
-    head = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items() if key != "traceName")
+    rows = ",\n".join(
+        json.dumps(event, separators=(",", ":")) for event in document.pop("traceEvents")
+    )
+    head = ",\n".join(
+        f"{json.dumps(key)}: {json.dumps(value)}"
+        for key, value in document.items()
+        if key != "traceName"
+    )
     return f'{{\n{head},\n"traceEvents": [\n{rows}\n],\n"traceName": "step.json"\n}}\n'
 
 
@@ -89,12 +155,19 @@ def write(folder: Path, content: str | bytes, name: str = "trace.json") -> Path:
 
 
 def training_step(number: int, start: float) -> list[dict[str, Any]]:
-    """One step of 1000 us: a loader, a product, ``loss.item()`` that waits for it, a backward pass, an optimizer."""
+    """One step of 1000 us: a loader, a product, ``loss.item()`` that waits for it, a backward pass,
+    an optimizer.
+    """
     first = 1000 * number
     return [
         note(f"ProfilerStep#{number}", start, 1000),
         note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, 40),
-        op("aten::mm", start + 60, 20, **{"Input Dims": [[8, 8], [8, 8]], "Input type": ["float", "float"]}),
+        op(
+            "aten::mm",
+            start + 60,
+            20,
+            **{"Input Dims": [[8, 8], [8, 8]], "Input type": ["float", "float"]},
+        ),
         call("cudaLaunchKernel", start + 65, 5, first + 1),
         kernel("ampere_sgemm_128x64_nn", start + 75, 300, first + 1),
         op("aten::item", start + 100, 300),
@@ -115,12 +188,18 @@ def training_step(number: int, start: float) -> list[dict[str, Any]]:
 
 def training(steps: int = 3) -> list[dict[str, Any]]:
     """Steps one behind the other, and the profiler's own wait at its stop."""
-    events = [event for number in range(1, steps + 1) for event in training_step(number, 1000.0 * number)]
+    events = [
+        event for number in range(1, steps + 1) for event in training_step(number, 1000.0 * number)
+    ]
     return [*events, call("cudaDeviceSynchronize", 1000.0 * steps + 1200, 30, 9_999_999)]
 
 
-def loop(steps: int, us: float, body: Callable[[int, float], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Marked steps of ``us`` each, one behind the other, the first at ``us``; ``body(number, start)`` gives what is in one."""
+def loop(
+    steps: int, us: float, body: Callable[[int, float], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Marked steps of ``us`` each, one behind the other, the first at ``us``; ``body(number,
+    start)`` gives what is in one.
+    """
     events = []
     for number in range(1, steps + 1):
         start = us * number

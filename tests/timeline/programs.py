@@ -1,4 +1,6 @@
-"""Traces of small programs: a host that runs operators one after the other, and a device that runs their kernels in order."""
+"""Traces of small programs: a host that runs operators one after the other, and a device that runs
+their kernels in order.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ NAMES = {"V100": (7, 0), "A100": (8, 0), "H100": (9, 0), "GP100": (6, 0)}
 
 
 class Program:
-    """Times in us. The device starts a kernel 3 us after its launch, or when the one before has ended."""
+    """Times in us. The device starts a kernel 3 us after its launch, or when the one before has
+    ended.
+    """
 
     def __init__(self, device: str = "A100") -> None:
         self.device = device
@@ -43,7 +47,9 @@ class Program:
     def launch(self, runs: str, kernel_us: float, stream: int = 7, host_us: float = 5.0) -> None:
         """One launch of the host, and its kernel."""
         self.launched += 1
-        self.events.append(call("cudaLaunchKernel", self.host + 0.5, min(2.0, host_us / 2), self.launched))
+        self.events.append(
+            call("cudaLaunchKernel", self.host + 0.5, min(2.0, host_us / 2), self.launched)
+        )
         start = self.host + 3 if stream != 7 else max(self.host + 3, self.free)
         self.events.append(kernel(runs, start, kernel_us, self.launched, stream))
         if stream == 7:
@@ -67,7 +73,11 @@ class Program:
         self.host += 1
         yield
         self.host += 1
-        span = note(name, begin, self.host - begin) if annotation else op(name, begin, self.host - begin, **args)
+        span = (
+            note(name, begin, self.host - begin)
+            if annotation
+            else op(name, begin, self.host - begin, **args)
+        )
         self.events.insert(place, span)
 
     @contextmanager
@@ -87,7 +97,10 @@ class Program:
         """The trace's text; ``head`` replaces values of ``distributedInfo``."""
         major, minor = NAMES[self.device]
         begin = HEAD.replace("NVIDIA A100", f"NVIDIA {self.device}")
-        begin = begin.replace('"computeMajor": 8, "computeMinor": 0', f'"computeMajor": {major}, "computeMinor": {minor}')
+        begin = begin.replace(
+            '"computeMajor": 8, "computeMinor": 0',
+            f'"computeMajor": {major}, "computeMinor": {minor}',
+        )
         for key, value in head.items():
             old = {
                 "rank": '"rank": 3',

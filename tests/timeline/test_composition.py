@@ -1,14 +1,17 @@
-"""What a step's time was spent on, memsets that wait, and the tables that rules ask of a trace: traces counted by hand."""
+"""What a step's time was spent on, memsets that wait, and the tables that rules ask of a trace:
+traces counted by hand.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from auditor.bare_trace import TraceRecording
-from auditor.evidence.trace_driver import TraceDriver
-from auditor.evidence.trace_memory import TraceMemory
-from auditor.evidence.trace_steps import TraceSteps
-from auditor.evidence.trace_waits import TraceWaits
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.capacity import TraceMemory
+from auditor.evidence.trace.driver_calls import TraceDriver
+from auditor.evidence.trace.host_waits import TraceWaits
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.recordings.standalone_trace import TraceRecording
 from auditor.rule import NotLooked
 from auditor.timeline import Timeline
 from tests.timeline.kineto import (
@@ -40,7 +43,7 @@ def line_of(tmp_path):
 
 @pytest.fixture
 def recorded(tmp_path):
-    return lambda events, **head: TraceRecording(write(tmp_path, text(events, **head)))
+    return lambda events, **head: Evidence(TraceRecording(write(tmp_path, text(events, **head))))
 
 
 def us(column):
@@ -57,7 +60,9 @@ def test_copies_count_alone_only_where_no_kernel_runs_beside_them(line_of):
 
 
 def test_copies_to_the_host_are_not_copies_to_the_device(line_of):
-    parts = line_of([note("ProfilerStep#1", 0, 1000), memcpy("DtoH (Device -> Pinned)", 100, 400, 1)]).composition
+    parts = line_of(
+        [note("ProfilerStep#1", 0, 1000), memcpy("DtoH (Device -> Pinned)", 100, 400, 1)]
+    ).composition
     assert us(parts.to_device) == [0]
 
 
@@ -70,12 +75,16 @@ def test_the_loaders_wait_is_cut_at_the_step_and_at_device_work(line_of):
 def test_a_loader_that_another_thread_waits_for_holds_nobody_up(line_of):
     marks = [note("ProfilerStep#1", 0, 1000)]
     assert us(line_of([*marks, note(LOADER, 100, 600, tid=BACKWARD)]).composition.loader) == [0]
-    assert us(line_of([note(LOADER, 100, 600, tid=BACKWARD)]).composition.loader) == [600]  # who runs the steps is not known
+    assert us(line_of([note(LOADER, 100, 600, tid=BACKWARD)]).composition.loader) == [
+        600
+    ]  # who runs the steps is not known
 
 
 def test_a_stretch_without_events_is_unknown_from_a_millisecond_on(line_of):
     marks = [note("ProfilerStep#1", 0, 10_000)]
-    parts = line_of([*marks, op("a", 0, 2000), op("b", 2999, 3001), op("c", 7500, 2500)]).composition
+    parts = line_of(
+        [*marks, op("a", 0, 2000), op("b", 2999, 3001), op("c", 7500, 2500)]
+    ).composition
     assert us(parts.unknown) == [1500]
     assert us(parts.longest_unknown) == [6000, 7500]
 
@@ -95,7 +104,9 @@ def test_a_stretch_without_events_is_unknown_from_a_millisecond_on(line_of):
 def test_what_the_trace_knows_is_not_unknown(line_of, known):
     events = [note("ProfilerStep#1", 0, 10_000), op("a", 0, 1000), op("b", 9000, 1000)]
     assert us(line_of([*events, known]).composition.unknown) == [0]
-    assert us(line_of([*events, note("my_phase", 1000, 8000)]).composition.unknown) == [8000]  # a name is no explanation
+    assert us(line_of([*events, note("my_phase", 1000, 8000)]).composition.unknown) == [
+        8000
+    ]  # a name is no explanation
 
 
 def test_marks_that_are_operators_hide_nothing(line_of):
@@ -124,10 +135,15 @@ def test_a_memset_waits_for_its_kind_of_memory_or_if_it_was_seen_to(line_of):
         *(call("cudaMemset", 120, 10, 3), memset("Device", 530, 5, 3)),
         *(call("cudaMemset", 140, 500, 4), memset("Device", 540, 5, 4)),
         *(call("cudaMemsetAsync", 700, 500, 5), memset("Pinned", 710, 5, 5)),
-        *(call("cudaMemset", 2000, 20, 6), memset("Device", 2005, 5, 6)),  # the device had nothing to wait for
+        *(
+            call("cudaMemset", 2000, 20, 6),
+            memset("Device", 2005, 5, 6),
+        ),  # the device had nothing to wait for
     ]
     line = line_of(events)
-    found = [(int(line.trace.calls.correlation[one.call]), one.memory) for one in line.waiting_memsets]
+    found = [
+        (int(line.trace.calls.correlation[one.call]), one.memory) for one in line.waiting_memsets
+    ]
     assert found == [(2, "Pinned"), (4, "Device")]
 
 
@@ -150,26 +166,37 @@ def test_copies_asked_not_to_wait_are_told_apart_by_their_operator(recorded):
         ]
         return [*blocking, *hopeful, *product(start + 400, first + 3)]
 
-    waits = TraceWaits.build(recorded(loop(3, 1000.0, body)))
-    (blocking,), (hopeful,) = waits.of("copy to device"), waits.of("copy to device", asynchronous=True)
+    waits = recorded(loop(3, 1000.0, body)).get(TraceWaits)
+    (blocking,), (hopeful,) = (
+        waits.of("copy to device"),
+        waits.of("copy to device", asynchronous=True),
+    )
     assert (blocking.n, blocking.amount, blocking.synchronises) == (3, "4 KiB each", True)
     assert (hopeful.n, hopeful.amount, hopeful.synchronises) == (3, "1 MiB each", False)
 
 
 def test_a_number_read_through_pageable_memory_stays_a_read(recorded):
     events = [event for event in training(3) if event["name"] != "cudaStreamSynchronize"]
-    waits = TraceWaits.build(recorded(events))
+    waits = recorded(events).get(TraceWaits)
     assert [place.cause for place in waits.of("scalar")] == ["scalar"]
     assert not waits.of("copy to host", "copy", asynchronous=True)
 
 
 def test_shares_of_steps(recorded):
-    steps = TraceSteps.build(
-        recorded(loop(4, 1000.0, lambda number, start: [note(LOADER, start, 250), *product(start + 300, number)]))
-    )
+    steps = recorded(
+        loop(
+            4,
+            1000.0,
+            lambda number, start: [note(LOADER, start, 250), *product(start + 300, number)],
+        )
+    ).get(TraceSteps)
     assert (steps.certain, steps.workers, steps.where) == (True, "num_workers=0", "4 steps")
     assert steps.share("loader_us") == steps.share("loader_alone_us") == 0.25
-    assert (steps.mean("busy_us"), steps.steps_above("loader_us", 0.25), steps.steps_above("loader_us", 0.26)) == (300, 4, 0)
+    assert (
+        steps.mean("busy_us"),
+        steps.steps_above("loader_us", 0.25),
+        steps.steps_above("loader_us", 0.26),
+    ) == (300, 4, 0)
     steps.need_steps(4)
     with pytest.raises(NotLooked, match="4 steps, 5 are needed"):
         steps.need_steps(5)
@@ -177,18 +204,25 @@ def test_shares_of_steps(recorded):
 
 def test_steps_from_the_optimizer_are_said_and_not_certain(recorded):
     events = [event for event in training(5) if not event["name"].startswith("ProfilerStep")]
-    steps = TraceSteps.build(recorded(events))
+    steps = recorded(events).get(TraceSteps)
     assert (steps.marked, steps.certain) == (True, False)
     assert steps.where == "4 steps (from one optimizer step to the next)"
 
 
 def test_the_function_of_the_longest_silence_and_of_the_slowest_batch_are_named(recorded):
     def body(number, start):
-        frames = [frame("train.py(3): main", start, 9990), frame("data.py(9): read", start + 2000, 5000)]
+        frames = [
+            frame("train.py(3): main", start, 9990),
+            frame("data.py(9): read", start + 2000, 5000),
+        ]
         return [*frames, note(LOADER, start + 10, 100), *product(start + 200, number)]
 
-    steps = TraceSteps.build(recorded(loop(3, 10_000.0, body)))
-    assert steps.silence is not None and steps.silence.site is not None and steps.loader_site is not None
+    steps = recorded(loop(3, 10_000.0, body)).get(TraceSteps)
+    assert (
+        steps.silence is not None
+        and steps.silence.site is not None
+        and steps.loader_site is not None
+    )
     assert (steps.silence.site.function, steps.loader_site.function) == ("read", "main")
 
 
@@ -197,9 +231,12 @@ def test_the_function_around_a_silence_may_be_a_librarys(recorded):
         inner = frame("site-packages/PIL/Image.py(9): load", start + 600, 9350)
         return [frame("train.py(3): main", start, 9990), inner, *product(start + 100, number)]
 
-    steps = TraceSteps.build(recorded(loop(3, 10_000.0, body)))
+    steps = recorded(loop(3, 10_000.0, body)).get(TraceSteps)
     assert steps.silence is not None and steps.silence.site is not None
-    assert (steps.silence.site.function, steps.silence.function) == ("main", "site-packages/PIL/Image.py(9): load")
+    assert (steps.silence.site.function, steps.silence.function) == (
+        "main",
+        "site-packages/PIL/Image.py(9): load",
+    )
 
 
 def test_driver_calls_are_counted_by_step_with_their_time(recorded):
@@ -209,7 +246,9 @@ def test_driver_calls_are_counted_by_step_with_their_time(recorded):
         call("cudaMalloc", 3200, 10),
         call("cudaMalloc", 10, 5),
     ]
-    driver = TraceDriver.build(recorded([*allocating, *loop(3, 1000.0, lambda number, start: product(start + 400, number))]))
+    driver = recorded(
+        [*allocating, *loop(3, 1000.0, lambda number, start: product(start + 400, number))]
+    ).get(TraceDriver)
     (calls,) = driver.allocator
     assert (calls.n, calls.per_step, calls.us) == (4, (1, 0, 2), 95.0)
     assert (calls.rhythm().seen, calls.rhythm(after=1).seen, calls.pins) == ((0, 2), (1,), False)
@@ -219,28 +258,37 @@ def test_driver_calls_are_counted_by_step_with_their_time(recorded):
     ("at", "took", "lost"),
     [
         (1100, 200, 0),  # the device works on
-        (1400, 200, 200),  # it ran dry at 1500, and is given work 200 us later than it could have been
+        (
+            1400,
+            200,
+            200,
+        ),  # it ran dry at 1500, and is given work 200 us later than it could have been
         (1550, 100, 100),  # it idled all the time
         (1300, 500, 410),  # no more than the device idled before the next launch had returned
     ],
     ids=["hidden", "half hidden", "idle", "longer than the work"],
 )
 def test_a_call_costs_the_idle_time_of_the_device_that_it_causes(recorded, at, took, lost):
-    work = [*product(1000, 1, 485), *product(1900, 2, 50)]  # busy from 1015 to 1500 and from 1915 on
-    driver = TraceDriver.build(recorded([note("ProfilerStep#1", 1000, 1000), call("cudaMalloc", at, took), *work]))
+    work = [
+        *product(1000, 1, 485),
+        *product(1900, 2, 50),
+    ]  # busy from 1015 to 1500 and from 1915 on
+    driver = recorded(
+        [note("ProfilerStep#1", 1000, 1000), call("cudaMalloc", at, took), *work]
+    ).get(TraceDriver)
     assert driver.allocator[0].lost_us == (lost,)
 
 
 def test_calls_in_one_gap_share_what_it_gives(recorded):
     work = [*product(1000, 1, 485), *product(1900, 2, 50)]
     calls = [call("cudaMalloc", 1450, 100), call("cudaMalloc", 1550, 300)]
-    driver = TraceDriver.build(recorded([note("ProfilerStep#1", 1000, 1000), *calls, *work]))
+    driver = recorded([note("ProfilerStep#1", 1000, 1000), *calls, *work]).get(TraceDriver)
     assert driver.allocator[0].lost_us[0] <= 415  # the gap
 
 
 def test_peaks_stand_beside_the_capacity_of_their_own_device(recorded):
     events = [*training(2), memory(1500, 10, 600, 800), memory(1600, -10, 590, 800)]
-    (peak,) = TraceMemory.build(recorded(events, head=head_with_memory(1000))).devices
+    (peak,) = recorded(events, head=head_with_memory(1000)).get(TraceMemory).devices
     assert (peak.name, peak.share, peak.reserved_share) == ("NVIDIA A100", 0.6, 0.8)
 
 
@@ -254,4 +302,4 @@ def test_peaks_stand_beside_the_capacity_of_their_own_device(recorded):
 )
 def test_memory_that_cannot_be_judged_says_why(recorded, events, reason):
     with pytest.raises(NotLooked, match=reason):
-        TraceMemory.build(recorded(events))
+        recorded(events).get(TraceMemory)

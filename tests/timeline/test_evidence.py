@@ -1,4 +1,6 @@
-"""Evidence of small traces whose answers can be counted by hand, and properties against plain loops."""
+"""Evidence of small traces whose answers can be counted by hand, and properties against plain
+loops.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kineto import BACKWARD, call, frame, kernel, memcpy, memory, note, op, span, text, training, write
 
 from auditor.timeline import Timeline
 from auditor.timeline.frames import place_of
@@ -18,6 +19,20 @@ from auditor.timeline.trace import Calls, Operators
 from auditor.timeline.tree import _walk, call_tree
 from auditor.timeline.waits import COPY_TO_DEVICE, COPY_TO_HOST, EXPLICIT, ITEM, NONZERO
 from auditor.timeline.waits import OTHER as OTHER_OPERATOR
+from tests.timeline.kineto import (
+    BACKWARD,
+    call,
+    frame,
+    kernel,
+    memcpy,
+    memory,
+    note,
+    op,
+    span,
+    text,
+    training,
+    write,
+)
 
 
 @pytest.fixture
@@ -62,7 +77,10 @@ def test_without_either_the_whole_trace_is_one_step_and_says_so(line_of):
 
 def test_marks_of_the_device_and_repeated_marks_are_not_steps(line_of):
     mark = span("gpu_user_annotation", "ProfilerStep#1", 3, 10, pid=0, tid=7)
-    assert line_of([note("ProfilerStep#1", 0, 10), note("ProfilerStep#1", 0, 10), mark]).steps.count == 1
+    assert (
+        line_of([note("ProfilerStep#1", 0, 10), note("ProfilerStep#1", 0, 10), mark]).steps.count
+        == 1
+    )
 
 
 # the call tree
@@ -70,7 +88,11 @@ def test_marks_of_the_device_and_repeated_marks_are_not_steps(line_of):
 
 def test_parents_are_the_innermost_open_spans(line):
     tree = line.tree
-    wanted = [row for row in range(len(tree.name)) if line.trace.names[tree.name[row]] == "cudaMemcpyAsync"]
+    wanted = [
+        row
+        for row in range(len(tree.name))
+        if line.trace.names[tree.name[row]] == "cudaMemcpyAsync"
+    ]
     assert names(line, tree.parent[wanted]) == ["aten::_local_scalar_dense"] * 3
     outer = tree.parent[tree.parent[wanted]]
     assert names(line, outer) == ["aten::item"] * 3
@@ -92,7 +114,9 @@ def test_an_end_is_exclusive(line_of):
     assert line.tree.parent.tolist() == [-1, -1]
 
 
-span_lists = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 2), st.booleans()), max_size=40)
+span_lists = st.lists(
+    st.tuples(st.integers(0, 30), st.integers(0, 12), st.integers(0, 2), st.booleans()), max_size=40
+)
 
 
 @given(span_lists)
@@ -103,9 +127,15 @@ def test_the_tree_by_levels_equals_the_tree_span_by_span(spans):
     end = start + np.array([one[1] for one in spans], np.int64)
     thread = np.array([one[2] for one in spans], np.int32)
     rest = [np.zeros(count, np.int32)] * 5
-    operators = Operators(start[:count], end[:count], rest[0], thread[:count], np.zeros(count, bool), *rest)
+    operators = Operators(
+        start[:count], end[:count], rest[0], thread[:count], np.zeros(count, bool), *rest
+    )
     calls = Calls(
-        start[count:], end[count:], np.zeros(len(spans) - count, np.int32), thread[count:], np.zeros(len(spans) - count, np.int64)
+        start[count:],
+        end[count:],
+        np.zeros(len(spans) - count, np.int32),
+        thread[count:],
+        np.zeros(len(spans) - count, np.int64),
     )
     tree = call_tree(operators, calls)
     leaf = np.arange(len(spans)) >= count
@@ -124,14 +154,20 @@ def test_operators_nested_thousands_deep_have_their_ancestors(wanted_each):
     thread = np.repeat(np.arange(chains, dtype=np.int32), depth)
     rest = [np.zeros(len(level), np.int32)] * 5
     none = np.empty(0, np.int64)
-    operators = Operators(level, 3 * depth - level, rest[0], thread, np.zeros(len(level), bool), *rest)
-    tree = call_tree(operators, Calls(none, none, none.astype(np.int32), none.astype(np.int32), none))
+    operators = Operators(
+        level, 3 * depth - level, rest[0], thread, np.zeros(len(level), bool), *rest
+    )
+    tree = call_tree(
+        operators, Calls(none, none, none.astype(np.int32), none.astype(np.int32), none)
+    )
     wanted = level % wanted_each == wanted_each // 2
     nearest = np.where(level > 0, level - 1, -1)
     nearest -= np.where(nearest >= 0, (nearest - wanted_each // 2) % wanted_each, 0)
     base = np.arange(len(level)) - level
     rows = np.arange(len(level))
-    assert tree.nearest(rows, wanted).tolist() == np.where(nearest >= 0, base + nearest, -1).tolist()
+    assert (
+        tree.nearest(rows, wanted).tolist() == np.where(nearest >= 0, base + nearest, -1).tolist()
+    )
     outermost = np.where(nearest >= 0, base + wanted_each // 2, -1)
     assert tree.outermost(rows, wanted).tolist() == outermost.tolist()
 
@@ -143,7 +179,9 @@ pairs = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 10)), max_size=12)
 
 def cells(intervals) -> set[int]:
     return {
-        cell for start, end in zip(intervals.start.tolist(), intervals.end.tolist(), strict=True) for cell in range(start, end)
+        cell
+        for start, end in zip(intervals.start.tolist(), intervals.end.tolist(), strict=True)
+        for cell in range(start, end)
     }
 
 
@@ -169,7 +207,12 @@ def test_intervals_against_sets_of_cells(one, other):
 
 def test_busy_and_idle_time_of_a_device(line_of):
     line = line_of(
-        [kernel("a", 0, 10), kernel("b", 5, 10, stream=8), kernel("c", 30, 10), memcpy("DtoH (Device -> Pinned)", 60, 5, 4)]
+        [
+            kernel("a", 0, 10),
+            kernel("b", 5, 10, stream=8),
+            kernel("c", 30, 10),
+            memcpy("DtoH (Device -> Pinned)", 60, 5, 4),
+        ]
     )
     (use,) = line.devices
     assert (use.busy.length, use.span_ns, use.kernels, use.copies) == (30_000, 65_000, 3, 1)
@@ -180,7 +223,12 @@ def test_busy_and_idle_time_of_a_device(line_of):
 
 def test_launches_are_joined_by_correlation_and_zero_joins_nothing(line_of):
     line = line_of(
-        [call("cudaLaunchKernel", 0, 1, 5), call("cudaLaunchKernel", 2, 1, 0), kernel("a", 3, 1, 5), kernel("b", 4, 1, 0)]
+        [
+            call("cudaLaunchKernel", 0, 1, 5),
+            call("cudaLaunchKernel", 2, 1, 0),
+            kernel("a", 3, 1, 5),
+            kernel("b", 4, 1, 0),
+        ]
     )
     assert line.launches.call_of_work.tolist() == [0, -1]
     assert line.launches.work_of_call.tolist() == [0, -1]
@@ -225,6 +273,36 @@ def test_a_users_synchronisation_is_not_the_profilers(line_of):
 
 
 @pytest.mark.parametrize(
+    ("after", "profilers"),
+    [
+        ([], True),
+        ([op("aten::add", 2999, 1)], True),
+        ([op("aten::add", 3201, 1)], False),  # the program goes on
+        ([call("cudaLaunchKernel", 2999, 1, 778)], True),
+        (
+            [call("cudaLaunchKernel", 3201, 1, 778)],
+            False,
+        ),  # as a library that is not torch's launches
+        ([call("cudaMemcpyAsync", 3201, 1, 778)], False),
+        ([note("done", 3201, 1)], True),  # no work
+    ],
+)
+def test_the_last_synchronisation_is_the_profilers_only_if_no_work_follows(
+    line_of, after, profilers
+):
+    found = line_of([*training(2), *after]).waits
+    assert found.profiler[found.start == 3_200_000].tolist() == [profilers]
+
+
+@pytest.mark.parametrize(("at", "profilers"), [(900, True), (1005, False), (1200, False)])
+def test_a_synchronisation_before_the_first_operator_is_the_profilers_outside_the_steps(
+    line_of, at, profilers
+):
+    found = line_of([call("cudaDeviceSynchronize", at, 3, 777), *training(2)]).waits
+    assert found.profiler[found.start == 1000 * at].tolist() == [profilers]
+
+
+@pytest.mark.parametrize(
     ("operator", "kind", "cause"),
     [
         ("aten::nonzero", "DtoH (Device -> Pinned)", NONZERO),
@@ -247,13 +325,22 @@ def test_causes_by_operator(line_of, operator, kind, cause):
 
 
 def test_a_pinned_asynchronous_copy_does_not_wait(line_of):
-    line = line_of([op("aten::copy_", 0, 50), call("cudaMemcpyAsync", 1, 5, 3), memcpy("HtoD (Pinned -> Device)", 2, 3, 3)])
+    line = line_of(
+        [
+            op("aten::copy_", 0, 50),
+            call("cudaMemcpyAsync", 1, 5, 3),
+            memcpy("HtoD (Pinned -> Device)", 2, 3, 3),
+        ]
+    )
     assert len(line.waits.call) == 0
 
 
 def test_waits_of_a_backward_pass(line_of):
     line = line_of(
-        [op("autograd::engine::evaluate_function: X", 0, 50, BACKWARD), call("cudaStreamSynchronize", 5, 3, 2, BACKWARD)]
+        [
+            op("autograd::engine::evaluate_function: X", 0, 50, BACKWARD),
+            call("cudaStreamSynchronize", 5, 3, 2, BACKWARD),
+        ]
     )
     assert line.waits.backward.tolist() == [True]
 
@@ -280,7 +367,9 @@ def test_the_price_is_the_devices_idle_time_after_the_wait(line_of):
             kernel("b", 130, 10, 2),
         ]
     )
-    assert price(line) == ([20_000], [20_000]), "from the end of the launching call on the work was queued"
+    assert price(line) == ([20_000], [20_000]), (
+        "from the end of the launching call on the work was queued"
+    )
 
 
 def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
@@ -296,13 +385,20 @@ def test_a_short_wait_cannot_win_back_more_than_it_took(line_of):
 
 
 def test_a_wait_after_which_the_device_still_works_costs_nothing(line_of):
-    line = line_of([kernel("a", 0, 500), call("cudaEventSynchronize", 10, 95, 1), kernel("b", 600, 10)])
+    line = line_of(
+        [kernel("a", 0, 500), call("cudaEventSynchronize", 10, 95, 1), kernel("b", 600, 10)]
+    )
     assert price(line) == ([0], [0])
 
 
 def test_a_wait_behind_which_work_was_queued_already_costs_nothing(line_of):
     line = line_of(
-        [kernel("a", 0, 100), call("cudaLaunchKernel", 5, 5, 2), call("cudaEventSynchronize", 20, 85, 1), kernel("b", 150, 10, 2)]
+        [
+            kernel("a", 0, 100),
+            call("cudaLaunchKernel", 5, 5, 2),
+            call("cudaEventSynchronize", 20, 85, 1),
+            kernel("b", 150, 10, 2),
+        ]
     )
     assert price(line) == ([0], [0])
 
@@ -324,7 +420,12 @@ def test_waits_in_one_gap_share_it(line_of):
 
 def test_idle_time_behind_the_step_is_not_the_steps(line_of):
     line = line_of(
-        [note("ProfilerStep#1", 0, 120), kernel("a", 0, 100), call("cudaStreamSynchronize", 10, 95, 1), kernel("b", 500, 10)]
+        [
+            note("ProfilerStep#1", 0, 120),
+            kernel("a", 0, 100),
+            call("cudaStreamSynchronize", 10, 95, 1),
+            kernel("b", 500, 10),
+        ]
     )
     assert price(line)[0] == [15_000]
 
@@ -336,7 +437,8 @@ waiting = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 200)), min_size
 def test_prices_never_exceed_the_step_nor_the_idle_time(tmp_path_factory, held, worked):
     events = [note("ProfilerStep#1", 0, 500), note("ProfilerStep#2", 500, 500)]
     events += [
-        call("cudaStreamSynchronize", start, size, 1000 + number, tid=number % 2) for number, (start, size) in enumerate(held)
+        call("cudaStreamSynchronize", start, size, 1000 + number, tid=number % 2)
+        for number, (start, size) in enumerate(held)
     ]
     events += [kernel("k", start, size) for start, size in worked]
     line = Timeline.of(write(tmp_path_factory.getbasetemp(), text(events)))
@@ -356,7 +458,11 @@ def test_loader_optimizer_and_copies(line):
     assert (len(line.loader.rows), line.loader.in_steps_ns) == (3, 120_000)
     assert line.loader.per_step_ns.tolist() == [40_000] * 3
     assert line.loader.device_idle_ns == 120_000
-    assert (len(line.optimizer.rows), line.optimizer.launches, line.optimizer.foreach_operators) == (3, 3, 3)
+    assert (
+        len(line.optimizer.rows),
+        line.optimizer.launches,
+        line.optimizer.foreach_operators,
+    ) == (3, 3, 3)
     assert line.optimizer.launches_per_call == 1
     (total,) = line.copy_totals
     assert (total.kind, total.count, total.bytes) == ("Memcpy DtoH (Device -> Pageable)", 3, 12)
@@ -370,7 +476,14 @@ def test_absent_things_are_none_or_empty(line_of):
     line = line_of([op("aten::mm", 0, 5)])
     assert line.loader is None
     assert line.optimizer is None
-    assert line.devices == line.communication == line.copy_totals == line.allocator_calls == line.memory == ()
+    assert (
+        line.devices
+        == line.communication
+        == line.copy_totals
+        == line.allocator_calls
+        == line.memory
+        == ()
+    )
 
 
 def test_allocator_calls_by_step(line_of):
@@ -390,14 +503,31 @@ def test_allocator_calls_by_step(line_of):
 
 
 def test_communication_exposed_and_overlapped(line_of):
-    line = line_of([kernel("ncclKernel_AllReduce_RING(x)", 0, 100, stream=9), kernel("gemm", 20, 30), kernel("gemm", 90, 30)])
+    line = line_of(
+        [
+            kernel("ncclKernel_AllReduce_RING(x)", 0, 100, stream=9),
+            kernel("gemm", 20, 30),
+            kernel("gemm", 90, 30),
+        ]
+    )
     (talk,) = line.communication
-    assert (talk.busy.length, talk.exposed.length, talk.names) == (100_000, 60_000, {"ncclKernel_AllReduce_RING": 1})
+    assert (talk.busy.length, talk.exposed.length, talk.names) == (
+        100_000,
+        60_000,
+        {"ncclKernel_AllReduce_RING": 1},
+    )
     assert talk.overlap_share == pytest.approx(0.4)
 
 
 def test_memory_by_device(line_of):
-    line = line_of([note("ProfilerStep#1", 0, 50), memory(10, 100, 100), memory(20, -40, 60), memory(60, 500, 560)])
+    line = line_of(
+        [
+            note("ProfilerStep#1", 0, 50),
+            memory(10, 100, 100),
+            memory(20, -40, 60),
+            memory(60, 500, 560),
+        ]
+    )
     (use,) = line.memory
     assert (use.allocations, use.frees, use.net_bytes, use.peak_allocated) == (2, 1, 560, 560)
     assert use.allocated_at_step_ends.tolist() == [60]
@@ -419,7 +549,9 @@ def test_the_users_function_around_a_wait(line_of):
 
 def test_the_exact_line_of_an_old_trace(line_of):
     stack = "/x/site-packages/torch/tensor.py(5): item;train.py(44): step;train.py(60): <module>"
-    line = line_of([op("aten::item", 0, 50, **{"Call stack": stack}), call("cudaStreamSynchronize", 5, 3, 2)])
+    line = line_of(
+        [op("aten::item", 0, 50, **{"Call stack": stack}), call("cudaStreamSynchronize", 5, 3, 2)]
+    )
     place = line.wait_places[0]
     assert (place.file, place.line, place.function, place.exact) == ("train.py", 44, "step", True)
 
@@ -483,11 +615,20 @@ def test_frames_that_are_the_users(name):
         ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x32", HALF),
         ("Cijk_Alik_Bljk_F8BS_BH_MT256x256x128", FP8),
         (
-            "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t>>(Flash_fwd_params)",
+            (
+                "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, "
+                "cutlass::bfloat16_t>>(Flash_fwd_params)"
+            ),
             HALF,
         ),
-        ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)", FP32),
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", None),
+        (
+            "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)",
+            FP32,
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+            None,
+        ),
         ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>", None),
         ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", None),
         ("gemm_of_a_future_library", OTHER),
@@ -510,8 +651,23 @@ def test_calls_by_name():
             ],
         )
     )
-    assert not any(map(is_blocking, ["cudaMemcpyAsync", "cudaStreamIsCapturing", "cudaEventQuery", "cudaStreamWaitEvent"]))
-    assert all(map(is_launch, ["cudaLaunchKernel", "cudaLaunchKernelExC_v11060", "cuLaunchKernelEx", "hipExtModuleLaunchKernel"]))
+    assert not any(
+        map(
+            is_blocking,
+            ["cudaMemcpyAsync", "cudaStreamIsCapturing", "cudaEventQuery", "cudaStreamWaitEvent"],
+        )
+    )
+    assert all(
+        map(
+            is_launch,
+            [
+                "cudaLaunchKernel",
+                "cudaLaunchKernelExC_v11060",
+                "cuLaunchKernelEx",
+                "hipExtModuleLaunchKernel",
+            ],
+        )
+    )
     assert not any(map(is_launch, ["cudaGraphLaunch", "cudaLaunchHostFunc"]))
     assert all(map(is_allocator, ["cudaMalloc", "hipFree", "cuMemCreate", "cudaFree_v3020"]))
     assert is_communication("ncclDevKernel_AllGather_RING_LL")
@@ -528,7 +684,11 @@ def test_totals_by_operator_and_kernel(line):
     calls = {one.name: (one.calls, one.ns, one.in_steps) for one in line.runtime_calls}
     assert calls["cudaLaunchKernel"] == (9, 45_000, 9)
     assert calls["cudaDeviceSynchronize"] == (1, 30_000, 0)
-    assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == ("ampere_sgemm_128x64_nn", 3, 900_000)
+    assert [(one.name, one.calls, one.ns) for one in line.kernels][0] == (
+        "ampere_sgemm_128x64_nn",
+        3,
+        900_000,
+    )
 
 
 def test_every_table_can_be_computed_at_once(line):

@@ -1,4 +1,6 @@
-"""Mutations of small traces: nothing but the project's own error is raised, every table can be computed, and it is quick."""
+"""Mutations of small traces: nothing but the project's own error is raised, every table can be
+computed, and it is quick.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,13 @@ import time
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from kineto import frame, in_lines, memory, redumped, span, text, training
 
 from auditor.errors import AuditProblem
 from auditor.timeline import Timeline, read
 from auditor.timeline.operands import types
 from auditor.timeline.ranks import Unread, rank_facts
 from tests.timeline.drawings import drawn
+from tests.timeline.kineto import frame, in_lines, memory, redumped, span, text, training
 
 EVENTS = [
     *training(2),
@@ -108,7 +110,12 @@ def test_mutated_gzip(tmp_path_factory, seed, changes):
 
 
 numbers = st.one_of(
-    st.floats(), st.integers(), st.text(max_size=3), st.none(), st.booleans(), st.lists(st.integers(), max_size=2)
+    st.floats(),
+    st.integers(),
+    st.text(max_size=3),
+    st.none(),
+    st.booleans(),
+    st.lists(st.integers(), max_size=2),
 )
 
 
@@ -121,14 +128,25 @@ numbers = st.one_of(
                 "cat": st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "", "x"]),
             },
             optional={
-                "name": st.sampled_from(["aten::item", "cudaStreamSynchronize", "nccl", "ProfilerStep#1", "Optimizer.step#A"])
+                "name": st.sampled_from(
+                    [
+                        "aten::item",
+                        "cudaStreamSynchronize",
+                        "nccl",
+                        "ProfilerStep#1",
+                        "Optimizer.step#A",
+                    ]
+                )
                 | numbers,
                 "ts": st.floats(0, 100) | numbers,
                 "dur": st.floats(0, 50) | numbers,
                 "pid": numbers,
                 "tid": st.integers(0, 2) | numbers,
                 "args": st.dictionaries(
-                    st.sampled_from(["correlation", "device", "stream", "bytes", "Bytes", "Input Dims"]), numbers
+                    st.sampled_from(
+                        ["correlation", "device", "stream", "bytes", "Bytes", "Input Dims"]
+                    ),
+                    numbers,
                 )
                 | numbers,
             },

@@ -1,4 +1,6 @@
-"""Patterns of operators, conversions and the arithmetic of matrix products, with exact rows and times."""
+"""Patterns of operators, conversions and the arithmetic of matrix products, with exact rows and
+times.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ def line(tmp_path, program, **head):
 
 def test_attention_in_pieces_counts_its_two_products_and_the_softmax_once(tmp_path):
     program = Program()
-    for name, us in (("aten::bmm", 10), ("aten::_softmax", 20), ("aten::bmm", 30), ("aten::_softmax", 40), ("aten::bmm", 50)):
+    for name, us in (
+        ("aten::bmm", 10),
+        ("aten::_softmax", 20),
+        ("aten::bmm", 30),
+        ("aten::_softmax", 40),
+        ("aten::bmm", 50),
+    ):
         program.operator(name, us)
     found = line(tmp_path, program).attention
     assert (len(found.softmax), found.ns) == (2, 150_000)
@@ -36,7 +44,12 @@ def test_a_loop_is_told_by_its_shortest_cycle(tmp_path):
         program.operator("aten::select")
         program.operator("aten::add", 1.0)
     (loop,) = line(tmp_path, program).index_loops
-    assert (loop.cycle, loop.repeats, loop.parent, loop.ns) == (("aten::select", "aten::add"), 12, "", 240_000)
+    assert (loop.cycle, loop.repeats, loop.parent, loop.ns) == (
+        ("aten::select", "aten::add"),
+        12,
+        "",
+        240_000,
+    )
 
 
 def test_a_loop_must_stay_under_one_parent(tmp_path):
@@ -73,7 +86,9 @@ def test_awkward_sizes_are_summed_over_operators(tmp_path):
 def test_broken_shapes_are_no_sizes(tmp_path):
     program = Program()
     for sizes in ([], [[4]], [[4, 7]], ["x", "y"], [[], []]):
-        program.operator("aten::mm", 10.0, **{"Input Dims": sizes, "Input type": ["c10::Half", "c10::Half"]})
+        program.operator(
+            "aten::mm", 10.0, **{"Input Dims": sizes, "Input type": ["c10::Half", "c10::Half"]}
+        )
     assert line(tmp_path, program).awkward_products.sizes == ()
 
 
@@ -84,15 +99,22 @@ def test_matrix_products_are_told_from_convolutions_by_their_operator(tmp_path):
     program.operator("aten::addmm", 30.0, runs="ampere_tf32_s1688gemm_128x64")
     found = line(tmp_path, program)
     use = found.devices[0]
-    assert matmul_ns(found.trace, use, found.tree, found.launching_operator) == {FP32: 10_000, TF32: 30_000}
+    assert matmul_ns(found.trace, use, found.tree, found.launching_operator) == {
+        FP32: 10_000,
+        TF32: 30_000,
+    }
 
 
 def test_a_bias_is_lost_only_where_channels_agree(tmp_path):
     program = Program()
     for bias, channels in ((16, 16), (16, 8)):
-        with program.inside("aten::conv2d", **{"Input Dims": [[1, 3, 8, 8], [16, 3, 3, 3], [bias], [], [], [], []]}):
+        with program.inside(
+            "aten::conv2d", **{"Input Dims": [[1, 3, 8, 8], [16, 3, 3, 3], [bias], [], [], [], []]}
+        ):
             program.operator("aten::add_", 7.0)
-        program.operator("aten::batch_norm", 5.0, **{"Input Dims": [[1, channels, 6, 6], [channels]]})
+        program.operator(
+            "aten::batch_norm", 5.0, **{"Input Dims": [[1, channels, 6, 6], [channels]]}
+        )
     found = line(tmp_path, program).biased_convolutions
     assert (found.looked, len(found.rows), found.bias_ns) == (True, 1, 7_000)
 
@@ -105,13 +127,18 @@ def test_operators_are_placed_in_the_users_function(tmp_path):
     program.events.append(frame("model.py(40): attend", begin, 200))
     program.events.append(frame("torch/nn/functional.py(9): softmax", begin + 1, 100))
     found = line(tmp_path, program)
-    assert [(place.file, place.line, place.function, place.exact) for place in found.places_of(np.array([0]))] == [
-        ("model.py", 40, "attend", False)
-    ]
+    assert [
+        (place.file, place.line, place.function, place.exact)
+        for place in found.places_of(np.array([0]))
+    ] == [("model.py", 40, "attend", False)]
 
 
 def test_a_stack_of_the_operator_gives_the_line_itself(tmp_path):
-    stack = {"Call stack": "torch/nn/functional.py(9): softmax;model.py(43): attend;train.py(7): step"}
-    found = Timeline.of(write(tmp_path, text([op("aten::bmm", 0, 5, **stack), op("aten::mm", 9, 5)])))
+    stack = {
+        "Call stack": "torch/nn/functional.py(9): softmax;model.py(43): attend;train.py(7): step"
+    }
+    found = Timeline.of(
+        write(tmp_path, text([op("aten::bmm", 0, 5, **stack), op("aten::mm", 9, 5)]))
+    )
     (place, other) = found.places_of(np.array([0, 1]))
     assert (place.line, place.function, place.exact, other) == (43, "attend", True, None)

@@ -1,4 +1,6 @@
-"""What is drawn of a trace: every span of the chosen step in its lane, each moment of a step in one part."""
+"""What is drawn of a trace: every span of the chosen step in its lane, each moment of a step in one
+part.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,20 @@ import gzip
 
 import pytest
 
-from auditor.bare_trace import TraceRecording
-from auditor.evidence.trace_picture import trace_charts
-from auditor.evidence.trace_waits import TraceWaits
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.charts import trace_charts
+from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding
+from auditor.recordings.standalone_trace import TraceRecording
 from auditor.timeline import Timeline, bars
 from auditor.timeline.picture import TONES, step_parts, step_timeline
 from tests.timeline.kineto import BACKWARD, call, kernel, memcpy, note, op, text
 
 
 def step(number, at, length=1000.0, wait=100.0):
-    """A step of 1 ms: loader, forward with a kernel, a wait, backward on another thread, the optimizer."""
+    """A step of 1 ms: loader, forward with a kernel, a wait, backward on another thread, the
+    optimizer.
+    """
     k = 10 * number
     return [
         note(f"ProfilerStep#{number}", at, length),
@@ -54,8 +59,16 @@ def names(bars):
 
 
 def test_a_step_lies_in_its_lanes(line):
-    chart = step_timeline(line([event for number in range(3) for event in step(number, 2000.0 * number)]))
-    assert chart.lanes == ("main thread", "backward thread", "loader", "host waits", "gpu 0 stream 7")
+    chart = step_timeline(
+        line([event for number in range(3) for event in step(number, 2000.0 * number)])
+    )
+    assert chart.lanes == (
+        "main thread",
+        "backward thread",
+        "loader",
+        "host waits",
+        "gpu 0 stream 7",
+    )
     assert "ProfilerStep#2, the median of 3 steps" in chart.note
     main = lane(chart, "main thread")
     assert [(bar.start, bar.length, bar.label) for bar in main] == [
@@ -63,7 +76,11 @@ def test_a_step_lies_in_its_lanes(line):
         (300.0, 100.0, "aten::item"),
         (800.0, 150.0, "Optimizer.step#AdamW.step"),
     ]
-    assert names(main) == ["forward and other operators", "forward and other operators", "optimizer"]
+    assert names(main) == [
+        "forward and other operators",
+        "forward and other operators",
+        "optimizer",
+    ]
     assert names(lane(chart, "backward thread")) == ["backward"]
     assert [(bar.start, bar.length) for bar in lane(chart, "loader")] == [(0.0, 100.0)]
     assert names(lane(chart, "gpu 0 stream 7")) == ["kernels", "copies and memsets"]
@@ -71,7 +88,10 @@ def test_a_step_lies_in_its_lanes(line):
 
 
 def test_spans_that_nobody_could_tell_apart_are_joined_and_counted(line):
-    events = [note("ProfilerStep#1", 0.0, 1_000_000.0), *(op("aten::add", 4.0 * n, 3.0) for n in range(20_000))]
+    events = [
+        note("ProfilerStep#1", 0.0, 1_000_000.0),
+        *(op("aten::add", 4.0 * n, 3.0) for n in range(20_000)),
+    ]
     events += [op("aten::mul", 500_000.0, 9000.0)]
     chart = step_timeline(line(events))
     assert chart.total == 20_001
@@ -83,14 +103,19 @@ def test_spans_that_nobody_could_tell_apart_are_joined_and_counted(line):
 
 def test_a_crowded_step_has_a_bounded_number_of_bars(line, monkeypatch):
     monkeypatch.setattr(bars, "BARS", 100)
-    events = [note("ProfilerStep#1", 0.0, 100_000.0), *(op(f"aten::op{n % 7}", 100.0 * n, 20.0) for n in range(1000))]
+    events = [
+        note("ProfilerStep#1", 0.0, 100_000.0),
+        *(op(f"aten::op{n % 7}", 100.0 * n, 20.0) for n in range(1000)),
+    ]
     chart = step_timeline(line(events))
     assert len(chart.bars) <= 100
     assert chart.total == 1000
 
 
 def test_every_moment_of_a_step_is_in_one_part(line):
-    chart = step_parts(line([event for number in range(3) for event in step(number, 2000.0 * number)]))
+    chart = step_parts(
+        line([event for number in range(3) for event in step(number, 2000.0 * number)])
+    )
     assert chart.lanes == ("mean: host", "mean: device")
     shares = {TONES[bar.tone].name: bar.length for bar in chart.bars if bar.lane == 0}
     assert shares == {
@@ -115,10 +140,13 @@ def test_findings_are_marked_where_their_waits_are(tmp_path):
     events = [event for number in range(3) for event in step(number, 2000.0 * number)]
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(text(events).encode()))
-    recording = TraceRecording(path)
-    (place,) = TraceWaits.build(recording).of("scalar")
+    recording = Evidence(TraceRecording(path))
+    (place,) = recording.get(TraceWaits).of("scalar")
     marked = Finding(None, "m", facts=(*place.facts, ("also", "this")), code="SYNC001", key="wait")
-    loader, other = Finding(None, "m", code="DATA007", key="load"), Finding(None, "m", facts=(("operator", "x"),), key="other")
+    loader, other = (
+        Finding(None, "m", code="DATA007", key="load"),
+        Finding(None, "m", facts=(("operator", "x"),), key="other"),
+    )
     chart, _ = trace_charts(recording, [marked, loader, other])
     found = {(pointer.key, pointer.start, pointer.length) for pointer in chart.pointers}
     assert ("load", 0.0, 100.0) in found

@@ -1,12 +1,15 @@
-"""What pageable copies lose: their time on the device beside that of the same bytes from pinned memory."""
+"""What pageable copies lose: their time on the device beside that of the same bytes from pinned
+memory.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from auditor.bare_trace import TraceRecording
-from auditor.evidence.trace_steps import TraceSteps
-from auditor.evidence.trace_waits import TraceWaits
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.host_waits import TraceWaits
+from auditor.evidence.trace.steps import TraceSteps
+from auditor.recordings.standalone_trace import TraceRecording
 from auditor.timeline import Timeline
 from auditor.timeline.pinned import LARGE, LINK_GBS, OVERHEAD_NS
 from tests.timeline.kineto import call, kernel, loop, memcpy, op, text, write
@@ -33,7 +36,11 @@ def copies(*kinds, us=35_000, size=154 * MB):
         for place, kind in enumerate(kinds):
             events += copy(start + 100 + (us + 100) * place, us, 100 * number + place, kind, size)
         behind = start + 200 + (us + 100) * len(kinds)
-        return [*events, call("cudaLaunchKernel", behind, 5, 100 * number + 99), kernel("k", behind + 6, 500, 100 * number + 99)]
+        return [
+            *events,
+            call("cudaLaunchKernel", behind, 5, 100 * number + 99),
+            kernel("k", behind + 6, 500, 100 * number + 99),
+        ]
 
     return loop(3, 200_000.0, body)
 
@@ -45,7 +52,7 @@ def line_of(tmp_path):
 
 @pytest.fixture
 def recorded(tmp_path):
-    return lambda events: TraceRecording(write(tmp_path, text(events)))
+    return lambda events: Evidence(TraceRecording(write(tmp_path, text(events))))
 
 
 def pinned_us(size, gbs=LINK_GBS):
@@ -55,7 +62,7 @@ def pinned_us(size, gbs=LINK_GBS):
 @pytest.mark.parametrize(("kind", "cause"), [(UP, "copy to device"), (DOWN, "copy to host")])
 def test_a_pageable_copy_is_priced_by_its_bandwidth(recorded, kind, cause):
     """35 ms at 4.4 GB/s: the device idled for 64 us after it, and that was its price."""
-    (place,) = TraceWaits.build(recorded(copies(kind))).of(cause, asynchronous=True)
+    (place,) = recorded(copies(kind)).get(TraceWaits).of(cause, asynchronous=True)
     assert place.amount == "147 MiB each at 4.4 GB/s"
     assert place.slow_us / 3 == pytest.approx(35_000 - pinned_us(154 * MB), rel=1e-3)
     assert place.lost_us_per_step == pytest.approx(place.slow_us / 3 + place.won_us_per_step)
@@ -72,21 +79,31 @@ def test_pinned_copies_of_the_trace_itself_say_what_pinned_memory_reaches(line_o
             event["dur"] = 154 * MB / fast / 1e3
     rate = line_of(events).pageable.to_device
     assert (round(rate.gbs, 3), rate.seen) == (fast, True)
-    (place,) = TraceWaits.build(recorded(events)).of("copy to device", asynchronous=True)
+    (place,) = recorded(events).get(TraceWaits).of("copy to device", asynchronous=True)
     assert place.slow_us / 3 == pytest.approx(35_000 - pinned_us(154 * MB, fast), rel=1e-3)
     assert "as the pinned copies of this trace" in dict(place.facts)["pinned memory reaches"]
     assert slow < LINK_GBS
 
 
-@pytest.mark.parametrize(("number", "size", "seen"), [(3, LARGE, True), (2, LARGE, False), (3, LARGE - 1, False)])
+@pytest.mark.parametrize(
+    ("number", "size", "seen"), [(3, LARGE, True), (2, LARGE, False), (3, LARGE - 1, False)]
+)
 def test_a_rate_needs_three_large_copies(line_of, number, size, seen):
-    events = [event for place in range(number) for event in copy(100 * place, 50, place + 1, "DtoH (Device -> Pinned)", size)]
+    events = [
+        event
+        for place in range(number)
+        for event in copy(100 * place, 50, place + 1, "DtoH (Device -> Pinned)", size)
+    ]
     rate = line_of(events).pageable
     assert (rate.to_host.seen, rate.to_device.seen) == (seen, False)
 
 
 def test_what_a_kernel_hides_is_not_lost(line_of):
-    beside = [event for number in (1, 2, 3) for event in (kernel("k", 200_000.0 * number, 20_110, 9_000 + number, stream=9),)]
+    beside = [
+        event
+        for number in (1, 2, 3)
+        for event in (kernel("k", 200_000.0 * number, 20_110, 9_000 + number, stream=9),)
+    ]
     found = line_of(copies(UP) + beside)
     share = 1 - pinned_us(154 * MB) / 35_000
     assert found.pageable.slow_ns.sum() / 3e3 == pytest.approx(15_000 * share, rel=1e-3)
@@ -106,15 +123,19 @@ def test_nothing_is_lost(line_of, kind, us, size):
 
 
 def test_both_ways_at_once_cost_once_each_and_nothing_twice(line_of):
-    """Copies of one direction that overlap (two streams): their common time counts for the first."""
+    """Copies of one direction that overlap (two streams): their common time counts for the
+    first.
+    """
     events = [*copy(1000, 30_000, 1), *copy(11_000, 30_000, 2, stream=8)]
     slow = line_of(events).pageable.slow_ns
     share = 1 - pinned_us(154 * MB) / 30_000
-    assert sorted(slow.tolist()) == pytest.approx([10_000_000 * share, 30_000_000 * share], rel=1e-3)
+    assert sorted(slow.tolist()) == pytest.approx(
+        [10_000_000 * share, 30_000_000 * share], rel=1e-3
+    )
 
 
 def test_the_rule_about_a_bound_step_leaves_out_what_pinned_memory_saves(recorded):
-    steps = TraceSteps.build(recorded(copies(UP, DOWN)))
+    steps = recorded(copies(UP, DOWN)).get(TraceSteps)
     for way in ("to_device", "to_host"):
         assert steps.mean(f"{way}_alone_us") == pytest.approx(35_000)
         assert steps.mean(f"{way}_slow_us") == pytest.approx(35_000 - pinned_us(154 * MB), rel=1e-3)

@@ -1,26 +1,36 @@
-"""Folders of ranks: clocks set by collectives, the straggler named, damaged and missing ranks said."""
+"""Folders of ranks: clocks set by collectives, the straggler named, damaged and missing ranks
+said.
+"""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from kineto import HEAD, kernel, note, text, write
 
 from auditor.errors import AuditProblem
 from auditor.timeline import fleet, trace_files
 from auditor.timeline.ranks import RankFacts, in_processes, rank_facts
+from tests.timeline.kineto import HEAD, kernel, note, text, write
 
 
 def rank_events(rank: int, clock: float, late: float):
-    """Ten steps; the collective ends everywhere at the same time, and a rank that computes longer comes to it later."""
+    """Ten steps; the collective ends everywhere at the same time, and a rank that computes longer
+    comes to it later.
+    """
     events = []
     for step in range(10):
         start = clock + 1000.0 * step
         events += [
             note(f"ProfilerStep#{step}", start, 990),
             kernel("gemm", start + 10, 300 + late, 100 * step + 1),
-            kernel("ncclDevKernel_AllReduce_Sum_f32(x)", start + 310 + late, 500 - late, 100 * step + 2, stream=9),
+            kernel(
+                "ncclDevKernel_AllReduce_Sum_f32(x)",
+                start + 310 + late,
+                500 - late,
+                100 * step + 2,
+                stream=9,
+            ),
         ]
     return events
 
@@ -28,10 +38,14 @@ def rank_events(rank: int, clock: float, late: float):
 @pytest.fixture
 def folder(tmp_path):
     for rank in range(4):
-        content = text(rank_events(rank, 5_000_000.0 + 77_000 * rank, 200 if rank == 2 else 10 * rank))
+        content = text(
+            rank_events(rank, 5_000_000.0 + 77_000 * rank, 200 if rank == 2 else 10 * rank)
+        )
         write(
             tmp_path,
-            content.replace('"rank": 3', f'"rank": {rank}').replace('"world_size": 8', '"world_size": 4'),
+            content.replace('"rank": 3', f'"rank": {rank}').replace(
+                '"world_size": 8', '"world_size": 4'
+            ),
             f"worker{rank}.json.gz",
         )
     return tmp_path
@@ -55,7 +69,11 @@ def test_clocks_are_aligned_and_the_straggler_is_named(folder):
 def test_facts_of_one_rank(folder):
     facts = rank_facts(folder / "worker2.json.gz")
     assert (facts.rank, facts.world_size, facts.kernels) == (2, 4, 20)
-    assert (facts.communication_ns, facts.exposed_ns, facts.compute_ns) == (3_000_000, 3_000_000, 5_000_000)
+    assert (facts.communication_ns, facts.exposed_ns, facts.compute_ns) == (
+        3_000_000,
+        3_000_000,
+        5_000_000,
+    )
     assert facts.device_name == "NVIDIA A100"
 
 
@@ -105,6 +123,15 @@ def test_one_rank_alone_has_no_alignment(tmp_path):
     assert job.missing == (0, 1, 2, 4, 5, 6, 7)
 
 
+def test_a_size_that_no_job_has_takes_no_memory(tmp_path):
+    """Found by ``make fuzz``."""
+    write(tmp_path, text(rank_events(0, 0, 0)).replace('"world_size": 8', f'"world_size": {2**40}'))
+    job = fleet(trace_files(tmp_path))
+    assert (
+        job.world_size == 2**40 and job.missing[:5] == (0, 1, 2, 4, 5) and len(job.missing) == 1000
+    )
+
+
 def test_ranks_that_share_no_collective_are_not_aligned(tmp_path):
     write(tmp_path, text([kernel("ncclA", 0, 5)]), "rank0.json")
     write(tmp_path, text([kernel("ncclB", 0, 5)]).replace('"rank": 3', '"rank": 4'), "rank1.json")
@@ -116,7 +143,9 @@ def test_a_fleet_of_256(tmp_path):
         content = text(rank_events(rank, 9_000.0 * rank, 150 if rank == 77 else 0))
         write(
             tmp_path,
-            content.replace('"rank": 3', f'"rank": {rank}').replace('"world_size": 8', '"world_size": 256'),
+            content.replace('"rank": 3', f'"rank": {rank}').replace(
+                '"world_size": 8', '"world_size": 256'
+            ),
             f"rank{rank}.json",
         )
     job = fleet(trace_files(tmp_path), map)

@@ -1,4 +1,6 @@
-"""Every spelling since 2021, and every damage: what is readable is kept, the rest is said, nothing else is raised."""
+"""Every spelling since 2021, and every damage: what is readable is kept, the rest is said, nothing
+else is raised.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,26 @@ import json
 import math
 
 import pytest
-from kineto import TAIL, call, frame, in_lines, kernel, memcpy, memory, note, op, redumped, span, text, training, write
 
 from auditor.errors import AuditProblem
 from auditor.timeline import read
 from auditor.timeline.trace import KERNEL, MEMCPY, MEMSET, TABLES
+from tests.timeline.kineto import (
+    TAIL,
+    call,
+    frame,
+    in_lines,
+    kernel,
+    memcpy,
+    memory,
+    note,
+    op,
+    redumped,
+    span,
+    text,
+    training,
+    write,
+)
 
 EVENTS = [
     *training(2),
@@ -39,7 +56,10 @@ def same(one, other):
                 continue  # codes of JSON text, whose blanks may differ
             mine, yours = getattr(ours, column).tolist(), getattr(theirs, column).tolist()
             if column in {"name", "category"}:  # numbered in order of appearance
-                mine, yours = [one.names[code] for code in mine], [other.names[code] for code in yours]
+                mine, yours = (
+                    [one.names[code] for code in mine],
+                    [other.names[code] for code in yours],
+                )
             assert mine == yours, (group, column)
 
 
@@ -62,14 +82,18 @@ def test_all_kinds_of_events_come_out_as_columns(whole):
     assert whole.counts == {"ac2g": 2}
     assert whole.warnings == ()
     assert whole.events == len(EVENTS)
-    item = next(row for row, code in enumerate(whole.operators.name) if whole.names[code] == "aten::item")
+    item = next(
+        row for row, code in enumerate(whole.operators.name) if whole.names[code] == "aten::item"
+    )
     assert (whole.operators.start[item], whole.operators.end[item]) == (1_100_000, 1_400_000)
     assert whole.operators.annotation.sum() == 6
     assert sorted(whole.work.kind.tolist()) == [KERNEL] * 6 + [MEMCPY] * 2
     mm = whole.names.index("aten::mm")
-    assert {whole.texts[code] for code in whole.operators.shapes[whole.operators.name == mm] if code >= 0} == {
-        b"[[8, 8], [8, 8]]"
-    }
+    assert {
+        whole.texts[code]
+        for code in whole.operators.shapes[whole.operators.name == mm]
+        if code >= 0
+    } == {b"[[8, 8], [8, 8]]"}
     assert whole.memory.bytes.tolist() == [512]
 
 
@@ -140,7 +164,12 @@ def test_nanoseconds_are_exact(tmp_path):
 
 @pytest.mark.parametrize("writer", [text, redumped])
 def test_nanoseconds_since_1970_are_exact(tmp_path, writer):
-    times = ["1712195495519689.047", "1712195495519695.812", "1712999999999999.999", "1713000000000000.001"]
+    times = [
+        "1712195495519689.047",
+        "1712195495519695.812",
+        "1712999999999999.999",
+        "1713000000000000.001",
+    ]
     raw = writer([op("a", 1_000_000 + place, 0.003) for place in range(4)])
     for place, time in enumerate(times):
         raw = raw.replace(f'"ts": {1_000_000 + place},', f'"ts": {time},')
@@ -155,7 +184,14 @@ def test_nanoseconds_since_1970_are_exact(tmp_path, writer):
 
 def test_spellings_of_2021(tmp_path):
     events = [
-        span("Operator", "aten::mm", 10, 5, tid="144", **{"Input dims": [[2], []], "Device": 0, "External id": 1}),
+        span(
+            "Operator",
+            "aten::mm",
+            10,
+            5,
+            tid="144",
+            **{"Input dims": [[2], []], "Device": 0, "External id": 1},
+        ),
         span("Runtime", "cudaLaunchKernel", 11, 2, tid="144", correlation=4, **{"external id": 1}),
         span("Kernel", "k", 20, 5, pid=0, tid="stream 7", device=0, stream=7, correlation=4),
         span(
@@ -170,7 +206,18 @@ def test_spellings_of_2021(tmp_path):
             correlation=5,
             bytes=64,
         ),
-        span("Memset", "Memset (Device)", 40, 5, pid=0, tid="stream 7", device=0, stream=7, correlation=6, bytes=8),
+        span(
+            "Memset",
+            "Memset (Device)",
+            40,
+            5,
+            pid=0,
+            tid="stream 7",
+            device=0,
+            stream=7,
+            correlation=6,
+            bytes=8,
+        ),
         {
             "ph": "i",
             "s": "t",
@@ -185,7 +232,9 @@ def test_spellings_of_2021(tmp_path):
     assert trace.work.kind.tolist() == [KERNEL, MEMCPY, MEMSET]
     assert trace.work.stream.tolist() == [7, 7, 7]
     assert trace.texts[trace.operators.shapes[0]].replace(b" ", b"") == b"[[2],[]]"
-    assert len(trace.threads) == 1, "a thread named by text in one event and by number in another is one"
+    assert len(trace.threads) == 1, (
+        "a thread named by text in one event and by number in another is one"
+    )
     assert trace.memory.allocated.tolist() == [-1]
 
 
@@ -203,16 +252,35 @@ def test_empty_categories_are_told_by_their_arguments(tmp_path):
         span("", "aten::mm", 1, 9),
         span("", "cudaLaunchKernel", 2, 1, correlation=3),
         span("", "gemm", 4, 1, pid=0, tid=7, device=0, stream=7, correlation=3),
-        span("", "Memcpy DtoH (Device -> Pinned)", 5, 1, pid=0, tid=7, device=0, stream=7, correlation=4),
+        span(
+            "",
+            "Memcpy DtoH (Device -> Pinned)",
+            5,
+            1,
+            pid=0,
+            tid=7,
+            device=0,
+            stream=7,
+            correlation=4,
+        ),
     ]
     trace = read(write(tmp_path, text(events)))
     assert (len(trace.operators.start), len(trace.calls.start)) == (1, 1)
     assert trace.work.kind.tolist() == [KERNEL, MEMCPY]
 
 
-@pytest.mark.parametrize("category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime"])
+@pytest.mark.parametrize(
+    "category", ["hip_runtime", "cuda_driver", "privateuse1_runtime", "xpu_runtime"]
+)
 def test_runtimes_of_other_makers(tmp_path, category):
-    trace = read(write(tmp_path, text([span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")])))
+    trace = read(
+        write(
+            tmp_path,
+            text(
+                [span(category, "hipLaunchKernel", 1, 1, correlation=8, stream="0x0", bytes="0x40")]
+            ),
+        )
+    )
     assert trace.calls.correlation.tolist() == [8]
 
 
@@ -220,10 +288,18 @@ def test_accelerators_that_are_not_known_are_kept_apart(tmp_path):
     trace = read(
         write(
             tmp_path,
-            text([span("mtia_ccp_events", "event_wait", 1, 1), span("mtia_runtime", "recordEvent", 1, 1, correlation=8)]),
+            text(
+                [
+                    span("mtia_ccp_events", "event_wait", 1, 1),
+                    span("mtia_runtime", "recordEvent", 1, 1, correlation=8),
+                ]
+            ),
         )
     )
-    assert [trace.names[code] for code in trace.others.category] == ["mtia_ccp_events", "mtia_runtime"]
+    assert [trace.names[code] for code in trace.others.category] == [
+        "mtia_ccp_events",
+        "mtia_runtime",
+    ]
 
 
 def test_begins_and_ends_make_spans(tmp_path):
@@ -237,7 +313,9 @@ def test_begins_and_ends_make_spans(tmp_path):
     trace = read(write(tmp_path, text(events)))
     spans = {
         trace.names[code]: (start, end)
-        for code, start, end in zip(trace.operators.name, trace.operators.start, trace.operators.end)
+        for code, start, end in zip(
+            trace.operators.name, trace.operators.start, trace.operators.end
+        )
     }
     assert spans == {"inner": (11_000, 13_000), "outer": (10_000, 20_000)}
     assert trace.warnings == ("1 span began and never ended, and was left out",)
@@ -280,7 +358,18 @@ def test_invalid_utf8_spoils_only_a_name(tmp_path, whole):
 
 
 @pytest.mark.parametrize(
-    "number", ["NaN", "Infinity", "-Infinity", "1e300", "1e999", "99999999999999999999999", '"soon"', "null", "[]"]
+    "number",
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e300",
+        "1e999",
+        "99999999999999999999999",
+        '"soon"',
+        "null",
+        "[]",
+    ],
 )
 @pytest.mark.parametrize("writer", [text, redumped])
 def test_a_time_that_cannot_be_drops_only_its_span(tmp_path, whole, number, writer):
@@ -296,10 +385,23 @@ def test_a_negative_duration_is_an_instant(tmp_path):
     assert trace.warnings == ("1 span ended before it began, and was taken as an instant",)
 
 
-@pytest.mark.parametrize("value", [2**70, -(2**70), "0x10", "seven", None, 1.5, True, [1], {"a": 1}])
+@pytest.mark.parametrize(
+    "value", [2**70, -(2**70), "0x10", "seven", None, 1.5, True, [1], {"a": 1}]
+)
 def test_arguments_of_any_type_are_survived(tmp_path, value):
     events = [
-        span("kernel", "k", 1, 1, pid=0, tid=7, device=value, stream=value, correlation=value, bytes=value),
+        span(
+            "kernel",
+            "k",
+            1,
+            1,
+            pid=0,
+            tid=7,
+            device=value,
+            stream=value,
+            correlation=value,
+            bytes=value,
+        ),
         op("a", 1, 1, **{"Sequence number": value, "Fwd thread id": value, "Input Dims": value}),
         call("c", 1, 1, value),
     ]
@@ -326,7 +428,9 @@ def test_a_file_cut_off_anywhere_keeps_what_was_whole(tmp_path, writer, whole):
         trace = read(write(tmp_path, full[:cut]))
         boundary = full[begin:cut].count(b'"ph"') - 1
         assert abs(trace.events - boundary) <= 2
-        assert any("middle of its events" in warning for warning in trace.warnings) or not trace.events
+        assert (
+            any("middle of its events" in warning for warning in trace.warnings) or not trace.events
+        )
 
 
 def test_truncated_and_damaged_gzip(tmp_path):
@@ -351,14 +455,18 @@ def test_commas_too_many(tmp_path):
 
 
 def test_duplicate_keys_the_last_one_counts(tmp_path):
-    trace = read(write(tmp_path, text([op("a", 1, 1)]).replace('"name": "a"', '"name": "x", "name": "a"')))
+    trace = read(
+        write(tmp_path, text([op("a", 1, 1)]).replace('"name": "a"', '"name": "x", "name": "a"'))
+    )
     assert trace.names[trace.operators.name[0]] == "a"
 
 
 @pytest.mark.parametrize("depth", [50, 100_000])
 def test_deep_nesting(tmp_path, depth):
     deep = "[" * depth + "]" * depth
-    broken = text([op("a", 1, 1), op("b", 2, 1), op("c", 3, 1)]).replace('"args": {}', f'"args": {{"deep": {deep}}}', 1)
+    broken = text([op("a", 1, 1), op("b", 2, 1), op("c", 3, 1)]).replace(
+        '"args": {}', f'"args": {{"deep": {deep}}}', 1
+    )
     names = {trace_name for trace_name in read(write(tmp_path, broken)).names}
     assert names >= {"b", "c"}
 
@@ -436,7 +544,9 @@ def test_times_are_finite_integers(whole):
 
 def test_the_texts_that_repeat_are_kept_once(tmp_path):
     shapes = {"Input Dims": [[4, 4], [4, 4]]}
-    trace = read(write(tmp_path, text([op("aten::mm", number, 1, **shapes) for number in range(100)])))
+    trace = read(
+        write(tmp_path, text([op("aten::mm", number, 1, **shapes) for number in range(100)]))
+    )
     assert len(trace.texts) == 1
     assert set(trace.operators.shapes.tolist()) == {0}
 
@@ -444,7 +554,14 @@ def test_the_texts_that_repeat_are_kept_once(tmp_path):
 def test_copies_and_notes_helpers_are_kineto(tmp_path):
     trace = read(
         write(
-            tmp_path, text([note("Optimizer.step#SGD.step", 1, 1), memcpy("HtoD (Pinned -> Device)", 1, 1, 1), kernel("k", 1, 1)])
+            tmp_path,
+            text(
+                [
+                    note("Optimizer.step#SGD.step", 1, 1),
+                    memcpy("HtoD (Pinned -> Device)", 1, 1, 1),
+                    kernel("k", 1, 1),
+                ]
+            ),
         )
     )
     assert trace.counts == {}

@@ -1,4 +1,6 @@
-"""All rules on traces that nobody would write: events lost, doubled, moved and stretched. No rule fails, and no part exceeds its step."""
+"""All rules on traces that nobody would write: events lost, doubled, moved and stretched. No rule
+fails, and no part exceeds its step.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor import catalogue, engine
-from auditor.bare_trace import TraceRecording
-from auditor.evidence.trace import timeline_of
-from auditor.evidence.trace_picture import trace_charts
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.charts import trace_charts
+from auditor.evidence.trace.facts import timeline_of
+from auditor.judging import catalogue, engine
+from auditor.recordings.standalone_trace import TraceRecording
 from tests.timeline.drawings import drawn
 from tests.timeline.kineto import (
     call,
@@ -39,7 +42,10 @@ def _body(number, start):
         op("aten::copy_", start + 400, 90),
         call("cudaMemcpyAsync", start + 405, 30, first + 1),
         memcpy("HtoD (Pageable -> Device)", start + 410, 60, first + 1, 1 << 20),
-        *(call("cudaMemset", start + 500, 80, first + 2), memset("Pinned", start + 510, 60, first + 2)),
+        *(
+            call("cudaMemset", start + 500, 80, first + 2),
+            memset("Pinned", start + 510, 60, first + 2),
+        ),
         call("cudaMalloc", start + 600, 50),
         frame("train.py(3): main", start, 900),
         memory(start + 700, 512, 900),
@@ -49,7 +55,9 @@ def _body(number, start):
 EVENTS = [*training(3), *loop(12, 1000.0, _body)]
 changes = st.lists(
     st.tuples(
-        st.integers(0, len(EVENTS) - 1), st.sampled_from(["drop", "double", "move", "stretch"]), st.integers(-20_000, 20_000)
+        st.integers(0, len(EVENTS) - 1),
+        st.sampled_from(["drop", "double", "move", "stretch"]),
+        st.integers(-20_000, 20_000),
     ),
     max_size=60,
 )
@@ -74,16 +82,29 @@ def changed(how):
 @given(changes)
 def test_no_rule_fails_and_no_part_exceeds_its_step(how):
     with tempfile.TemporaryDirectory() as folder:
-        recording = TraceRecording(write(Path(folder), text(changed(how), head=head_with_memory(1000))))
+        recording = Evidence(
+            TraceRecording(write(Path(folder), text(changed(how), head=head_with_memory(1000))))
+        )
         judgement = engine.judge(recording, catalogue.rules())
         verdicts = judgement.verdicts
         drawn(timeline_of(recording))
-        timelines = [chart for chart in trace_charts(recording, judgement.findings) if chart.kind == "timeline"]
+        timelines = [
+            chart
+            for chart in trace_charts(recording, judgement.findings)
+            if chart.kind == "timeline"
+        ]
         parts = timeline_of(recording).composition
     assert not [one.reason for one in verdicts if one.status == "failed"]
     keys = {finding.key for finding in judgement.findings}
-    assert all(pointer.key in keys and pointer.length >= 0 for chart in timelines for pointer in chart.pointers)
-    for whole, part in ((parts.to_device, parts.to_device_alone), (parts.loader, parts.loader_alone)):
+    assert all(
+        pointer.key in keys and pointer.length >= 0
+        for chart in timelines
+        for pointer in chart.pointers
+    )
+    for whole, part in (
+        (parts.to_device, parts.to_device_alone),
+        (parts.loader, parts.loader_alone),
+    ):
         assert (part >= 0).all()
         assert (part <= whole).all()
     known = np.stack([parts.busy, parts.to_device, parts.loader, parts.unknown])

@@ -29,7 +29,9 @@ def exported(tmp_path_factory):
     options = {"record_shapes": True, "profile_memory": True, "with_stack": True}
     plan = schedule(wait=0, warmup=1, active=3, repeat=1)
     save = lambda profiler: profiler.export_chrome_trace(str(path))
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=save, **options) as profiler:
+    with profile(
+        activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=save, **options
+    ) as profiler:
         for number in range(4):
             model_step(optimizer, model, f'say "{number}"')
             profiler.step()

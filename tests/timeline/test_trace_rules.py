@@ -1,21 +1,18 @@
-"""All rules on real traces of many makers and years: what the truth sees is reported, and nothing loud contradicts it."""
+"""All rules on real traces of many makers and years: what the truth sees is reported, and nothing
+loud contradicts it.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.recorded_traces import FOLDER
-from tests.timeline.against_truth import Judged, judged, traces
-
-TRUTH = traces(FOLDER) if FOLDER else {}
-
-pytestmark = pytest.mark.skipif(not TRUTH, reason="no recorded traces beside this checkout")
+from tests.recorded_traces import TRACES
+from tests.timeline.against_truth import Judged, judged
 
 
-@pytest.fixture(scope="module", params=TRUTH)
+@pytest.fixture(scope="module", params=TRACES)
 def trace(request) -> Judged:
-    assert FOLDER is not None
-    return judged(FOLDER, request.param, TRUTH[request.param])
+    return judged(request.param, TRACES[request.param])
 
 
 def test_no_rule_fails(trace):

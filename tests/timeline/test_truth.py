@@ -1,14 +1,12 @@
-"""Real traces of many makers and years against an independent ground truth, where that folder is there; the rest always runs."""
+"""Our numbers of recorded traces against those of an independent reader."""
 
 from __future__ import annotations
 
 import pytest
-from truths import facts
 
 from auditor.timeline import Timeline, fleet, trace_files
-from tests.recorded_traces import FOLDER, TRACES, TRUTH
-
-pytestmark = pytest.mark.skipif(not TRACES, reason="no recorded traces beside this checkout")
+from tests.recorded_traces import RANK_SETS, TRACES
+from tests.timeline.truths import facts
 
 SHARE, ROUNDING = 0.01, 0.0011
 """Sums agree within one per cent, or the last digit that the truth gives."""
@@ -17,18 +15,31 @@ NOT_COMPARED = {"top_kernels", "top_ops", "pct_of_kernel_time", "launches_per_ca
 """Derived in the truth from what is compared (and cut to the first few)."""
 
 EXPLAINED = {
-    # The truth adds ts and dur as float64: with epoch microseconds its steps are 0.25 us, and thousands of calls of less than
-    # 1 us each add up to 2 %. Ours adds the durations as they are written.
-    ("hta_ns_resolution_v100/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "runtime.cudaEventQuery.ms"),
-    ("hta_ns_resolution_v100/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz", "runtime.cudaStreamGetPriority.ms"),
+    # The truth adds ts and dur as float64: with epoch microseconds its steps are 0.25 us, and
+    # thousands of calls of less than 1 us each add up to 2 %. Ours adds the durations as they are
+    # written.
+    (
+        "hta_ns_resolution_v100/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+        "runtime.cudaEventQuery.ms",
+    ),
+    (
+        "hta_ns_resolution_v100/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+        "runtime.cudaStreamGetPriority.ms",
+    ),
 }
 
 
 def in_our_words(trace):
     """truth.json's lists of causes and copies by key, as ``facts`` gives them."""
     times = ("n", "ms", "in_steps", "ms_in_steps")
-    sync = {f"{one['cause']}|{one['api']}": {key: one[key] for key in (*times, "per_step")} for one in trace["sync"]}
-    copies = {f"{one['api']}|{one['kind']}": {key: one[key] for key in times} for one in trace["copy_calls"]}
+    sync = {
+        f"{one['cause']}|{one['api']}": {key: one[key] for key in (*times, "per_step")}
+        for one in trace["sync"]
+    }
+    copies = {
+        f"{one['api']}|{one['kind']}": {key: one[key] for key in times}
+        for one in trace["copy_calls"]
+    }
     job = trace["distributed"] or {}
     return {
         **trace,
@@ -39,10 +50,16 @@ def in_our_words(trace):
 
 
 def differences(truth, ours, where=()):
-    """(path, truth, ours) wherever the two differ; what the truth does not hold is not looked at."""
+    """(path, truth, ours) wherever the two differ; what the truth does not hold is not looked
+    at.
+    """
     if isinstance(truth, dict):
         for key, value in truth.items():
-            if key in NOT_COMPARED or (where[:1] == ("mem",) and key == "n") or (where[:1] == ("gpu",) and key == "names"):
+            if (
+                key in NOT_COMPARED
+                or (where[:1] == ("mem",) and key == "n")
+                or (where[:1] == ("gpu",) and key == "names")
+            ):
                 continue
             mine = (ours or {}).get(key)
             if mine is not None or value not in (None, {}, [], 0):
@@ -60,26 +77,30 @@ def differences(truth, ours, where=()):
 
 @pytest.mark.parametrize("key", TRACES)
 def test_numbers_agree_with_the_truth(key):
-    truth = in_our_words(TRUTH["files"][key]["trace"])
-    ours = facts(Timeline.of(FOLDER / "data" / key))
+    truth = in_our_words(TRACES[key].truth["trace"])
+    ours = facts(Timeline.of(TRACES[key].path))
     for table in ("sync", "copy_calls"):
         ours[table] = {"|".join(name): value for name, value in ours[table].items()}
     for table in ("sync", "copy_calls", "alloc_calls", "memcpy", "gpu", "runtime"):
         assert set(ours[table]) == set(truth[table]), table
     compared = {name: truth[name] for name in ours if truth.get(name) is not None}
-    found = [one for one in differences(compared, ours) if (key, ".".join(map(str, one[0]))) not in EXPLAINED]
+    found = [
+        one
+        for one in differences(compared, ours)
+        if (key, ".".join(map(str, one[0]))) not in EXPLAINED
+    ]
     assert found == []
 
 
 @pytest.mark.parametrize("key", TRACES)
 def test_open_traces_are_read_without_a_warning(key):
-    assert Timeline.of(FOLDER / "data" / key).trace.warnings == ()
+    assert Timeline.of(TRACES[key].path).trace.warnings == ()
 
 
-@pytest.mark.parametrize("name", sorted(TRUTH["rank_sets"]))
+@pytest.mark.parametrize("name", sorted(RANK_SETS))
 def test_rank_sets_agree_with_the_truth(name):
-    truth = TRUTH["rank_sets"][name]
-    job = fleet(trace_files(FOLDER / "data" / name))
+    truth = RANK_SETS[name].truth
+    job = fleet(trace_files(RANK_SETS[name].path))
     assert job.world_size == truth["world_size"]
     assert [one.rank for one in job.ranks] == truth["ranks_present"]
     assert job.least_waiting.rank == int(truth["least_comm_rank"])
@@ -87,5 +108,7 @@ def test_rank_sets_agree_with_the_truth(name):
         wanted = truth["ranks"][str(one.rank)]
         assert one.communication_ns / 1e6 == pytest.approx(wanted["comm_ms"], abs=0.001)
         assert one.exposed_ns / 1e6 == pytest.approx(wanted["exposed_comm_ms"], abs=0.001)
-        assert (one.busy_ns - one.communication_ns) / 1e6 == pytest.approx(wanted["compute_busy_ms"], abs=0.001)
+        assert (one.busy_ns - one.communication_ns) / 1e6 == pytest.approx(
+            wanted["compute_busy_ms"], abs=0.001
+        )
         assert [ns / 1e6 for ns in one.step_ns] == pytest.approx(wanted["step_ms"], abs=0.001)

@@ -12,7 +12,15 @@ from auditor.timeline.device import join
 from auditor.timeline.naming import is_launch, mask
 from auditor.timeline.precision import FP8, FP32, FP64, HALF, OTHER, TF32
 from auditor.timeline.steps import PROFILER
-from auditor.timeline.waits import COPY, COPY_ON_DEVICE, COPY_TO_DEVICE, COPY_TO_HOST, EXPLICIT, ITEM, NONZERO
+from auditor.timeline.waits import (
+    COPY,
+    COPY_ON_DEVICE,
+    COPY_TO_DEVICE,
+    COPY_TO_HOST,
+    EXPLICIT,
+    ITEM,
+    NONZERO,
+)
 
 CAUSES = {
     ITEM: "item",
@@ -22,7 +30,14 @@ CAUSES = {
     COPY_ON_DEVICE: "copy_d2d",
     COPY: "copy_unknown",
 }
-CLASSES = {HALF: "tensor16", TF32: "tf32", FP32: "fp32", FP64: "fp64", FP8: "tensor16", OTHER: "other"}
+CLASSES = {
+    HALF: "tensor16",
+    TF32: "tf32",
+    FP32: "fp32",
+    FP64: "fp64",
+    FP8: "tensor16",
+    OTHER: "other",
+}
 
 
 def ms(ns: float) -> float:
@@ -34,7 +49,8 @@ def facts(line: Timeline) -> dict[str, Any]:
     trace, steps = line.trace, line.steps
     marked = steps.source == PROFILER
     spans = sum(
-        len(getattr(trace, group).start) for group in ("operators", "calls", "work", "marks", "frames", "syncs", "others")
+        len(getattr(trace, group).start)
+        for group in ("operators", "calls", "work", "marks", "frames", "syncs", "others")
     )
     return {
         "events": trace.events,
@@ -45,7 +61,10 @@ def facts(line: Timeline) -> dict[str, Any]:
             "ms": lengths(steps) if marked else [],
         },
         "runtime": runtime(line),
-        "memcpy": {total.kind: {"n": total.count, "ms": ms(total.ns), "bytes": total.bytes} for total in line.copy_totals},
+        "memcpy": {
+            total.kind: {"n": total.count, "ms": ms(total.ns), "bytes": total.bytes}
+            for total in line.copy_totals
+        },
         "ops": line.operator_calls,
         "sync": sync(line, marked),
         "copy_calls": {
@@ -59,13 +78,19 @@ def facts(line: Timeline) -> dict[str, Any]:
         },
         "items": items(line, marked),
         "alloc_calls": {
-            one.api: {"n": len(one.rows), "ms": ms(one.ns), "per_step": one.per_step.tolist() if marked else None}
+            one.api: {
+                "n": len(one.rows),
+                "ms": ms(one.ns),
+                "per_step": one.per_step.tolist() if marked else None,
+            }
             for one in line.allocator_calls
         },
         "dataloader": loader(line, marked),
         "optimizer": optimizer(line, marked),
         "gpu": {str(use.device): gpu(line, use, marked) for use in line.devices},
-        "mem": {f"type{one.device_type}:dev{one.device}": memory(one, marked) for one in line.memory},
+        "mem": {
+            f"type{one.device_type}:dev{one.device}": memory(one, marked) for one in line.memory
+        },
         "distributed": {"rank": trace.info.rank, "world_size": trace.info.world_size},
     }
 
@@ -92,7 +117,9 @@ def sync(line: Timeline, marked: bool) -> dict[tuple[str, str], Any]:
     result = {}
     for key, at in rows.items():
         inside = [row for row in at if found.step[row] >= 0] if marked else []
-        per_step = np.bincount(found.step[inside], minlength=line.steps.count).tolist() if inside else None
+        per_step = (
+            np.bincount(found.step[inside], minlength=line.steps.count).tolist() if inside else None
+        )
         result[key] = {
             "n": len(at),
             "ms": ms(found.held[at].sum()),
@@ -140,7 +167,9 @@ def optimizer(line: Timeline, marked: bool) -> dict[str, Any] | None:
         "n": len(found.rows),
         "names": list(found.names),
         "ms_total": ms(found.total_ns),
-        "share_of_steps_pct": 100 * found.in_steps_ns / line.steps.windows.length if marked else None,
+        "share_of_steps_pct": 100 * found.in_steps_ns / line.steps.windows.length
+        if marked
+        else None,
         "launches_total": found.launches,
         "foreach_ops": found.foreach_operators,
         "fused_ops": found.fused_operators,
@@ -191,7 +220,9 @@ def gpu(line: Timeline, use, marked: bool) -> dict[str, Any]:
 
 
 def first_kernel_delays(line: Timeline) -> np.ndarray:
-    """One value a launch: to its first kernel, as truth.py counts (a graph launch is none there)."""
+    """One value a launch: to its first kernel, as truth.py counts (a graph launch is none
+    there).
+    """
     trace = line.trace
     kernels = np.flatnonzero(trace.work.kind == 0)
     launching = np.flatnonzero(mask(trace.names, trace.calls.name, is_launch))
@@ -202,7 +233,11 @@ def first_kernel_delays(line: Timeline) -> np.ndarray:
 
 def memory(one, marked: bool) -> dict[str, Any]:
     known = one.peak_allocated >= 0
-    ends = [int(total) for total in one.allocated_at_step_ends if total >= 0] if marked and known else []
+    ends = (
+        [int(total) for total in one.allocated_at_step_ends if total >= 0]
+        if marked and known
+        else []
+    )
     return {
         "n": None,
         "allocs": one.allocations,

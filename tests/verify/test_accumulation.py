@@ -1,15 +1,20 @@
-"""Where a program says how it accumulates: found for certain, or given up with a reason; and what else hangs on it."""
+"""Where a program says how it accumulates: found for certain, or given up with a reason; and what
+else hangs on it.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from auditor import patch
+from auditor.evidence.table import Evidence
 from auditor.model import Site
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import BackwardRow, BatchRow, LoaderRow, Row
 from auditor.verify.accumulation import Accumulation, find
 from auditor.verify.accumulation_uses import Unclear
 
@@ -34,36 +39,56 @@ for step in range(1000):
 """
 
 
-def program(loop: str = LOOP, numbers: str = NUMBERS, loader: str = LOADER, before: str = "") -> str:
-    return "\n".join(textwrap.dedent(part).rstrip("\n") for part in (numbers, before, loader, loop)) + "\n"
-
-
-def recording(source: str, *, ran: int = 4, backwards: int = 8, samples: int | None = 3200, argv: str = "", **files: str) -> Any:
-    """What an audit of ``train.py`` would have kept."""
-    texts = {"train.py": source, **{name.replace("_", "."): text for name, text in files.items()}}
-    made = next(number for number, line in enumerate(source.split("\n"), 1) if "DataLoader(" in line)
-    rows = {
-        "loaders": [{"loader": 0, "made_at": 1, "batch_size": ran, "samples": samples}],
-        "batches": [{"loader": 0, "pass": "quiet", "step": 0}],
-        "backward": [{"pass": "loud", "at": 2, "step": step, "n": backwards} for step in range(3)],
-    }
-    return SimpleNamespace(
-        manifest={
-            "sources": dict.fromkeys(texts, "kept"),
-            "configs": [name for name in texts if not name.endswith(".py")],
-            "argv": argv.split(),
-        },
-        source_bytes=lambda file: texts[file].encode() if file in texts else None,
-        original_bytes=lambda file: texts[file].encode() if file in texts else None,
-        relative=lambda file: file,
-        rows=lambda part: rows[part],
-        has=lambda part: part in rows,
-        site=lambda number: Site("train.py", made, "", source.split("\n")[made - 1].strip()),
+def program(
+    loop: str = LOOP, numbers: str = NUMBERS, loader: str = LOADER, before: str = ""
+) -> str:
+    return (
+        "\n".join(textwrap.dedent(part).rstrip("\n") for part in (numbers, before, loader, loop))
+        + "\n"
     )
 
 
+def recording(
+    source: str,
+    *,
+    ran: int = 4,
+    backwards: int = 8,
+    samples: int | None = 3200,
+    argv: str = "",
+    **files: str,
+) -> Any:
+    """What an audit of ``train.py`` would have kept."""
+    texts = {"train.py": source, **{name.replace("_", "."): text for name, text in files.items()}}
+    made = next(
+        number for number, line in enumerate(source.split("\n"), 1) if "DataLoader(" in line
+    )
+    rows: dict[str, list[Row]] = {
+        "loaders": [LoaderRow(loader=0, made_at=1, batch_size=ran, samples=samples)],
+        "batches": [BatchRow(pass_name="quiet", step=0, loader=0)],
+        "backward": [
+            BackwardRow(pass_name="loud", step=step, at=2, retain=False, n=backwards)
+            for step in range(3)
+        ],
+    }
+    manifest = {
+        "sources": dict.fromkeys(texts, "kept"),
+        "configs": [name for name in texts if not name.endswith(".py")],
+        "argv": argv.split(),
+    }
+    kept = Recording(Path(), manifest)
+    vars(kept).update(
+        source_bytes=lambda file: texts[file].encode() if file in texts else None,
+        original_bytes=lambda file: texts[file].encode() if file in texts else None,
+        relative=lambda file: file,
+        typed_rows=lambda part: rows[part],
+        has=lambda part: part in rows,
+        site=lambda number: Site("train.py", made, "", source.split("\n")[made - 1].strip()),
+    )
+    return kept
+
+
 def found(source: str, **facts: Any) -> Accumulation:
-    done = find(recording(source, **facts))
+    done = find(Evidence(recording(source, **facts)))
     assert done is not None
     return done
 
@@ -92,9 +117,15 @@ FORMS = {
     "turns": (program(TURNS), ("BATCH = 16", "EVERY = 2")),
     "numbers": (BY_NUMBER, ("batch_size=16", "% 2 == 0", "y) / 2")),
     "second": (program(loader="loader = DataLoader(data, BATCH)"), ("BATCH = 16",)),
-    "options": (BY_OPTION, ('"--batch-size", type=int, default=16', '"--accumulate", type=int, default=2')),
+    "options": (
+        BY_OPTION,
+        ('"--batch-size", type=int, default=16', '"--accumulate", type=int, default=2'),
+    ),
     "divided in place": (program(LOOP.replace(" / EVERY", "\n    loss /= EVERY")), ("EVERY = 2",)),
-    "flushed at the end": (program(LOOP.replace("== 0:", "== 0 or i + 1 == len(loader):")), ("EVERY = 2",)),
+    "flushed at the end": (
+        program(LOOP.replace("== 0:", "== 0 or i + 1 == len(loader):")),
+        ("EVERY = 2",),
+    ),
     "a bar, and a mean": (
         program(
             "total = 0.0\n"
@@ -113,12 +144,20 @@ FORMS = {
         ).replace("def train(loader, EVERY)", "def train(loader, accumulate)"),
         ("default=2",),
     ),
-    "a counter named as a method": (program(LOOP.replace("for i,", "for step,").replace("(i +", "(step +")), ("EVERY = 2",)),
-    "losses that are kept for their mean": (
-        program("kept = []\n" + LOOP + "    kept.append(loss.item())\nprint(sum(kept) / len(kept))"),
+    "a counter named as a method": (
+        program(LOOP.replace("for i,", "for step,").replace("(i +", "(step +")),
         ("EVERY = 2",),
     ),
-    "its product": (program(before='print("effective", BATCH * EVERY)\neffective = BATCH * EVERY'), ("BATCH = 16",)),
+    "losses that are kept for their mean": (
+        program(
+            "kept = []\n" + LOOP + "    kept.append(loss.item())\nprint(sum(kept) / len(kept))"
+        ),
+        ("EVERY = 2",),
+    ),
+    "its product": (
+        program(before='print("effective", BATCH * EVERY)\neffective = BATCH * EVERY'),
+        ("BATCH = 16",),
+    ),
     "asked whether there is any": (
         program(LOOP.replace("    loss.back", "    if EVERY > 1:\n        pass\n    loss.back")),
         ("EVERY = 2",),
@@ -137,7 +176,9 @@ def test_both_numbers_are_found_where_they_are_written(form: str) -> None:
 
 
 def test_in_a_configuration_file() -> None:
-    source = program(LOOP.replace("EVERY", 'cfg["every"]'), "", LOADER.replace("BATCH", 'cfg["batch"]'))
+    source = program(
+        LOOP.replace("EVERY", 'cfg["every"]'), "", LOADER.replace("BATCH", 'cfg["batch"]')
+    )
     facts = {"train_yaml": "batch: 4  # samples\nevery: 8\n"}
     assert patched(source, **facts) == "batch: 16  # samples\nevery: 2\n"
 
@@ -160,10 +201,12 @@ def test_what_the_command_line_gave_is_changed_there(name: str) -> None:
     assert len(done.edits(16, 2)) == edits
 
 
-@pytest.mark.parametrize("argv", ["--batch-size 4 --batch-size 4", "--batch-size few", "--accumulate"])
+@pytest.mark.parametrize(
+    "argv", ["--batch-size 4 --batch-size 4", "--batch-size few", "--accumulate"]
+)
 def test_a_command_line_that_is_not_plain_is_given_up(argv: str) -> None:
     with pytest.raises(Unclear):
-        find(recording(BY_OPTION, argv=argv))
+        find(Evidence(recording(BY_OPTION, argv=argv)))
 
 
 def test_each_call_may_be_one_micro_batch() -> None:
@@ -184,7 +227,11 @@ def test_each_call_may_be_one_micro_batch() -> None:
 
 
 SAID = {
-    "logs": (program(LOOP + "    if i % 50 == 0:\n        print(i, loss.item())\n"), 3200, "logs by the number of micro-batches"),
+    "logs": (
+        program(LOOP + "    if i % 50 == 0:\n        print(i, loss.item())\n"),
+        3200,
+        "logs by the number of micro-batches",
+    ),
     "ragged": (program(), 3210, "so it may end with another one"),
     "endless": (program(), None, "so it may end with another one"),
 }
@@ -200,32 +247,61 @@ def test_what_shifts_without_a_bearing_on_training_is_said(name: str) -> None:
 
 EACH = "    {}\n"
 GIVEN_UP = {
-    "a schedule by micro-batches": (program(LOOP + EACH.format("scheduler.step()")), "runs once for each micro-batch"),
-    "an average of weights": (program(LOOP + EACH.format("ema.update(model)")), "runs once for each micro-batch"),
-    "checkpoints by the counter": (program(LOOP + "    if i % 500 == 0:\n        save(model)\n"), "`i` counts micro-batches"),
+    "a schedule by micro-batches": (
+        program(LOOP + EACH.format("scheduler.step()")),
+        "runs once for each micro-batch",
+    ),
+    "an average of weights": (
+        program(LOOP + EACH.format("ema.update(model)")),
+        "runs once for each micro-batch",
+    ),
+    "checkpoints by the counter": (
+        program(LOOP + "    if i % 500 == 0:\n        save(model)\n"),
+        "`i` counts micro-batches",
+    ),
     "another counter that decides": (
         program(LOOP + "    seen += 1\n    if seen > 1000:\n        break\n"),
         "`seen` counts micro-batches",
     ),
-    "so many micro-batches": (program("for i in range(8000):\n" + LOOP.partition("\n")[2]), "does not simply go over its loader"),
-    "a part of the loader": (program(LOOP.replace("(loader)", "(islice(loader, 800))")), "does not simply go over its loader"),
+    "so many micro-batches": (
+        program("for i in range(8000):\n" + LOOP.partition("\n")[2]),
+        "does not simply go over its loader",
+    ),
+    "a part of the loader": (
+        program(LOOP.replace("(loader)", "(islice(loader, 800))")),
+        "does not simply go over its loader",
+    ),
     "a schedule as long as the loader": (
         program(before="s = OneCycleLR(optimizer, 0.1, len(loader) * 3)"),
         "counts micro-batches",
     ),
     "as long as a list": (
-        program("kept = []\n" + LOOP + "    kept.append(loss)\n    if len(kept) > 80:\n        break"),
+        program(
+            "kept = []\n" + LOOP + "    kept.append(loss)\n    if len(kept) > 80:\n        break"
+        ),
         "counts micro-batches",
     ),
     "the count in a schedule": (program(before="warmup = 100 * EVERY"), "`EVERY` is also used"),
-    "the batch size in a rate": (program(before="rate = 0.1 * BATCH / 256"), "`BATCH` is also used"),
+    "the batch size in a rate": (
+        program(before="rate = 0.1 * BATCH / 256"),
+        "`BATCH` is also used",
+    ),
     "the count handed to others": (program(before="engine.prepare(EVERY)"), "`EVERY` is also used"),
-    "another number alike": (BY_NUMBER.replace("model(x)", "model(x.view(-1, 8))"), "`8` is also used"),
+    "another number alike": (
+        BY_NUMBER.replace("model(x)", "model(x.view(-1, 8))"),
+        "`8` is also used",
+    ),
     "no divisor": (program(LOOP.replace(" / EVERY", "")), "the loss is not divided by `EVERY`"),
     "set twice": (program(before="EVERY = 8"), "gets its value cannot be told"),
-    "computed": (program(numbers="BATCH = 4\nEVERY = 32 // BATCH\n"), "gets its value cannot be told"),
+    "computed": (
+        program(numbers="BATCH = 4\nEVERY = 32 // BATCH\n"),
+        "gets its value cannot be told",
+    ),
     "two of them": (program(LOOP + LOOP), "gradients are accumulated at train.py"),
-    "a batch size of another loader": (program(loader="loader = make(DataLoader(data, **kwargs))"), "does not stand in the call"),
+    "a batch size of another loader": (
+        program(loader="loader = make(DataLoader(data, **kwargs))"),
+        "does not stand in the call",
+    ),
 }
 
 
@@ -233,7 +309,7 @@ GIVEN_UP = {
 def test_what_is_not_certain_is_given_up_with_its_reason(name: str) -> None:
     source, why = GIVEN_UP[name]
     with pytest.raises(Unclear, match=why.replace("(", r"\(")):
-        find(recording(source))
+        find(Evidence(recording(source)))
 
 
 @pytest.mark.parametrize(
@@ -245,15 +321,20 @@ def test_what_is_not_certain_is_given_up_with_its_reason(name: str) -> None:
 )
 def test_what_ran_must_be_what_is_written(facts: dict[str, Any], why: str) -> None:
     with pytest.raises(Unclear, match=why):
-        find(recording(program(), **facts))
+        find(Evidence(recording(program(), **facts)))
 
 
 SILENT = {
     "a step for each batch": LOOP.replace(
-        "    if (i + 1) % EVERY == 0:\n        optimizer.step()\n        optimizer.zero_grad()", "    optimizer.step()"
+        "    if (i + 1) % EVERY == 0:\n        optimizer.step()\n        optimizer.zero_grad()",
+        "    optimizer.step()",
     ),
-    "a schedule every so often": LOOP.replace("optimizer.step()\n        optimizer.zero_grad()", "scheduler.step()"),
-    "steps of a discriminator": TURNS.replace("backward()\n", "backward()\n        optimizer.step()\n"),
+    "a schedule every so often": LOOP.replace(
+        "optimizer.step()\n        optimizer.zero_grad()", "scheduler.step()"
+    ),
+    "steps of a discriminator": TURNS.replace(
+        "backward()\n", "backward()\n        optimizer.step()\n"
+    ),
     "a single one": LOOP,
 }
 
@@ -261,4 +342,4 @@ SILENT = {
 @pytest.mark.parametrize("name", SILENT)
 def test_what_does_not_accumulate_is_left_alone(name: str) -> None:
     numbers = "BATCH = 4\nEVERY = 1\n" if name == "a single one" else NUMBERS
-    assert find(recording(program(SILENT[name], numbers), backwards=1)) is None
+    assert find(Evidence(recording(program(SILENT[name], numbers), backwards=1))) is None

@@ -11,32 +11,65 @@ import pytest
 from auditor.reports import as_json
 from click.testing import CliRunner, Result
 
-from auditor.cli import main
+from auditor.cli.main import main
 from auditor.model import Finding, PeakBytes, Report, Run, Site, StepTimes, Verdict, finding_key
-from auditor.recording import SCHEMA, RecordingWriter, write_manifest
+from auditor.recordings.folder import SCHEMA, RecordingWriter, write_manifest
 
 
 def _finding(line: str, per_step: float = 2.0) -> Finding:
     site = Site("train.py", 7, "step", line)
-    return Finding(site, f"`{line}` reads", 50, per_step, code="SYNC001", name="scalar-read", key=finding_key("SYNC001", site))
+    return Finding(
+        site,
+        f"`{line}` reads",
+        50,
+        per_step,
+        code="SYNC001",
+        name="scalar-read",
+        key=finding_key("SYNC001", site),
+    )
 
 
 def _report(step_us: float, *findings: Finding, host: int = 1 << 30) -> Report:
     times = StepTimes(step_us, step_us, step_us, step_us, 50)
-    run = Run("train:step", 50, 5, 1, "cpu", "completed", None, times, PeakBytes(None, host), "2.13.0", "3.11", "2026-01-01")
+    run = Run(
+        "train:step",
+        50,
+        5,
+        1,
+        "cpu",
+        "completed",
+        None,
+        times,
+        PeakBytes(None, host),
+        "2.13.0",
+        "3.11",
+        "2026-01-01",
+    )
     return Report(run, (Verdict("SYNC001", "scalar-read", "found"),), findings)
 
 
-def _audit(folder: Path, step_us: float, *findings: Finding, steps: bool = True, queued_us: float = 0.0) -> Path:
+def _audit(
+    folder: Path, step_us: float, *findings: Finding, steps: bool = True, queued_us: float = 0.0
+) -> Path:
     folder.mkdir(parents=True)
     (folder / "report.json").write_bytes(as_json.Json().render(_report(step_us, *findings)))
     if steps:
         recording = folder / "recording"
-        write_manifest(recording, {"schema": SCHEMA, "device": "cpu", "recorded_at": "2026-01-01", "outcome": "completed"})
+        write_manifest(
+            recording,
+            {
+                "schema": SCHEMA,
+                "device": "cpu",
+                "recorded_at": "2026-01-01",
+                "outcome": "completed",
+            },
+        )
         writer = RecordingWriter(recording)
         for number in range(50):
             us = step_us * (1 + 0.01 * (number % 5)) + queued_us
-            writer.add("steps", {"pass": "quiet", "step": number, "us": us, "queued_us": queued_us})
+            writer.add_fields(
+                "steps", {"pass": "quiet", "step": number, "us": us, "queued_us": queued_us}
+            )
         writer.close()
     return folder
 
@@ -51,7 +84,12 @@ def test_findings_are_told_apart_by_their_key_not_by_their_line(tmp_path: Path) 
     after = _audit(tmp_path / "after", 1000, moved, _finding("c.item()"))
     facts = json.loads(_compare(before, after, "--json").stdout)
     named = {name: [each["message"] for each in found] for name, found in facts["findings"].items()}
-    assert named == {"new": ["`c.item()` reads"], "gone": ["`b.item()` reads"], "kept": ["`a.item()` reads"], "not_compared": []}
+    assert named == {
+        "new": ["`c.item()` reads"],
+        "gone": ["`b.item()` reads"],
+        "kept": ["`a.item()` reads"],
+        "not_compared": [],
+    }
     assert facts["syncs_per_step"] == {"before": 4.0, "after": 4.0}
     shown = _compare(before / "report.json", after / "recording" / "..").stdout
     assert "findings: 1 new, 1 gone, 1 kept" in shown
@@ -79,8 +117,13 @@ def test_several_runs_prove_what_one_cannot(tmp_path: Path) -> None:
 
 
 def test_waiting_for_the_processor_is_no_regression(tmp_path: Path) -> None:
-    before, held_up = _audit(tmp_path / "before", 1000), _audit(tmp_path / "after", 1000, queued_us=900)
-    assert json.loads(_compare(before, held_up, "--json").stdout)["ratio"]["ratio"] == pytest.approx(1.0)
+    before, held_up = (
+        _audit(tmp_path / "before", 1000),
+        _audit(tmp_path / "after", 1000, queued_us=900),
+    )
+    assert json.loads(_compare(before, held_up, "--json").stdout)["ratio"][
+        "ratio"
+    ] == pytest.approx(1.0)
 
 
 def test_a_report_alone_has_no_interval_and_says_so(tmp_path: Path) -> None:
@@ -93,7 +136,10 @@ def test_a_report_alone_has_no_interval_and_says_so(tmp_path: Path) -> None:
 
 def test_a_recording_of_another_run_beside_a_report_is_not_used(tmp_path: Path) -> None:
     before, other = _audit(tmp_path / "before", 1000), _audit(tmp_path / "other", 2000)
-    write_manifest(other / "recording", {"schema": SCHEMA, "device": "cpu", "recorded_at": "2025-05-05", "outcome": "completed"})
+    write_manifest(
+        other / "recording",
+        {"schema": SCHEMA, "device": "cpu", "recorded_at": "2025-05-05", "outcome": "completed"},
+    )
     assert "no interval" in _compare(before, other).stdout
 
 
@@ -112,34 +158,48 @@ def test_what_is_no_audit_is_refused_in_one_sentence(tmp_path: Path) -> None:
 def test_what_else_differs_is_said(tmp_path: Path) -> None:
     before, after = _audit(tmp_path / "before", 1000), _audit(tmp_path / "after", 1000)
     other = _report(1000)
-    (after / "report.json").write_bytes(as_json.Json().render(replace(other, run=replace(other.run, torch="2.6.0"))))
+    (after / "report.json").write_bytes(
+        as_json.Json().render(replace(other, run=replace(other.run, torch="2.6.0")))
+    )
     done = _compare(before, after)
     assert "the two differ in their torch, 2.13.0 and 2.6.0" in done.stdout
     assert done.stderr == ""
     assert "torch, 2.13.0" in json.loads(_compare(before, after, "--json").stdout)["differs"][0]
 
 
-# -- unlike runs -----------------------------------------------------------------------------------------------------
+# -- unlike runs -----------------------------------------------------------------------------------
 
 
 def _changed(folder: Path, environment: dict[str, str] | None = None, **run: Any) -> Path:
     """Another report in the folder of an audit: its run changed in these fields."""
     report = as_json.load((folder / "report.json").read_bytes())
-    changed = replace(report, run=replace(report.run, **run), environment=environment or report.environment)
+    changed = replace(
+        report, run=replace(report.run, **run), environment=environment or report.environment
+    )
     (folder / "report.json").write_bytes(as_json.Json().render(changed))
     return folder
 
 
 def _steps(folder: Path, first: int, n: int, us: float = 1000.0) -> Path:
-    """An audit whose recording timed ``n`` steps after ``first`` of warm-up; step ``k`` of the program takes ``us * (1 + k)``."""
+    """An audit whose recording timed ``n`` steps after ``first`` of warm-up; step ``k`` of the
+    program takes ``us * (1 + k)``.
+    """
     _audit(folder, us, steps=False)
     _changed(folder, steps=n, warmup=first)
     passes = [{"name": "warmup", "steps": first}, {"name": "quiet", "steps": n}]
-    manifest = {"schema": SCHEMA, "device": "cpu", "recorded_at": "2026-01-01", "outcome": "completed", "passes": passes}
+    manifest = {
+        "schema": SCHEMA,
+        "device": "cpu",
+        "recorded_at": "2026-01-01",
+        "outcome": "completed",
+        "passes": passes,
+    }
     write_manifest(folder / "recording", manifest)
     writer = RecordingWriter(folder / "recording")
     for number in range(n):
-        writer.add("steps", {"pass": "quiet", "step": number, "us": us * (1 + first + number)})
+        writer.add_fields(
+            "steps", {"pass": "quiet", "step": number, "us": us * (1 + first + number)}
+        )
     writer.close()
     return folder
 
@@ -161,7 +221,10 @@ TRACE = {"recorded_at": "", "device": "NVIDIA A100"}
 def test_what_has_nothing_in_common_is_refused_in_one_sentence(
     tmp_path: Path, one: dict[str, Any], other: dict[str, Any], said: str
 ) -> None:
-    before, after = _changed(_audit(tmp_path / "a", 1000), **one), _changed(_audit(tmp_path / "b", 1000), **other)
+    before, after = (
+        _changed(_audit(tmp_path / "a", 1000), **one),
+        _changed(_audit(tmp_path / "b", 1000), **other),
+    )
     for more in ((), ("--json",), ("--max-regression", "5%")):
         refused = _compare(before, after, *more)
         assert (refused.exit_code, refused.stdout) == (2, "")
@@ -171,20 +234,43 @@ def test_what_has_nothing_in_common_is_refused_in_one_sentence(
 
 @pytest.mark.parametrize("other", ["./train.py:step", "train.py:step", "/elsewhere/train.py:step"])
 def test_one_program_by_another_name_is_compared(tmp_path: Path, other: str) -> None:
-    before, after = _audit(tmp_path / "a", 1000), _changed(_audit(tmp_path / "b", 1000), target=other)
+    before, after = (
+        _audit(tmp_path / "a", 1000),
+        _changed(_audit(tmp_path / "b", 1000), target=other),
+    )
     assert "ratio 1.000" in _compare(before, after).stdout
 
 
 @pytest.mark.parametrize(
     ("run", "environment", "reason", "rows"),
     [
-        ({"device": "cuda"}, {}, "on cpu and on cuda", {"step_us", "peak_bytes.host", "peak_bytes.device", "syncs_per_step"}),
-        ({"device": "rehearse"}, {}, "a rehearsal gives no times", {"step_us", "peak_bytes.host", "syncs_per_step"}),
-        ({"world_size": 4}, {}, "in 1 and in 4 processes", {"step_us", "peak_bytes.host", "syncs_per_step"}),
+        (
+            {"device": "cuda"},
+            {},
+            "on cpu and on cuda",
+            {"step_us", "peak_bytes.host", "peak_bytes.device", "syncs_per_step"},
+        ),
+        (
+            {"device": "rehearse"},
+            {},
+            "a rehearsal gives no times",
+            {"step_us", "peak_bytes.host", "syncs_per_step"},
+        ),
+        (
+            {"world_size": 4},
+            {},
+            "in 1 and in 4 processes",
+            {"step_us", "peak_bytes.host", "syncs_per_step"},
+        ),
         ({}, {"processor": "B"}, "on other processors: A and B", {"step_us"}),
         ({}, {"torch_threads": "8"}, "numbers of threads: 1 and 8", {"step_us"}),
         ({"steps": 20}, {}, "20 after 5 of warm-up", {"peak_bytes.host", "syncs_per_step"}),
-        ({"outcome": "raised"}, {}, "one of the two ended early", {"peak_bytes.host", "syncs_per_step"}),
+        (
+            {"outcome": "raised"},
+            {},
+            "one of the two ended early",
+            {"peak_bytes.host", "syncs_per_step"},
+        ),
     ],
 )
 def test_a_row_that_cannot_be_compared_says_so_in_the_table(
@@ -192,7 +278,9 @@ def test_a_row_that_cannot_be_compared_says_so_in_the_table(
 ) -> None:
     facts = {"processor": "A", "torch_threads": "1"}
     before = _changed(_audit(tmp_path / "a", 1000, _finding("a.item()")), facts)
-    after = _changed(_audit(tmp_path / "b", 3000, _finding("b.item()")), {**facts, **environment}, **run)
+    after = _changed(
+        _audit(tmp_path / "b", 3000, _finding("b.item()")), {**facts, **environment}, **run
+    )
     done = _compare(before, after)
     assert done.exit_code == 0
     assert done.stderr == ""
@@ -217,11 +305,16 @@ def test_only_the_steps_that_both_timed_are_compared(tmp_path: Path) -> None:
     done = _compare(before, after, "--max-regression", "5%")
     assert done.exit_code == 0
     assert "ratio 1.000" in done.stdout and "steps 11 to 25, which both sides timed" in done.stdout
-    assert json.loads(_compare(before, after, "--json").stdout)["steps_in_common"] == {"first": 10, "last": 24}
+    assert json.loads(_compare(before, after, "--json").stdout)["steps_in_common"] == {
+        "first": 10,
+        "last": 24,
+    }
 
 
 @pytest.mark.parametrize(("first", "compared"), [(20, True), (21, False), (40, False)])
-def test_fewer_than_five_steps_in_common_are_none(tmp_path: Path, first: int, compared: bool) -> None:  # noqa: FBT001
+def test_fewer_than_five_steps_in_common_are_none(
+    tmp_path: Path, first: int, compared: bool
+) -> None:  # noqa: FBT001
     before, after = _steps(tmp_path / "a", 5, 20), _steps(tmp_path / "b", first, 20)
     done = _compare(before, after, "--max-regression", "5%")
     assert done.exit_code == (0 if compared else 2)
@@ -230,23 +323,37 @@ def test_fewer_than_five_steps_in_common_are_none(tmp_path: Path, first: int, co
 
 
 def test_reports_alone_with_other_numbers_of_steps_have_no_times_to_compare(tmp_path: Path) -> None:
-    before, after = _audit(tmp_path / "a", 1000, steps=False), _audit(tmp_path / "b", 1000, steps=False)
+    before, after = (
+        _audit(tmp_path / "a", 1000, steps=False),
+        _audit(tmp_path / "b", 1000, steps=False),
+    )
     done = _compare(before, _changed(after, steps=20))
-    assert "not compared: 50 and 20 steps, and the times of single steps are not there" in done.stdout
+    assert (
+        "not compared: 50 and 20 steps, and the times of single steps are not there" in done.stdout
+    )
 
 
 def test_a_rule_that_looked_on_one_side_only_finds_nothing_new(tmp_path: Path) -> None:
-    before, after = _audit(tmp_path / "a", 1000, _finding("a.item()")), _audit(tmp_path / "b", 1000, _finding("a.item()"))
+    before, after = (
+        _audit(tmp_path / "a", 1000, _finding("a.item()")),
+        _audit(tmp_path / "b", 1000, _finding("a.item()")),
+    )
     report = as_json.load((after / "report.json").read_bytes())
     other = replace(_finding("c.item()"), code="DATA007", key="DATA007:x")
     verdicts = (*report.verdicts, Verdict("DATA007", "waits", "found"))
     (after / "report.json").write_bytes(
-        as_json.Json().render(replace(report, findings=(*report.findings, other), verdicts=verdicts))
+        as_json.Json().render(
+            replace(report, findings=(*report.findings, other), verdicts=verdicts)
+        )
     )
     done = _compare(before, after)
     assert "findings: 0 new, 0 gone, 1 kept" in done.stdout
-    assert "not compared: 1 more finding that could only be seen on one side (DATA007)" in done.stdout
-    assert len(json.loads(_compare(before, after, "--json").stdout)["findings"]["not_compared"]) == 1
+    assert (
+        "not compared: 1 more finding that could only be seen on one side (DATA007)" in done.stdout
+    )
+    assert (
+        len(json.loads(_compare(before, after, "--json").stdout)["findings"]["not_compared"]) == 1
+    )
 
 
 def test_what_a_rehearsal_cannot_see_is_not_gone_in_it(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Intervals keep what they promise: how often they miss the truth is counted on made-up runs whose truth is known."""
+"""Intervals keep what they promise: how often they miss the truth is counted on made-up runs whose
+truth is known.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from auditor.verify.intervals import MOST_PAIRS, Interval, Run, of_pairs, of_rec
 times = st.floats(min_value=1.0, max_value=1e7)
 
 
-def _runs(draw: random.Random, n: int, ratio: float = 1.0, spread: float = 0.03) -> tuple[list[float], list[float]]:
+def _runs(
+    draw: random.Random, n: int, ratio: float = 1.0, spread: float = 0.03
+) -> tuple[list[float], list[float]]:
     before = [math.exp(draw.gauss(0, spread)) for _ in range(n)]
     return before, [ratio * math.exp(draw.gauss(0, spread)) for _ in range(n)]
 
@@ -26,9 +30,12 @@ def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "freedom", "t"), [(0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 5, 2.571), (0.99, 2, 9.925), (0.99, 9, 3.250)]
+    ("confidence", "freedom", "t"),
+    [(0.95, 1, 12.706), (0.95, 2, 4.303), (0.95, 5, 2.571), (0.99, 2, 9.925), (0.99, 9, 3.250)],
 )
-def test_student_quantiles_are_those_of_the_tables(confidence: float, freedom: int, t: float) -> None:
+def test_student_quantiles_are_those_of_the_tables(
+    confidence: float, freedom: int, t: float
+) -> None:
     assert student_t(confidence, freedom) == pytest.approx(t, abs=0.001)
 
 
@@ -68,7 +75,9 @@ def test_two_pairs_say_nothing() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(times, times), min_size=3, max_size=8))
-def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(pairs: list[tuple[float, float]]) -> None:
+def test_an_interval_holds_its_estimate_and_turns_around_with_its_sides(
+    pairs: list[tuple[float, float]],
+) -> None:
     before, after = zip(*pairs, strict=True)
     one, other = of_pairs(before, after), of_pairs(after, before)
     assert one is not None
@@ -92,7 +101,9 @@ def test_single_runs_of_one_program_are_told_apart_at_most_once_in_twenty() -> N
     assert sum(each is None or each.excludes_one for each in compared) <= 18  # 10 are expected
 
 
-def test_blocks_are_wider_than_single_steps_where_neighbours_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_wider_than_single_steps_where_neighbours_are_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(intervals, "RUN_TO_RUN", 0.0)
     draw = random.Random(5)
     pairs = [([_steps(draw)], [_steps(draw)]) for _ in range(20)]
@@ -114,7 +125,9 @@ def test_several_runs_show_their_own_spread() -> None:
     slower = [Run(tuple(1.03 * us for us in run.us)) for run in quiet]
     interval = of_recordings(quiet, slower)
     assert interval is not None
-    assert interval.low > 1.02  # 3 % are nothing between two single runs, and proven between five steady ones each
+    assert (
+        interval.low > 1.02
+    )  # 3 % are nothing between two single runs, and proven between five steady ones each
     single = of_recordings(quiet[:1], slower[:1])
     assert single is not None
     assert not single.excludes_one
@@ -122,7 +135,10 @@ def test_several_runs_show_their_own_spread() -> None:
 
 def test_a_busy_machine_makes_an_interval_wider() -> None:
     steps = tuple(1000.0 + step % 7 for step in range(50))
-    quiet, busy = of_recordings([Run(steps)], [Run(steps)]), of_recordings([Run(steps)], [Run(steps, busy=0.4)])
+    quiet, busy = (
+        of_recordings([Run(steps)], [Run(steps)]),
+        of_recordings([Run(steps)], [Run(steps, busy=0.4)]),
+    )
     assert _width(busy) > 2 * _width(quiet)
 
 

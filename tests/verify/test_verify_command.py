@@ -47,8 +47,15 @@ TRAINER = """
 def audit(*arguments: Any, cwd: Path, code: int = 0) -> str:
     """Run the command line; returns what it said on both streams."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", "from auditor.cli import main; main()", *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=280)
+    command = [
+        sys.executable,
+        "-c",
+        "from auditor.cli.main import main; main()",
+        *map(str, arguments),
+    ]
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=280
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -113,7 +120,13 @@ def test_a_patch_that_changes_the_result_is_broken_and_dropped(project: Path) ->
     lines = (project / "trainer.py").read_text().splitlines()
     number = next(number for number, line in enumerate(lines, 1) if "scale.to(" in line)
     place = {"line": number, "text": lines[number - 1].strip(), "span": None}
-    edit |= {**place, "action": "set_keyword", "call": "to", "keyword": "non_blocking", "value": "True"}
+    edit |= {
+        **place,
+        "action": "set_keyword",
+        "call": "to",
+        "keyword": "non_blocking",
+        "value": "True",
+    }
     finding["code"] = "DATA004"
     (project / "audit" / "report.json").write_text(json.dumps(content))
     said = audit("verify", "audit", "--budget", "0", cwd=project)
@@ -142,7 +155,10 @@ def test_a_target_that_does_not_repeat_its_losses_is_said(project: Path) -> None
 
 def test_a_target_that_runs_only_once_still_has_its_report(project: Path) -> None:
     flag = project.parent / "ran"
-    once = f"import os\nassert not os.path.exists({str(flag)!r}), 'twice'\nopen({str(flag)!r}, 'w').close()\nfrom trainer import step\n"
+    once = (
+        f"import os\nassert not os.path.exists({str(flag)!r}), 'twice'\nopen({str(flag)!r}, "
+        "'w').close()\nfrom trainer import step\n"
+    )
     (project / "once.py").write_text(once)
     chosen = ("--select", "NUM009", "--steps", "10", "--device", "cpu", "--verify", "--quiet")
     audit("run", "once:step", "--out", "other", *chosen, cwd=project)
@@ -172,10 +188,14 @@ def test_without_a_recording_or_a_patch_there_is_nothing_to_run(project: Path) -
 
 @pytest.mark.slow
 def test_the_whole_loop_on_the_broken_example(tmp_path: Path) -> None:
-    """Audit, verify, apply, audit again: each safe patch keeps the result, and its rule has nothing more to say."""
+    """Audit, verify, apply, audit again: each safe patch keeps the result, and its rule has nothing
+    more to say.
+    """
     shutil.copy(BROKEN, tmp_path)
     chosen = ("--select", "NUM009,GRAPH001,GRAPH002", "--steps", "10", "--device", "cpu", "--quiet")
-    audit("run", "trainer:step", "--out", "before", *chosen, "--verify", "--budget", "0", cwd=tmp_path)
+    audit(
+        "run", "trainer:step", "--out", "before", *chosen, "--verify", "--budget", "0", cwd=tmp_path
+    )
     found = by_code(tmp_path / "before")
     assert set(found) == {"NUM009", "GRAPH001", "GRAPH002"}
     for finding in found.values():

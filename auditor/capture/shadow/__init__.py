@@ -1,4 +1,5 @@
-"""A CUDA device played on the CPU: a trainer's GPU path runs unmodified, with real values, and says what crosses.
+"""A CUDA device played on the CPU: a trainer's GPU path runs unmodified, with real values, and says
+what crosses.
 
 ::
 
@@ -9,11 +10,12 @@
     with shadow_cuda(Prints(), gpu="NVIDIA H200"):   # or .start() and .stop()
         train()                                       # model.cuda(), autocast("cuda"), GradScaler, pinned loaders ...
 
-Tensors have CUDA's dispatch keys and the CPU's storage (:mod:`.tensor`); operators run on the CPU tensors behind them
-(:mod:`.operators`); what torch decides by device above that is in :mod:`.functions`, :mod:`.factories` and
-:mod:`.methods`. What the shadow cannot do raises :class:`ShadowLimit` after ``listener.limit(operator, reason)``.
-``Listener.tracks_memory = True`` asks for ``allocated(storage_id, nbytes)`` and ``freed(storage_id)``. docs/rehearsal.md
-says what is covered, what is not, and why it is built this way.
+Tensors have CUDA's dispatch keys and the CPU's storage (:mod:`.tensor`); operators run on the CPU
+tensors behind them (:mod:`.operators`); what torch decides by device above that is in
+:mod:`.functions`, :mod:`.factories` and :mod:`.methods`. What the shadow cannot do raises
+:class:`ShadowLimit` after ``listener.limit(operator, reason)``. ``Listener.tracks_memory = True``
+asks for ``allocated(storage_id, nbytes)`` and ``freed(storage_id)``. docs/rehearsal.md says what is
+covered, what is not, and why it is built this way.
 """
 
 from __future__ import annotations
@@ -21,4 +23,12 @@ from __future__ import annotations
 from auditor.capture.shadow.crossing import MODELS, Crossing, GpuModel, Listener, ShadowLimit
 from auditor.capture.shadow.device import ShadowDevice, shadow_cuda
 
-__all__ = ["MODELS", "Crossing", "GpuModel", "Listener", "ShadowDevice", "ShadowLimit", "shadow_cuda"]
+__all__ = [
+    "MODELS",
+    "Crossing",
+    "GpuModel",
+    "Listener",
+    "ShadowDevice",
+    "ShadowLimit",
+    "shadow_cuda",
+]

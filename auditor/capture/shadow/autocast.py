@@ -1,7 +1,8 @@
 """``torch.autocast("cuda")`` for shadow tensors.
 
-torch's own kernels at this dispatch key leave a shadow alone: they ask its C++ device. The same lists
-(ATen/autocast_mode.h, torch 2.13; names that a version lacks are left out) are registered with kernels in Python.
+torch's own kernels at this dispatch key leave a shadow alone: they ask its C++ device. The same
+lists (ATen/autocast_mode.h, torch 2.13; names that a version lacks are left out) are registered
+with kernels in Python.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch._C import DisableTorchFunctionSubclass, DispatchKey, DispatchKeySet
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    DispatchKey,
+    DispatchKeySet,
+    ExcludeDispatchKeys,
+    destroy,
+    schema_of,
+)
+from auditor.capture.instruments.torch_private.tensors import base_of
 from auditor.capture.shadow.registering import overload, register
 from auditor.capture.shadow.tensor import ShadowTensor
 
@@ -55,18 +64,22 @@ WIDEST: Final = _names(
     addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add
     """
 )
-APPEND_DTYPE: Final = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
+APPEND_DTYPE: Final = {
+    "norm.Scalar": "norm.ScalarOpt_dtype",
+    "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype",
+}
 
-_KEYS: Final = DispatchKeySet(DispatchKey.AutocastCUDA)
 _TO: Final = Tensor.to
 _casts: dict[int, tuple[Tensor, Tensor]] = {}
-"""Parameters cast in this autocast block, as torch keeps them; cleared where torch clears its own."""
+"""Parameters cast in this autocast block, as torch keeps them; cleared where torch clears its
+own.
+"""
 
 
 def install(patches: Patches) -> None:
     """Register the lists, and clear our casts with torch's."""
     library = torch.library.Library("aten", "IMPL")
-    patches.on_undo(library._destroy)
+    patches.on_undo(lambda: destroy(library))
     patches.on_undo(_casts.clear)
     policies = ((LOWER, _lower), (FP32, _fp32), (FP32_BY_DTYPE, _fp32_by_dtype), (WIDEST, _widest))
     for names, policy in policies:
@@ -88,8 +101,10 @@ def _register(library: Any, name: str, policy: Callable[..., Any]) -> None:
     if operator is None:
         return
 
+    keys = DispatchKeySet(DispatchKey.AutocastCUDA)
+
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+        with ExcludeDispatchKeys(keys):
             return policy(operator, args, kwargs)
 
     register(library, name, kernel, "AutocastCUDA")
@@ -105,7 +120,9 @@ def _fp32(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _fp32_by_dtype(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    at = next(i for i, argument in enumerate(operator._schema.arguments) if argument.name == "dtype")
+    at = next(
+        i for i, argument in enumerate(schema_of(operator).arguments) if argument.name == "dtype"
+    )
     said = args[at] if len(args) > at else kwargs.get("dtype")
     if said is None and isinstance(args[0], ShadowTensor) and args[0].is_floating_point():
         args, kwargs = args[:at], {**kwargs, "dtype": torch.float32}
@@ -113,15 +130,27 @@ def _fp32_by_dtype(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _widest(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    flat = [one for arg in (*args, *kwargs.values()) for one in (arg if isinstance(arg, (list, tuple)) else (arg,))]
+    flat = [
+        one
+        for arg in (*args, *kwargs.values())
+        for one in (arg if isinstance(arg, (list, tuple)) else (arg,))
+    ]
     wide = any(isinstance(one, ShadowTensor) and one.dtype == torch.float32 for one in flat)
     dtype = torch.float32 if wide else torch.get_autocast_dtype("cuda")
     return operator(*_cast(args, dtype), **_cast(kwargs, dtype))
 
 
-def _append_dtype(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, other: Any) -> Any:
+def _append_dtype(
+    operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, other: Any
+) -> Any:
     if args[0].is_floating_point() and args[0].dtype in (torch.float16, torch.bfloat16):
-        filled = [*args, *(kwargs.get(a.name, a.default_value) for a in operator._schema.arguments[len(args) :])]
+        filled = [
+            *args,
+            *(
+                kwargs.get(a.name, a.default_value)
+                for a in schema_of(operator).arguments[len(args) :]
+            ),
+        ]
         return other(*filled, dtype=torch.float32)
     return operator(*args, **kwargs)
 
@@ -137,7 +166,9 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """As ``cached_cast``: leaves that need a gradient are cast once in a block, doubles and integers stay."""
+    """As ``cached_cast``: leaves that need a gradient are cast once in a block, doubles and
+    integers stay.
+    """
     with DisableTorchFunctionSubclass():
         if tensor.dtype in (dtype, torch.float64) or not tensor.is_floating_point():
             return tensor
@@ -146,7 +177,7 @@ def _cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
             and tensor.dtype == torch.float32
             and tensor.requires_grad
             and tensor.is_leaf
-            and tensor._base is None
+            and base_of(tensor) is None
             and torch.is_autocast_cache_enabled()
         )
         if not keep:

@@ -1,8 +1,9 @@
 """Copies between host and shadow: who waits, how many bytes cross, and the graph that goes through.
 
-Who waits is read from aten/src/ATen/native/cuda/Copy.cu: without ``non_blocking`` every copy ends in memcpy_and_sync, pinned
-or not. With it, host to device never waits (pageable memory is staged first) and device to host waits only where the target
-is pageable. A conversion of dtype runs on the host in a blocking copy from the host, else on the device.
+Who waits is read from aten/src/ATen/native/cuda/Copy.cu: without ``non_blocking`` every copy ends
+in memcpy_and_sync, pinned or not. With it, host to device never waits (pageable memory is staged
+first) and device to host waits only where the target is pageable. A conversion of dtype runs on the
+host in a blocking copy from the host, else on the device.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
 
+from auditor.capture.instruments.torch_private.dispatch import DisableTorchFunctionSubclass
+from auditor.capture.instruments.torch_private.tensors import foreach_copy
 from auditor.capture.shadow.current import HERE, must_be_the_process, tell
 from auditor.capture.shadow.storages import parts
 from auditor.capture.shadow.tensor import ShadowTensor, wrap
@@ -48,7 +50,14 @@ def _sent(source: Tensor, itemsize: int) -> int:
     return sum(part.nbytes for part in parts(source))
 
 
-def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, operator: str, *, constant: bool = False) -> None:
+def tell_upload(
+    source: Tensor,
+    dtype: torch.dtype | None,
+    non_blocking: bool,
+    operator: str,
+    *,
+    constant: bool = False,
+) -> None:
     """Report a host-to-device copy of ``source``, converted to ``dtype``."""
     if source.numel() == 0:
         return
@@ -68,7 +77,13 @@ def tell_upload(source: Tensor, dtype: torch.dtype | None, non_blocking: bool, o
 
 
 def tell_download(
-    source: Tensor, dtype: torch.dtype | None, non_blocking: bool, operator: str, kind: str, *, pinned: bool
+    source: Tensor,
+    dtype: torch.dtype | None,
+    non_blocking: bool,
+    operator: str,
+    kind: str,
+    *,
+    pinned: bool,
 ) -> None:
     """Report a device-to-host copy of ``source``; ``pinned`` is the target."""
     if source.numel() == 0:
@@ -90,7 +105,9 @@ class ToDevice(torch.autograd.Function):
     """Host to device, with a graph."""
 
     @staticmethod
-    def forward(ctx: Any, source: Tensor, dtype: torch.dtype | None, memory_format: torch.memory_format) -> ShadowTensor:
+    def forward(
+        ctx: Any, source: Tensor, dtype: torch.dtype | None, memory_format: torch.memory_format
+    ) -> ShadowTensor:
         """A copy of ``source`` on the device."""
         ctx.dtype = source.dtype
         return wrap(_copy(source, dtype, memory_format))
@@ -105,7 +122,12 @@ class ToHost(torch.autograd.Function):
     """Device to host, with a graph."""
 
     @staticmethod
-    def forward(ctx: Any, source: ShadowTensor, dtype: torch.dtype | None, memory_format: torch.memory_format) -> Tensor:
+    def forward(
+        ctx: Any,
+        source: ShadowTensor,
+        dtype: torch.dtype | None,
+        memory_format: torch.memory_format,
+    ) -> Tensor:
         """A copy of ``source`` on the host."""
         ctx.dtype = source.dtype
         return _copy(source._inner, dtype, memory_format)
@@ -158,20 +180,27 @@ def to_host(
     return mark_pinned(host) if non_blocking else host
 
 
-_COPIERS = frozenset({Tensor.copy_, Tensor.__setitem__, torch._foreach_copy_, Tensor.index_copy_, Tensor.set_})
+_COPIERS = frozenset(
+    {Tensor.copy_, Tensor.__setitem__, foreach_copy, Tensor.index_copy_, Tensor.set_}
+)
 
 
 def copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Before ``copy_`` runs: report it if it joins host and device because the program said so.
 
-    Inside other operators a plain tensor is one that torch allocated with ``self.options()``: on CUDA it lies on the device.
+    Inside other operators a plain tensor is one that torch allocated with ``self.options()``: on
+    CUDA it lies on the device.
     """
     target, source = args[0], args[1]
     up = isinstance(target, ShadowTensor)
-    if up == isinstance(source, ShadowTensor) or (HERE.function is not None and HERE.function not in _COPIERS):
+    if up == isinstance(source, ShadowTensor) or (
+        HERE.function is not None and HERE.function not in _COPIERS
+    ):
         return
     non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     if not up:
-        tell_download(source, target.dtype, non_blocking, "aten::copy_", "to_cpu", pinned=is_pinned(target))
+        tell_download(
+            source, target.dtype, non_blocking, "aten::copy_", "to_cpu", pinned=is_pinned(target)
+        )
     else:  # with them x[0, 0] = 1.0: python_variable_indexing.cpp makes the number a host tensor, which is copied
         tell_upload(source, target.dtype, non_blocking, "aten::copy_", constant=HERE.constant)

@@ -1,4 +1,6 @@
-"""The words between the shadow device and whoever listens: what crossed, what was held, what cannot be done."""
+"""The words between the shadow device and whoever listens: what crossed, what was held, what cannot
+be done.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MODELS = (
     GpuModel("Tesla V100-SXM2-32GB", 31 << 30, (7, 0), 80),
     GpuModel("Tesla T4", 14 << 30, (7, 5), 40),
 )
-"""Cards by the name the driver gives them; sizes are what ``total_memory`` says there, rounded down to GiB."""
+"""Cards by the name the driver gives them; sizes are what ``total_memory`` says there, rounded down
+to GiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Crossing:
     """One time that host and device met."""
 
     kind: str
-    """As in the part ``reads`` (docs/recording.md) for host reads; ``copy`` (host to device), ``synchronize``, ``allocator``."""
+    """As in the part ``reads`` (docs/recording.md) for host reads; ``copy`` (host to device),
+    ``synchronize``, ``allocator``.
+    """
     direction: Direction | None
     nbytes: int
     """Bytes that cross the bus; 0 where nothing but the wait does."""
@@ -48,7 +54,9 @@ class Crossing:
     blocking: bool
     """The host waits on real CUDA."""
     operator: str
-    """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``torch.cuda.synchronize``, ``GradScaler.step``)."""
+    """The operator (``aten::nonzero``) or the API (``Tensor.to``, ``torch.cuda.synchronize``,
+    ``GradScaler.step``).
+    """
     requires_grad: bool = False
     """What crossed has a graph, so that it certainly came from the model."""
     constant: bool = False
@@ -81,7 +89,9 @@ class Listener:
     """Hears what happens, synchronously and inside the caller's stack. Override what you need."""
 
     tracks_memory: bool = False
-    """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed and cost nothing."""
+    """Ask for :meth:`allocated` and :meth:`freed`; otherwise storages are not followed and cost
+    nothing.
+    """
 
     memory: Memory | None = None
     """Who answers the memory functions of ``torch.cuda``; None: as much is reserved as lives."""
@@ -90,7 +100,9 @@ class Listener:
         """Host and device met."""
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
-        """A storage appeared on the device; raise ``torch.OutOfMemoryError`` here to play a full card."""
+        """A storage appeared on the device; raise ``torch.OutOfMemoryError`` here to play a full
+        card.
+        """
 
     def freed(self, storage_id: int) -> None:
         """A storage that was reported is gone."""
@@ -99,11 +111,15 @@ class Listener:
         """The program asks for something that is done another way here, with the same result."""
 
     def limit(self, operator: str, reason: str) -> None:
-        """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you raise something else."""
+        """The program asks for what the shadow cannot do; :class:`ShadowLimit` follows unless you
+        raise something else.
+        """
 
 
 class ShadowLimit(AuditProblem):
-    """What the program asked for exists on a GPU and not here; going on would rehearse another program."""
+    """What the program asked for exists on a GPU and not here; going on would rehearse another
+    program.
+    """
 
     def __init__(self, operator: str, reason: str) -> None:
         super().__init__(f"{operator}: {reason}")

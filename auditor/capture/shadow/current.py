@@ -1,4 +1,6 @@
-"""The device that is being played now, and what every part of it needs: who listens, where we are, what is held."""
+"""The device that is being played now, and what every part of it needs: who listens, where we are,
+what is held.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.shadow.crossing import Crossing, GpuModel, Listener, ShadowLimit
 from auditor.capture.shadow.storages import storages
 
@@ -22,9 +25,13 @@ class Here(threading.local):
     """What this thread is doing."""
 
     function: Any = None
-    """The torch function that is being called with shadow tensors; None in the autograd engine and outside."""
+    """The torch function that is being called with shadow tensors; None in the autograd engine and
+    outside.
+    """
     quiet: bool = False
-    """Reads now are not the device's: a check that real CUDA does not make, or part of a crossing already told."""
+    """Reads now are not the device's: a check that real CUDA does not make, or part of a crossing
+    already told.
+    """
     constant: bool = False
     """The index or value being sent was written as Python numbers."""
 
@@ -48,11 +55,11 @@ class Current:
     def track(self, tensor: torch.Tensor) -> None:
         """Report the storages of ``tensor`` that are new, and their end when it comes."""
         for storage in storages(tensor):
-            if storage._cdata not in self.held:
+            if key_of(storage) not in self.held:
                 self._hold(storage)
 
     def _hold(self, storage: torch.UntypedStorage) -> None:
-        key = storage._cdata
+        key = key_of(storage)
         size = storage.nbytes()
         self.listener.allocated(key, size)
         self.live_bytes += size
@@ -86,7 +93,19 @@ def tell(
     playing = PLAYING[0]
     if playing is None or HERE.quiet or playing.process != os.getpid():
         return
-    playing.listener.crossing(Crossing(kind, direction, nbytes, pinned, blocking, operator, requires_grad, constant, subject))  # type: ignore[arg-type]
+    playing.listener.crossing(
+        Crossing(
+            kind,
+            direction,  # type: ignore[arg-type]
+            nbytes,
+            pinned,
+            blocking,
+            operator,
+            requires_grad,
+            constant,
+            subject,
+        )
+    )
 
 
 def note(operator: str, said: str) -> None:

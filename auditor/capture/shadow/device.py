@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import types
@@ -10,16 +11,30 @@ from typing import Any, Literal
 
 import torch
 
-from auditor.capture.environment import default_device
-from auditor.capture.patching import Patches
-from auditor.capture.shadow import autocast, facade, factories, limits, methods, numbered, one_rank, parallel, paths, saving
+from auditor.capture.instruments.environment import default_device
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import HAS_SCHEMAS, REHEARSAL_NEEDS
+from auditor.capture.instruments.torch_private.look_up import Missing, require
+from auditor.capture.shadow import (
+    autocast,
+    facade,
+    factories,
+    limits,
+    methods,
+    numbered,
+    one_rank,
+    parallel,
+    paths,
+    saving,
+)
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
 
 IMPORTED_FIRST = (
     "torch._dynamo",  # optimizers import it late
-    "torch._decomp.decompositions_for_jvp",  # the first forward derivative does, and it scripts what it imports
+    # the first forward derivative does, and it scripts what it imports
+    "torch._decomp.decompositions_for_jvp",
 )
 """What torch itself imports when it is first needed, and must see torch as it is."""
 
@@ -34,7 +49,9 @@ class ShadowDevice:
         gpu: str | GpuModel = MODELS[0],
         compiled: Literal["refuse", "eager"] = "refuse",
     ) -> None:
-        self._current = Current(listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu))
+        self._current = Current(
+            listener or Listener(), gpu if isinstance(gpu, GpuModel) else model_named(gpu)
+        )
         self._compiled = compiled
         self._patches = Patches()
 
@@ -54,13 +71,21 @@ class ShadowDevice:
         return self._current.live_bytes
 
     def start(self) -> ShadowDevice:
-        """Play; RuntimeError where a real GPU is, or another shadow plays."""
+        """Play; RuntimeError where a real GPU is, another shadow plays, or torch lacks what a
+        shadow is made of.
+        """
         if PLAYING[0] is not None:
             raise RuntimeError("a shadow CUDA device is already being played in this process")
         if torch.cuda.is_available():
             raise RuntimeError("this machine has a CUDA device: run the program on it instead")
+        require(*REHEARSAL_NEEDS)
+        if not HAS_SCHEMAS:
+            raise Missing("torch._ops.OpOverload._schema")
         for name in IMPORTED_FIRST:
-            importlib.import_module(name)
+            with contextlib.suppress(
+                ModuleNotFoundError
+            ):  # a torch without it imports nothing late
+                importlib.import_module(name)
         try:
             self._install()
         except BaseException:
@@ -86,13 +111,20 @@ class ShadowDevice:
         _rebind(self._patches, before)
 
     def stop(self) -> None:
-        """Undo everything; twice does nothing. Tensors of the shadow stay usable, and report to nobody."""
+        """Undo everything; twice does nothing. Tensors of the shadow stay usable, and report to
+        nobody.
+        """
         self._patches.undo()
 
     def __enter__(self) -> ShadowDevice:  # noqa: PYI034 - Self is Python 3.11
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
 
@@ -104,7 +136,9 @@ def model_named(name: str) -> GpuModel:
     for model in MODELS:
         if name == model.name or name.lower() in model.name.lower().split():
             return model
-    raise ValueError(f"no GPU model {name!r}; there are: {', '.join(model.name for model in MODELS)}")
+    raise ValueError(
+        f"no GPU model {name!r}; there are: {', '.join(model.name for model in MODELS)}"
+    )
 
 
 def _forget_default_device() -> None:
@@ -117,12 +151,20 @@ def _surface() -> dict[str, Any]:
     """What programs import by name, as it is now."""
     found = {}
     for module in (torch, torch.cuda):
-        found.update({f"{module.__name__}.{name}": value for name, value in vars(module).items() if callable(value)})
+        found.update(
+            {
+                f"{module.__name__}.{name}": value
+                for name, value in vars(module).items()
+                if callable(value)
+            }
+        )
     return found
 
 
 def _rebind(patches: Patches, before: dict[str, Any]) -> None:
-    """Names that modules took from torch before we came (``from torch import zeros``) follow the patch."""
+    """Names that modules took from torch before we came (``from torch import zeros``) follow the
+    patch.
+    """
     replaced = {}
     for name, value in before.items():
         owner, _, attribute = name.rpartition(".")
@@ -130,7 +172,9 @@ def _rebind(patches: Patches, before: dict[str, Any]) -> None:
         if now is not value:
             replaced[id(value)] = now
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("torch", "auditor") or not isinstance(module, types.ModuleType):
+        if name.partition(".")[0] in ("torch", "auditor") or not isinstance(
+            module, types.ModuleType
+        ):
             continue
         for attribute, value in list(vars(module).items()):
             if id(value) in replaced:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private import cuda, training
 from auditor.capture.shadow import memory, profiling, streams
 from auditor.capture.shadow.crossing import GpuModel
 from auditor.capture.shadow.current import CUDA, Current, must_be_the_process, tell
@@ -18,10 +18,13 @@ from auditor.capture.shadow.moving import as_type, device_of, type_name
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
 
 _Hook = Callable[..., Any]
+_TensorBase: Any = torch.Tensor.__base__
 
 
 EXACT_FOREACH = ("adam", "sgd", "adagrad", "rmsprop", "adadelta", "adamax")
-"""Optimizers whose foreach path, their default on CUDA, gives the CPU's default path's bits; the others keep the latter."""
+"""Optimizers whose foreach path, their default on CUDA, gives the CPU's default path's bits; the
+others keep the latter.
+"""
 
 
 class Properties:
@@ -44,14 +47,23 @@ class Properties:
     def __repr__(self) -> str:
         return (
             f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
+            f"total_memory={self.total_memory >> 20}MB, "
+            f"multi_processor_count={self.multi_processor_count})"
         )
 
 
 def install(patches: Patches, playing: Current) -> None:
     """Put the whole surface in place."""
-    _put(patches, torch.cuda, {**_device(playing.gpu), **_random(), **_streams(), **memory.cuda_functions(playing)})
-    _put(patches, torch.accelerator, {**_accelerator(playing.gpu), **memory.accelerator_functions(playing)})
+    _put(
+        patches,
+        torch.cuda,
+        {**_device(playing.gpu), **_random(), **_streams(), **memory.cuda_functions(playing)},
+    )
+    _put(
+        patches,
+        torch.accelerator,
+        {**_accelerator(playing.gpu), **memory.accelerator_functions(playing)},
+    )
     for name in ("Stream", "Event", "StreamContext"):
         patches.attribute(torch.cuda, name, getattr(streams, name))
         if hasattr(torch.cuda.streams, name):
@@ -66,19 +78,22 @@ def install(patches: Patches, playing: Current) -> None:
         patches.attribute(torch.cuda, f"{name}Tensor", _legacy_type(name, dtype))
     _install_internals(patches)
     profiling.install(patches)
-    _put(patches, torch.backends.cudnn, {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)})
+    _put(
+        patches,
+        torch.backends.cudnn,
+        {"is_available": _says(True), "is_acceptable": _says(False), "version": _says(90100)},
+    )
     _put(patches, torch, {"set_default_tensor_type": _set_default_tensor_type})
     patches.on_undo(_plain_constructor)
 
 
 def _install_internals(patches: Patches) -> None:
     """Functions of torch._C that ask for the C++ device."""
-    group = torch._C._group_tensors_by_device_and_dtype
 
     def grouped(lists: Any, with_indices: bool = False) -> Any:
         """C++ groups by the C++ device: say the device of each group's first tensor instead."""
         named = {}
-        for (device, dtype), value in group(lists, with_indices).items():
+        for (device, dtype), value in cuda.group_by_device(lists, with_indices).items():
             first = next((one for one in value[0][0] if one is not None), None)
             named[CUDA if isinstance(first, ShadowTensor) else device, dtype] = value
         return named
@@ -91,15 +106,16 @@ def _install_internals(patches: Patches) -> None:
         "_accelerator_maybeExchangeDevice": _says(0),
     }
     for name, value in internals.items():
-        if hasattr(torch._C, name):
-            patches.attribute(torch._C, name, value)
-    supported = torch.utils._foreach_utils._foreach_supported_types
-    supported.append(ShadowTensor)  # type: ignore[arg-type]  # clipping takes the foreach path, its default on CUDA
-    patches.on_undo(lambda: supported.remove(ShadowTensor))  # type: ignore[arg-type]
+        if hasattr(cuda.C, name):
+            patches.attribute(cuda.C, name, value)
+    supported = training.foreach_types
+    if supported is not None:  # clipping takes the foreach path, its default on CUDA
+        supported.append(ShadowTensor)
+        patches.on_undo(lambda: supported.remove(ShadowTensor))
     for name in EXACT_FOREACH:
-        module = importlib.import_module(f"torch.optim.{name}")
-        if hasattr(module, "_default_to_fused_or_foreach"):
-            patches.attribute(module, "_default_to_fused_or_foreach", _foreach_default(module._default_to_fused_or_foreach))
+        known = training.foreach_default(name)
+        if known is not None:
+            patches.attribute(known[0], training.FOREACH_DEFAULT, _foreach_default(known[1]))
 
 
 def _foreach_default(original: _Hook) -> _Hook:
@@ -115,7 +131,9 @@ def _foreach_default(original: _Hook) -> _Hook:
 
 
 def _put(patches: Patches, module: Any, hooks: dict[str, _Hook]) -> None:
-    """Make ``module.name(...)`` call its hook, by every reference where torch's function is one in Python."""
+    """Make ``module.name(...)`` call its hook, by every reference where torch's function is one in
+    Python.
+    """
     for name, hook in hooks.items():
         function = getattr(module, name, None)
         if function is None:
@@ -174,7 +192,9 @@ def _device(gpu: GpuModel) -> dict[str, _Hook]:
 
 
 def _random() -> dict[str, _Hook]:
-    """The device draws the host's numbers, so that a rehearsal repeats the CPU's run: seeding it does nothing more."""
+    """The device draws the host's numbers, so that a rehearsal repeats the CPU's run: seeding it
+    does nothing more.
+    """
     return {
         "manual_seed": _says(None),
         "manual_seed_all": _says(None),
@@ -225,9 +245,14 @@ def _legacy_type(name: str, dtype: torch.dtype) -> type:
             return legacy_new(args, dtype)
 
         def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, ShadowTensor) and type_name(instance) == f"torch.cuda.{name}Tensor"
+            return (
+                isinstance(instance, ShadowTensor)
+                and type_name(instance) == f"torch.cuda.{name}Tensor"
+            )
 
-    return Legacy(f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True})
+    return Legacy(
+        f"{name}Tensor", (), {"__module__": "torch.cuda", "dtype": dtype, "is_cuda": True}
+    )
 
 
 def _set_default_tensor_type(kind: Any) -> None:
@@ -243,10 +268,12 @@ def _set_default_tensor_type(kind: Any) -> None:
 
 def _device_constructor(cls: type, *args: Any, **kwargs: Any) -> Any:
     """``torch.Tensor(...)`` under a default type of CUDA, which a default device does not reach."""
-    tensor_on_host = bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], ShadowTensor)
+    tensor_on_host = (
+        bool(args) and isinstance(args[0], torch.Tensor) and not isinstance(args[0], ShadowTensor)
+    )
     if cls is torch.Tensor and not kwargs and not tensor_on_host:
         return legacy_new(args, torch.get_default_dtype())
-    return torch._C.TensorBase.__new__(cls, *args, **kwargs)
+    return _TensorBase.__new__(cls, *args, **kwargs)
 
 
 def _plain_constructor() -> None:

@@ -8,11 +8,15 @@ from numbers import Integral
 from typing import Any
 
 import torch
-import torch.utils._device as contexts
-from torch._C import DisableTorchFunctionSubclass
-from torch.overrides import _get_current_function_mode_stack
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import (
+    DeviceContext,
+    DisableTorchFunctionSubclass,
+    count_function_modes,
+    function_modes,
+    made_on_default_device,
+)
 from auditor.capture.shadow.copies import mark_pinned, tell_upload, to_device, to_host
 from auditor.capture.shadow.current import CPU, must_be_the_process
 from auditor.capture.shadow.moving import device_of, on_cuda
@@ -21,24 +25,35 @@ from auditor.capture.shadow.tensor import ShadowTensor, wrap
 Tensor = torch.Tensor
 _TENSOR = torch.tensor
 
-LIKE = ("empty_like", "full_like", "ones_like", "zeros_like", "rand_like", "randn_like", "randint_like", "normal")
+LIKE = (
+    "empty_like",
+    "full_like",
+    "ones_like",
+    "zeros_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "normal",
+)
 NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
 DATA = ("tensor", "as_tensor", "asarray")
 
 
 def default_device() -> torch.device | None:
     """What ``torch.set_default_device`` or ``with torch.device(...)`` says where we are."""
-    if not torch._C._len_torch_function_stack():
+    if not count_function_modes():
         return None
-    for mode in _get_current_function_mode_stack():
-        if isinstance(mode, contexts.DeviceContext):
-            return mode.device
+    for mode in function_modes():
+        if isinstance(mode, DeviceContext):
+            return mode.device  # type: ignore[no-any-return]
     return None
 
 
 def install(patches: Patches) -> None:
     """Route every factory of torch, and the ``new_*`` methods of host tensors."""
-    constructors = contexts._device_constructors()  # filled now: it holds torch's own functions, and is kept
+    constructors = (
+        made_on_default_device()
+    )  # filled now: it holds torch's own functions, and is kept
     names = {name for name in dir(torch) if _is_one_of(getattr(torch, name), constructors)}
     for name in sorted(names - {*DATA}):
         patches.attribute(torch, name, _factory(getattr(torch, name), by_default=True))
@@ -84,13 +99,17 @@ def _on_device(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     kwargs.pop("pin_memory", None)
     requires_grad = kwargs.pop("requires_grad", False)
     with DisableTorchFunctionSubclass():
-        made = original(*_inner(args), **dict(zip(kwargs, _inner(tuple(kwargs.values())), strict=True)))
+        made = original(
+            *_inner(args), **dict(zip(kwargs, _inner(tuple(kwargs.values())), strict=True))
+        )
         shadow = wrap(made.detach())
     return shadow.requires_grad_() if requires_grad else shadow
 
 
 def _on_host(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An explicit host device: what is like a shadow is made plain; ``pin_memory`` needs a mark only."""
+    """An explicit host device: what is like a shadow is made plain; ``pin_memory`` needs a mark
+    only.
+    """
     pinned = kwargs.get("pin_memory", False)
     kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     _check_generator(kwargs.get("generator"), "cpu")
@@ -105,7 +124,9 @@ def _inner(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _check_generator(generator: Any, wanted: str) -> None:
     if generator is not None and generator.device.type != wanted:
-        raise RuntimeError(f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'")
+        raise RuntimeError(
+            f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'"
+        )
 
 
 def _from_data(original: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -137,7 +158,9 @@ def _where(data: Any) -> torch.device | None:
     return data.device if isinstance(data, Tensor) else None
 
 
-def _made(original: Callable[..., Any], data: Any, device: torch.device | None, options: dict[str, Any]) -> Any:
+def _made(
+    original: Callable[..., Any], data: Any, device: torch.device | None, options: dict[str, Any]
+) -> Any:
     """The tensor of ``data`` on ``device``; ``options`` are the factory's, with ``copy``."""
     copy = options.pop("copy")
     requires_grad = options.pop("requires_grad", False)
@@ -149,7 +172,9 @@ def _made(original: Callable[..., Any], data: Any, device: torch.device | None, 
         if getattr(original, "__name__", "") == "asarray" and copy is not None:
             options["copy"] = copy
         made = (
-            original(data, **options) if device is None else original(data, device=CPU if on_cuda(device) else device, **options)
+            original(data, **options)
+            if device is None
+            else original(data, device=CPU if on_cuda(device) else device, **options)
         )
         made = mark_pinned(made) if pinned else made
         if on_cuda(device):
@@ -158,7 +183,9 @@ def _made(original: Callable[..., Any], data: Any, device: torch.device | None, 
 
 
 def _read(data: Any) -> Any:
-    """Lists with device tensors in them: each is read by the host, one after the other (tensor_new.cpp: item())."""
+    """Lists with device tensors in them: each is read by the host, one after the other
+    (tensor_new.cpp: item()).
+    """
     if isinstance(data, ShadowTensor):
         return data.item() if data.dim() == 0 else [_read(one) for one in data]
     if isinstance(data, (list, tuple)):
@@ -166,17 +193,25 @@ def _read(data: Any) -> Any:
     return data
 
 
-def _from_tensor(data: Tensor, device: torch.device | None, dtype: torch.dtype | None, *, copy: bool) -> Tensor:
+def _from_tensor(
+    data: Tensor, device: torch.device | None, dtype: torch.dtype | None, *, copy: bool
+) -> Tensor:
     source = data.detach() if copy else data
     target = dtype or data.dtype
     shadow = isinstance(data, ShadowTensor)
     if shadow == on_cuda(device):
         return source.to(target, copy=copy)
-    return to_device(source, target, operator="torch.tensor") if on_cuda(device) else to_host(source, target)
+    return (
+        to_device(source, target, operator="torch.tensor")
+        if on_cuda(device)
+        else to_host(source, target)
+    )
 
 
 def _sent(host: Tensor, data: Any) -> Tensor:
-    """Numbers and arrays are first made on the host, then copied (tensor_new.cpp: ``tensor.to(device, non_blocking=False)``)."""
+    """Numbers and arrays are first made on the host, then copied (tensor_new.cpp:
+    ``tensor.to(device, non_blocking=False)``).
+    """
     must_be_the_process()
     constant = isinstance(data, (int, float, complex, list, tuple))
     tell_upload(host, None, non_blocking=False, operator="torch.tensor", constant=constant)

@@ -1,7 +1,9 @@
-"""torch functions that are given shadow tensors: what differs from a CPU call, before any operator runs.
+"""torch functions that are given shadow tensors: what differs from a CPU call, before any operator
+runs.
 
-A function is seen here once, whole: what it does inside reaches :mod:`operators`. This is the place of the device check
-(inside, torch allocates with ``self.options()``, which says CPU here) and of results that were allocated that way.
+A function is seen here once, whole: what it does inside reaches :mod:`operators`. This is the place
+of the device check (inside, torch allocates with ``self.options()``, which says CPU here) and of
+results that were allocated that way.
 """
 
 from __future__ import annotations
@@ -10,16 +12,20 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
-from torch._C._functorch import is_functorch_wrapped_tensor
 
+from auditor.capture.instruments.torch_private import tensors
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    has_kernel,
+    is_functorch_wrapped,
+)
 from auditor.capture.shadow.current import HERE, refuse, tell
 from auditor.capture.shadow.moving import as_type, moved
 from auditor.capture.shadow.paths import alike
 from auditor.capture.shadow.tensor import Quietly, Rooms, ShadowTensor, wrap
 
 Tensor = torch.Tensor
-_C = torch._C._VariableFunctions
+_C = tensors.functions
 _GRAD: Any = Tensor.grad
 _DATA: Any = Tensor.data
 _GETTER: Final = type(Tensor.shape.__get__)  # type: ignore[attr-defined]
@@ -31,12 +37,22 @@ def _named(owner: Any, names: str) -> Iterator[Any]:
 
 MIXES: Final = frozenset(
     {
-        *_named(Tensor, "copy_ __getitem__ __setitem__ index_put index_put_ type_as expand_as view_as reshape_as is_same_size"),
+        *_named(
+            Tensor,
+            "copy_ __getitem__ __setitem__ index_put index_put_ type_as expand_as view_as "
+            "reshape_as is_same_size",
+        ),
         *_named(Tensor, "is_set_to set_ tensor_split to __eq__ __ne__"),
-        *_named(_C, "index_put index_put_ is_same_size tensor_split result_type broadcast_tensors ctc_loss _foreach_copy_"),
+        *_named(
+            _C,
+            "index_put index_put_ is_same_size tensor_split result_type broadcast_tensors ctc_loss "
+            "_foreach_copy_",
+        ),
         *_named(_C, "lstm gru rnn_tanh rnn_relu _pack_padded_sequence _pad_packed_sequence"),
         *_named(
-            _C, "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ _fused_adamw_ _fused_sgd_"
+            _C,
+            "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adam_ "
+            "_fused_adamw_ _fused_sgd_",
         ),
     }
 ) - {Tensor.__eq__, Tensor.__ne__}
@@ -45,8 +61,10 @@ MIXES: Final = frozenset(
 STRICT: Final = frozenset(_named(_C, "cat concat concatenate stack hstack vstack dstack"))
 """Functions where not even a 0-dim host tensor may stand beside device tensors."""
 
-_HAS_FUSED_RMS_NORM: Final = hasattr(torch.ops.aten, "_fused_rms_norm_backward") and hasattr(_C, "rms_norm")
-HOST_RESULTS: Final = {_C._pack_padded_sequence: 1, _C._pad_packed_sequence: 1}
+_HAS_FUSED_RMS_NORM: Final = hasattr(torch.ops.aten, "_fused_rms_norm_backward") and hasattr(
+    _C, "rms_norm"
+)
+HOST_RESULTS: Final = {tensors.pack_padded: 1, tensors.pad_packed: 1}
 """Function -> the result that lies on the host on CUDA too (batch sizes and lengths)."""
 
 _Rule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -64,7 +82,9 @@ def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Check devices, call, and bring to the device what torch allocated with the C++ device of a shadow."""
+    """Check devices, call, and bring to the device what torch allocated with the C++ device of a
+    shadow.
+    """
     if func not in MIXES:
         _check_devices(func, args)
     before, HERE.function = HERE.function, func
@@ -73,14 +93,21 @@ def through(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             result = func(*args, **kwargs)
     except NotImplementedError as error:
         if "'CUDA' backend" in str(error):
-            refuse(getattr(func, "__name__", str(func)), "torch has no kernel for it that could play it on a CPU")
+            refuse(
+                getattr(func, "__name__", str(func)),
+                "torch has no kernel for it that could play it on a CPU",
+            )
         raise
     finally:
         HERE.function = before
     if func in MIXES and func not in HOST_RESULTS:  # what is plain here came from a host tensor
         return result
     if _is_plain(result):
-        return result if any(result is arg for arg in args) or result is kwargs.get("out") else _on_device(result)
+        return (
+            result
+            if any(result is arg for arg in args) or result is kwargs.get("out")
+            else _on_device(result)
+        )
     if isinstance(result, (tuple, list)) and any(_is_plain(one) for one in result):
         return _results_on_device(func, result)
     return result
@@ -94,18 +121,21 @@ def _check_devices(func: Any, args: tuple[Any, ...]) -> None:
         for one in arg if type(arg) in (list, tuple) else (arg,):
             if isinstance(one, ShadowTensor):
                 device = True
-            elif isinstance(one, Tensor) and one.dim() >= lowest and not is_functorch_wrapped_tensor(one):
+            elif isinstance(one, Tensor) and one.dim() >= lowest and not is_functorch_wrapped(one):
                 host = True
     if host and device:
         raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
+            "Expected all tensors to be on the same device, but found at least two devices, cuda:0 "
+            "and cpu! "
             f"(when checking argument in method {getattr(func, '__name__', func)})"
         )
 
 
 def _is_plain(result: Any) -> bool:
-    """True for a host tensor. What torch.func's transforms wrap is of the plain class whatever device lies below it."""
-    return type(result) is Tensor and not is_functorch_wrapped_tensor(result)
+    """True for a host tensor. What torch.func's transforms wrap is of the plain class whatever
+    device lies below it.
+    """
+    return type(result) is Tensor and not is_functorch_wrapped(result)
 
 
 class _Rewrap(torch.autograd.Function):
@@ -127,10 +157,16 @@ def _on_device(host: Tensor) -> Tensor:
 
 def _results_on_device(func: Any, results: Any) -> Any:
     stays = HOST_RESULTS.get(func)
-    moved_results = [_on_device(one) if _is_plain(one) and at != stays else one for at, one in enumerate(results)]
+    moved_results = [
+        _on_device(one) if _is_plain(one) and at != stays else one for at, one in enumerate(results)
+    ]
     if type(results) in (tuple, list):
         return type(results)(moved_results)
-    return type(results)(moved_results) if hasattr(results, "n_fields") else type(results)(*moved_results)
+    return (
+        type(results)(moved_results)
+        if hasattr(results, "n_fields")
+        else type(results)(*moved_results)
+    )
 
 
 # ---- functions that differ
@@ -141,7 +177,9 @@ def _to(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _cuda(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args[0] if isinstance(args[0], ShadowTensor) else moved(Tensor.to, args[0], ("cuda",), {})
+    return (
+        args[0] if isinstance(args[0], ShadowTensor) else moved(Tensor.to, args[0], ("cuda",), {})
+    )
 
 
 def _cpu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -171,13 +209,20 @@ def _getitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor, index = args
     if not isinstance(tensor, ShadowTensor):
         parts = index if isinstance(index, (tuple, list)) else (index,)
-        if any(isinstance(part, ShadowTensor) and (part.dim() or part.dtype == torch.bool) for part in parts):
-            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        if any(
+            isinstance(part, ShadowTensor) and (part.dim() or part.dtype == torch.bool)
+            for part in parts
+        ):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+            )
     return _constant(_is_constant(index), func, args, kwargs)
 
 
 def _setitem(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return _constant(isinstance(args[2], (int, float, complex)) or _is_constant(args[1]), func, args, kwargs)
+    return _constant(
+        isinstance(args[2], (int, float, complex)) or _is_constant(args[1]), func, args, kwargs
+    )
 
 
 def _constant(constant: bool, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -200,27 +245,35 @@ def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def become(target: Tensor, source: Tensor) -> None:
-    """Turn ``target`` into a tensor with the data and the device of ``source``, keeping its identity and attributes.
+    """Turn ``target`` into a tensor with the data and the device of ``source``, keeping its
+    identity and attributes.
 
-    torch sets the data of a parameter that moves between CPU and CUDA; here its class must change too, so that the
-    C++ tensors change places (as ``torch.utils.swap_tensors`` does, which would forget attributes and refuse weak
-    references). Its gradient moves along: torch moves it next, by the same means.
+    torch sets the data of a parameter that moves between CPU and CUDA; here its class must change
+    too, so that the C++ tensors change places (as ``torch.utils.swap_tensors`` does, which would
+    forget attributes and refuse weak references). Its gradient moves along: torch moves it next, by
+    the same means.
     """
     with DisableTorchFunctionSubclass():
         grad = target.grad
         fresh: Any = source.detach()
         is_parameter = isinstance(target, torch.nn.Parameter)
-        fresh = torch.nn.Parameter(fresh, target.requires_grad) if is_parameter else fresh.requires_grad_(target.requires_grad)
+        fresh = (
+            torch.nn.Parameter(fresh, target.requires_grad)
+            if is_parameter
+            else fresh.requires_grad_(target.requires_grad)
+        )
         target.__dict__.pop("_inner", None)
         target.__class__, fresh.__class__ = type(fresh), type(target)
         target.__dict__.update(fresh.__dict__)
-        torch._C._swap_tensor_impl(target, fresh)
+        tensors.swap(target, fresh)
         if grad is not None:
             _GRAD.__set__(target, moved(Tensor.to, grad, (source.device,), {}))
 
 
 def _get_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A gradient that the engine made of nothing but ``options()`` is brought to the device when it is first asked for."""
+    """A gradient that the engine made of nothing but ``options()`` is brought to the device when it
+    is first asked for.
+    """
     with DisableTorchFunctionSubclass():
         grad = func(*args)
         if type(grad) is Tensor and isinstance(args[0], ShadowTensor):
@@ -231,16 +284,21 @@ def _get_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _set_grad(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     target, grad = args
-    if isinstance(grad, Tensor) and isinstance(target, ShadowTensor) != isinstance(grad, ShadowTensor):
+    if isinstance(grad, Tensor) and isinstance(target, ShadowTensor) != isinstance(
+        grad, ShadowTensor
+    ):
         raise RuntimeError(
-            f"assigned grad has data located on a different device: grad is on {grad.device}, tensor is on {target.device}"
+            f"assigned grad has data located on a different device: grad is on {grad.device}, "
+            f"tensor is on {target.device}"
         )
     with DisableTorchFunctionSubclass():
         func(target, grad)
 
 
 def _one_hot(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Onehot.cpp: only the CPU checks the classes that it is given; both read the maximum where none are."""
+    """Onehot.cpp: only the CPU checks the classes that it is given; both read the maximum where
+    none are.
+    """
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     if classes == -1:
         tell("item", "aten::one_hot", 8, "d2h")
@@ -255,7 +313,9 @@ def _unchecked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """TensorCompare.cpp, where_self_out: a 0-dim host tensor is moved to the device. Numbers are made there."""
+    """TensorCompare.cpp, where_self_out: a 0-dim host tensor is moved to the device. Numbers are
+    made there.
+    """
     for one in args:
         if isinstance(one, Tensor) and not isinstance(one, ShadowTensor) and one.dim() == 0:
             tell("copy", "aten::where", one.nbytes, "h2d")
@@ -264,7 +324,9 @@ def _where(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _pack(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(args[1], ShadowTensor):
-        raise RuntimeError("'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")  # noqa: TRY004
+        raise RuntimeError(  # noqa: TRY004 - as torch
+            "'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor"
+        )
     return through(func, args, kwargs)
 
 
@@ -273,8 +335,10 @@ def _matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Torch 2.9 has a fused kernel for CUDA only; what its CPU computes instead (layer_norm.cpp, rms_norm_composite)."""
-    if torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_rms_norm_backward", "CPU"):
+    """Torch 2.9 has a fused kernel for CUDA only; what its CPU computes instead (layer_norm.cpp,
+    rms_norm_composite).
+    """
+    if has_kernel("aten::_fused_rms_norm_backward", "CPU"):
         return through(func, args, kwargs)
     names = ("input", "normalized_shape", "weight", "eps")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -289,7 +353,9 @@ def _rms_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _ctc_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """LossCTC.cpp: lengths are brought to the host; the graph is that of the lists they hold."""
     lengths = [
-        moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss") if isinstance(given, ShadowTensor) else given
+        moved(Tensor.to, given, ("cpu",), {}, operator="aten::ctc_loss")
+        if isinstance(given, ShadowTensor)
+        else given
         for given in args[2:4]
     ]
     return through(func, (*args[:2], *lengths, *args[4:]), kwargs)
@@ -305,19 +371,22 @@ RULES: dict[Any, _Rule] = {
     Tensor.is_pinned: lambda func, args, kwargs: False,
     Tensor.__getitem__: _getitem,
     Tensor.__setitem__: _setitem,
-    torch._has_compatible_shallow_copy_type: lambda func, args, kwargs: True,  # type: ignore[attr-defined]
+    tensors.compatible_shallow_copy: lambda func, args, kwargs: True,
     _DATA.__set__: _set_data,
     _GRAD.__get__: _get_grad,
     _GRAD.__set__: _set_grad,
-    torch._C._nn.one_hot: _one_hot,
+    torch.nn.functional.one_hot: _one_hot,
     _C.where: _where,
     Tensor.where: _where,
-    **dict.fromkeys((_C.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.linalg.matmul), _matmul),
+    **dict.fromkeys(
+        (_C.matmul, Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, torch.linalg.matmul),
+        _matmul,
+    ),
     _C.quantile: _unchecked,
     _C.nanquantile: _unchecked,
     Tensor.quantile: _unchecked,
     Tensor.nanquantile: _unchecked,
-    _C._pack_padded_sequence: _pack,
+    tensors.pack_padded: _pack,
     _C.ctc_loss: _ctc_loss,
     **({_C.rms_norm: _rms_norm} if _HAS_FUSED_RMS_NORM else {}),
 }

@@ -1,7 +1,9 @@
-"""Convolutions and matrix products in half precision, where the CPU has no fast kernel for them: computed in float32, then rounded.
+"""Convolutions and matrix products in half precision, where the CPU has no fast kernel for them:
+computed in float32, then rounded.
 
-A GPU does the same: cuDNN and cuBLAS accumulate half-precision products in float32. The CPU's own kernels for these take 60 to
-100 times as long as those for float32 wherever oneDNN cannot help (measured on AVX2; float16 gradients of convolutions everywhere).
+A GPU does the same: cuDNN and cuBLAS accumulate half-precision products in float32. The CPU's own
+kernels for these take 60 to 100 times as long as those for float32 wherever oneDNN cannot help
+(measured on AVX2; float16 gradients of convolutions everywhere).
 """
 
 from __future__ import annotations
@@ -25,13 +27,23 @@ def through_float32(name: str) -> bool:
 def slow_dtype(name: str, args: list[Any]) -> torch.dtype | None:
     """The half dtype of the operator's first argument, if this CPU has no fast kernel for it."""
     dtype = args[0].dtype
-    return dtype if dtype in HALVES and not (_fast(dtype) and (name in FORWARD or dtype == torch.bfloat16)) else None
+    return (
+        dtype
+        if dtype in HALVES and not (_fast(dtype) and (name in FORWARD or dtype == torch.bfloat16))
+        else None
+    )
 
 
-def in_float32(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Any:
+def in_float32(
+    func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], dtype: torch.dtype
+) -> Any:
     """The results of ``func``, computed in float32 and rounded to ``dtype``."""
     result = func(*map(_wide, args), **kwargs)
-    return tuple(_rounded(one, dtype) for one in result) if isinstance(result, tuple) else _rounded(result, dtype)
+    return (
+        tuple(_rounded(one, dtype) for one in result)
+        if isinstance(result, tuple)
+        else _rounded(result, dtype)
+    )
 
 
 @cache
@@ -40,7 +52,9 @@ def _fast(dtype: torch.dtype) -> bool:
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     name = "_is_mkldnn_fp16_supported" if dtype == torch.float16 else "_is_mkldnn_bf16_supported"
-    supported = getattr(torch.ops.mkldnn, name, None)  # a torch that does not tell counts as slow: float32 is always right
+    supported = getattr(
+        torch.ops.mkldnn, name, None
+    )  # a torch that does not tell counts as slow: float32 is always right
     return supported is not None and bool(supported())
 
 

@@ -1,4 +1,6 @@
-"""What the shadow cannot do: each is refused by name, so that nothing goes on as another program."""
+"""What the shadow cannot do: each is refused by name, so that nothing goes on as another
+program.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 import torch
 import torch.utils.dlpack
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.shadow import memory
 from auditor.capture.shadow.current import Current, note, refuse
 from auditor.capture.shadow.moving import device_of, on_cuda
@@ -58,11 +60,17 @@ def install(patches: Patches, playing: Current, *, compiled: str) -> None:
         known = getattr(torch.cuda, name, None)
         if known is not None:
             refused = _refusal(f"torch.cuda.{name}", "only a real device has it")
-            patches.attribute(torch.cuda, name, _refused_class(known, refused) if isinstance(known, type) else refused)
+            patches.attribute(
+                torch.cuda,
+                name,
+                _refused_class(known, refused) if isinstance(known, type) else refused,
+            )
     answers = memory.history_functions(playing)
     for name in RECORDING:
         if hasattr(torch.cuda.memory, name):
-            refused = _refusal(f"torch.cuda.memory.{name}", "there is no caching allocator to record")
+            refused = _refusal(
+                f"torch.cuda.memory.{name}", "there is no caching allocator to record"
+            )
             patches.attribute(torch.cuda.memory, name, answers.get(name, refused))
     _install_sharding(patches)
     _install_sharing(patches)
@@ -106,7 +114,9 @@ def _install_sharding(patches: Patches) -> None:
                 patches.code(function, _refusal(f"{name}.{each}", reason))
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), "FullyShardedDataParallel", None)
     if kind is not None:
-        patches.attribute(kind, "__init__", _refusal("torch.distributed.fsdp.FullyShardedDataParallel", reason))
+        patches.attribute(
+            kind, "__init__", _refusal("torch.distributed.fsdp.FullyShardedDataParallel", reason)
+        )
 
 
 def _install_sharing(patches: Patches) -> None:
@@ -130,7 +140,9 @@ def _install_nested(patches: Patches) -> None:
 def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
     def nested(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         parts = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-        if on_cuda(device_of(kwargs.get("device"))) or any(isinstance(one, ShadowTensor) for one in parts):
+        if on_cuda(device_of(kwargs.get("device"))) or any(
+            isinstance(one, ShadowTensor) for one in parts
+        ):
             refuse("torch.nested", "nested tensors are not played")
         return original(tensors, *args, **kwargs)
 
@@ -138,11 +150,19 @@ def _nested(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _install_extensions(patches: Patches) -> None:
-    """Extensions in C++ and kernels in Triton: only where the program has imported what makes them."""
+    """Extensions in C++ and kernels in Triton: only where the program has imported what makes
+    them.
+    """
     extension = sys.modules.get("torch.utils.cpp_extension")
     for name in ("load", "load_inline") if extension is not None else ():
-        patches.attribute(extension, name, _refusal(f"torch.utils.cpp_extension.{name}", "a custom kernel needs a real device"))
+        patches.attribute(
+            extension,
+            name,
+            _refusal(f"torch.utils.cpp_extension.{name}", "a custom kernel needs a real device"),
+        )
     if importlib.util.find_spec("triton") is not None:
         from triton.runtime.jit import JITFunction
 
-        patches.attribute(JITFunction, "run", _refusal("triton", "a Triton kernel needs a real device"))
+        patches.attribute(
+            JITFunction, "run", _refusal("triton", "a Triton kernel needs a real device")
+        )

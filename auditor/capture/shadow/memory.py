@@ -1,4 +1,6 @@
-"""The memory functions of ``torch.cuda``: answered by the listener's allocator, or by the bytes of the storages that live."""
+"""The memory functions of ``torch.cuda``: answered by the listener's allocator, or by the bytes of
+the storages that live.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from auditor.capture.shadow.current import Current, tell
 
 _Hook = Callable[..., Any]
 
-EVENTS = ("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free")
+EVENTS = (
+    "num_alloc_retries",
+    "num_ooms",
+    "num_sync_all_streams",
+    "num_device_alloc",
+    "num_device_free",
+)
 
 
 class LiveBytes:
@@ -28,7 +36,13 @@ class LiveBytes:
 
     def stats(self) -> dict[str, int]:
         """The keys of ``torch.cuda.memory_stats`` that programs read; what is not modelled is 0."""
-        names = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "inactive_split_bytes")
+        names = (
+            "allocated_bytes",
+            "reserved_bytes",
+            "active_bytes",
+            "requested_bytes",
+            "inactive_split_bytes",
+        )
         stats: dict[str, int] = dict.fromkeys(EVENTS, 0)
         for name in names:
             modelled = name != "inactive_split_bytes"
@@ -65,12 +79,16 @@ class Facade:
         self._memory: Memory = playing.listener.memory or LiveBytes(playing)
 
     def housekeeping(self) -> dict[str, _Hook]:
-        """Calls that cost something: each is a crossing. ``empty_cache`` waits, since cudaFree does."""
+        """Calls that cost something: each is a crossing. ``empty_cache`` waits, since cudaFree
+        does.
+        """
         name, memory = self._module, self._memory
         return {
             "empty_cache": _told(f"{name}.empty_cache", memory.empty_cache, blocking=True),
             "reset_peak_memory_stats": _told(f"{name}.reset_peak_memory_stats", memory.reset_peak),
-            "reset_accumulated_memory_stats": _told(f"{name}.reset_accumulated_memory_stats", lambda: None),
+            "reset_accumulated_memory_stats": _told(
+                f"{name}.reset_accumulated_memory_stats", lambda: None
+            ),
             "memory_stats": _told(f"{name}.memory_stats", memory.stats),
             "memory_allocated": self._reads("allocated_bytes.all.current"),
             "max_memory_allocated": self._reads("allocated_bytes.all.peak"),
@@ -89,7 +107,10 @@ class Facade:
     def summary(self) -> str:
         """In place of torch's table."""
         stats = self._memory.stats()
-        allocated, reserved = stats["allocated_bytes.all.current"], stats["reserved_bytes.all.current"]
+        allocated, reserved = (
+            stats["allocated_bytes.all.current"],
+            stats["reserved_bytes.all.current"],
+        )
         return f"allocated {allocated}, reserved {reserved} of {self._memory.total_bytes} bytes"
 
     def segments(self) -> list[Any]:
@@ -120,11 +141,16 @@ def cuda_functions(playing: Current) -> dict[str, _Hook]:
 def accelerator_functions(playing: Current) -> dict[str, _Hook]:
     """For ``torch.accelerator``."""
     facade = Facade(playing, "torch.accelerator")
-    return {**facade.housekeeping(), "get_memory_info": _told("torch.accelerator.get_memory_info", facade.free_and_total)}
+    return {
+        **facade.housekeeping(),
+        "get_memory_info": _told("torch.accelerator.get_memory_info", facade.free_and_total),
+    }
 
 
 def history_functions(playing: Current) -> dict[str, _Hook]:
-    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty where there is none to record."""
+    """For ``torch.cuda.memory``: the listener's allocator records anyway; empty where there is none
+    to record.
+    """
     memory = playing.listener.memory
     if memory is None:
         return {}

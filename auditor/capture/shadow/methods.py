@@ -1,4 +1,6 @@
-"""Methods of host tensors that reach the device, and torch's question "does this argument want to be asked?"."""
+"""Methods of host tensors that reach the device, and torch's question "does this argument want to
+be asked?".
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import overrides
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import count_function_modes
 from auditor.capture.shadow.copies import is_pinned, pin
 from auditor.capture.shadow.functions import become
 from auditor.capture.shadow.moving import as_type, moved
@@ -28,11 +32,15 @@ def install(patches: Patches) -> None:
 
 
 def _with_device_gradients(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The engine makes gradients of unused outputs as zeros on the C++ device: bring them to the others' device."""
+    """The engine makes gradients of unused outputs as zeros on the C++ device: bring them to the
+    others' device.
+    """
 
     def apply(self: Any, *gradients: Any) -> Any:
         if any(isinstance(one, ShadowTensor) for one in gradients):
-            gradients = tuple(wrap(one.detach()) if type(one) is Tensor else one for one in gradients)
+            gradients = tuple(
+                wrap(one.detach()) if type(one) is Tensor else one for one in gradients
+            )
         return original(self, *gradients)
 
     return apply
@@ -45,10 +53,14 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
     def to_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return moved(to, self, args, kwargs)
 
-    def cuda_(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    def cuda_(
+        self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
         more = {} if memory_format is None else {"memory_format": memory_format}
         target = "cuda" if device is None else device
-        return moved(to, self, (target,), {"non_blocking": non_blocking, **more}, operator="Tensor.cuda")
+        return moved(
+            to, self, (target,), {"non_blocking": non_blocking, **more}, operator="Tensor.cuda"
+        )
 
     def type_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return as_type(kind, self, *args, **kwargs)
@@ -61,8 +73,14 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
     def is_pinned_(self: Tensor, device: Any = None) -> bool:
         return is_pinned(self)
 
-    plain: dict[str, tuple[Any, Any]] = {"to": (to, to_), "cuda": (Tensor.cuda, cuda_), "type": (kind, type_)}
-    methods: dict[str, Callable[..., Any] | property] = {name: functools.wraps(old)(new) for name, (old, new) in plain.items()}
+    plain: dict[str, tuple[Any, Any]] = {
+        "to": (to, to_),
+        "cuda": (Tensor.cuda, cuda_),
+        "type": (kind, type_),
+    }
+    methods: dict[str, Callable[..., Any] | property] = {
+        name: functools.wraps(old)(new) for name, (old, new) in plain.items()
+    }
     methods["pin_memory"] = functools.wraps(Tensor.pin_memory)(pin_memory_)
     methods["is_pinned"] = functools.wraps(Tensor.is_pinned)(is_pinned_)
     methods["data"] = _data()
@@ -70,7 +88,9 @@ def _methods() -> dict[str, Callable[..., Any] | property]:
 
 
 def _data() -> property:
-    """``p.data = shadow`` for a host tensor: torch sees two CPU tensors, and would keep the class."""
+    """``p.data = shadow`` for a host tensor: torch sees two CPU tensors, and would keep the
+    class.
+    """
     slot: Any = Tensor.data
 
     def get(self: Tensor) -> Tensor:
@@ -89,13 +109,19 @@ def _data() -> property:
 
 
 def _install_checks(patches: Patches) -> None:
-    """Let torch's Python functions run as they are on shadows, so that what they call is seen function by function.
+    """Let torch's Python functions run as they are on shadows, so that what they call is seen
+    function by function.
 
-    Otherwise ``Tensor.backward`` and all of ``torch.nn.functional`` would be one opaque call each, user hooks included.
+    Otherwise ``Tensor.backward`` and all of ``torch.nn.functional`` would be one opaque call each,
+    user hooks included.
     """
     checks = {
-        id(getattr(torch._C, f"_has_torch_function{end}")): make(getattr(torch._C, f"_has_torch_function{end}"))
-        for end, make in (("", _any_of), ("_unary", _unary), ("_variadic", _variadic))
+        id(check): make(check)
+        for check, make in (
+            (overrides.has_torch_function, _any_of),
+            (overrides.has_torch_function_unary, _unary),
+            (overrides.has_torch_function_variadic, _variadic),
+        )
     }
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or module is None:
@@ -106,12 +132,14 @@ def _install_checks(patches: Patches) -> None:
 
 
 def _modes() -> bool:
-    return torch._C._len_torch_function_stack() > 0
+    return count_function_modes() > 0
 
 
 def _any_of(original: Callable[..., bool]) -> Callable[..., bool]:
     def has_torch_function(values: Any) -> bool:
-        return _modes() or original(tuple(value for value in values if not isinstance(value, ShadowTensor)))
+        return _modes() or original(
+            tuple(value for value in values if not isinstance(value, ShadowTensor))
+        )
 
     return has_torch_function
 
@@ -125,6 +153,8 @@ def _unary(original: Callable[..., bool]) -> Callable[..., bool]:
 
 def _variadic(original: Callable[..., bool]) -> Callable[..., bool]:
     def has_torch_function_variadic(*values: Any) -> bool:
-        return _modes() or original(*(value for value in values if not isinstance(value, ShadowTensor)))
+        return _modes() or original(
+            *(value for value in values if not isinstance(value, ShadowTensor))
+        )
 
     return has_torch_function_variadic

@@ -1,4 +1,6 @@
-"""``Tensor.to``, ``.cuda``, ``.cpu`` and ``.type`` in all their spellings, for host and device tensors."""
+"""``Tensor.to``, ``.cuda``, ``.cpu`` and ``.type`` in all their spellings, for host and device
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
-from torch._C._functorch import is_functorch_wrapped_tensor, maybe_current_level
 
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    functorch_level,
+    is_functorch_wrapped,
+)
 from auditor.capture.shadow.copies import to_device, to_host
 from auditor.capture.shadow.current import CUDA, refuse
 from auditor.capture.shadow.tensor import LEGACY_TYPES, ShadowTensor
@@ -18,7 +23,9 @@ _BY_NAME = {name: dtype for dtype, name in LEGACY_TYPES.items()}
 
 
 def device_of(said: Any) -> torch.device | None:
-    """The device that ``"cuda"``, ``"cuda:0"``, ``0`` or a torch.device says; RuntimeError for a GPU that is not there."""
+    """The device that ``"cuda"``, ``"cuda:0"``, ``0`` or a torch.device says; RuntimeError for a
+    GPU that is not there.
+    """
     if said is None:
         return None
     if isinstance(said, int) and not isinstance(said, bool):
@@ -78,29 +85,52 @@ def moved(
     operator: str = "Tensor.to",
     kind: str = "to_cpu",
 ) -> Tensor:
-    """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is torch's own function."""
+    """``tensor.to(*args, **kwargs)`` where the shadow is a device among others; ``original`` is
+    torch's own function.
+    """
     move = parse(args, kwargs)
     shadow = isinstance(tensor, ShadowTensor)
     if _hides_its_device(tensor):
         return _stay(tensor, move)
-    if move.device is None or (on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")):
+    if move.device is None or (
+        on_cuda(move.device) == shadow and move.device.type in ("cpu", "cuda")
+    ):
         return _stay(tensor, move) if shadow else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
     if torch.nn.parameter.is_lazy(tensor):
         refuse(operator, "a lazy module must run once before it goes to the device")
     dtype = None if move.dtype == tensor.dtype else move.dtype
     if on_cuda(move.device) and tensor.device.type == "cpu":
-        return to_device(tensor, dtype, non_blocking=move.non_blocking, memory_format=move.memory_format, operator=operator)
+        return to_device(
+            tensor,
+            dtype,
+            non_blocking=move.non_blocking,
+            memory_format=move.memory_format,
+            operator=operator,
+        )
     if shadow and move.device.type == "cpu":
         return to_host(
-            tensor, dtype, non_blocking=move.non_blocking, memory_format=move.memory_format, operator=operator, kind=kind
+            tensor,
+            dtype,
+            non_blocking=move.non_blocking,
+            memory_format=move.memory_format,
+            operator=operator,
+            kind=kind,
         )
     with DisableTorchFunctionSubclass():
-        return tensor._inner.to(*args, **kwargs) if isinstance(tensor, ShadowTensor) else original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+        return (
+            tensor._inner.to(*args, **kwargs)
+            if isinstance(tensor, ShadowTensor)
+            else original(tensor, *args, **kwargs)
+        )  # type: ignore[no-any-return]
 
 
 def _hides_its_device(tensor: Tensor) -> bool:
-    """Inside a transform of torch.func ``.device`` of what it wraps is the C++ one, the host: nothing crosses for its sake."""
-    return is_functorch_wrapped_tensor(tensor) or (isinstance(tensor, ShadowTensor) and maybe_current_level() is not None)
+    """Inside a transform of torch.func ``.device`` of what it wraps is the C++ one, the host:
+    nothing crosses for its sake.
+    """
+    return is_functorch_wrapped(tensor) or (
+        isinstance(tensor, ShadowTensor) and functorch_level() is not None
+    )
 
 
 _TO = Tensor.to
@@ -108,11 +138,17 @@ _TO = Tensor.to
 
 def _stay(tensor: Tensor, move: Move) -> Tensor:
     with DisableTorchFunctionSubclass():
-        return _TO(tensor, move.dtype or tensor.dtype, copy=move.copy, memory_format=move.memory_format)
+        return _TO(
+            tensor, move.dtype or tensor.dtype, copy=move.copy, memory_format=move.memory_format
+        )
 
 
-def as_type(original: Any, tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **more: Any) -> Any:
-    """``tensor.type()`` with and without a target: a dtype, a name, or a class such as ``torch.cuda.FloatTensor``."""
+def as_type(
+    original: Any, tensor: Tensor, dtype: Any = None, non_blocking: bool = False, **more: Any
+) -> Any:
+    """``tensor.type()`` with and without a target: a dtype, a name, or a class such as
+    ``torch.cuda.FloatTensor``.
+    """
     if dtype is None:
         with DisableTorchFunctionSubclass():
             return type_name(tensor) if isinstance(tensor, ShadowTensor) else original(tensor)
@@ -128,4 +164,6 @@ def as_type(original: Any, tensor: Tensor, dtype: Any = None, non_blocking: bool
 
 def type_name(tensor: Tensor) -> str:
     """``torch.cuda.FloatTensor``."""
-    return f"torch.cuda.{LEGACY_TYPES.get(tensor.dtype, str(tensor.dtype).rpartition('.')[2])}Tensor"
+    return (
+        f"torch.cuda.{LEGACY_TYPES.get(tensor.dtype, str(tensor.dtype).rpartition('.')[2])}Tensor"
+    )

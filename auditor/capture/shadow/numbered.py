@@ -1,7 +1,9 @@
-"""Devices by number alone: ``torch.device(0)`` and ``Module.to(0)`` are the GPU's, as in a build with CUDA.
+"""Devices by number alone: ``torch.device(0)`` and ``Module.to(0)`` are the GPU's, as in a build
+with CUDA.
 
-A build without CUDA refuses the number inside C. ``torch.device`` is a class there that takes no subclass, so that another one
-stands in its place: it makes torch's own devices, and is torch's own for ``isinstance`` and ``==``.
+A build without CUDA refuses the number inside C. ``torch.device`` is a class there that takes no
+subclass, so that another one stands in its place: it makes torch's own devices, and is torch's own
+for ``isinstance`` and ``==``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 import torch
 import torch.jit.annotations
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private import cuda
 
 _Device = torch.device
 
@@ -44,7 +47,8 @@ def install(patches: Patches) -> None:
         return
     device = _DeviceType("device", (), {"__module__": "torch", "__doc__": _Device.__doc__})
     patches.attribute(torch, "device", device)
-    patches.attribute(torch._C._nn, "_parse_to", _parse_to(torch._C._nn._parse_to))
+    if cuda.parse_to is not None:
+        patches.attribute(cuda.nn, "_parse_to", _parse_to(cuda.parse_to))
     read: Any = torch.jit.annotations.try_ann_to_type
     patches.code(read, functools.partial(_annotated, device))
 
@@ -61,11 +65,17 @@ def _parse_to(original: Callable[..., Any]) -> Callable[..., Any]:
     def parse(*args: Any, **kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs["device"] = _numbered(kwargs["device"], lambda said: said)
-        return original(*(_numbered(one, lambda said: said) for one in args[:1]), *args[1:], **kwargs)
+        return original(
+            *(_numbered(one, lambda said: said) for one in args[:1]), *args[1:], **kwargs
+        )
 
     return parse
 
 
-def _annotated(device: type, original: Callable[..., Any], annotation: Any, *args: Any, **kwargs: Any) -> Any:
-    """TorchScript asks ``is torch.device`` of annotations, and most of them were read before we came."""
+def _annotated(
+    device: type, original: Callable[..., Any], annotation: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """TorchScript asks ``is torch.device`` of annotations, and most of them were read before we
+    came.
+    """
     return original(device if annotation is _Device else annotation, *args, **kwargs)

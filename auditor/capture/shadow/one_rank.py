@@ -1,8 +1,9 @@
-"""``torch.distributed`` with one process: NCCL's groups of one rank, and ``DistributedDataParallel`` over them, change no value.
+"""``torch.distributed`` with one process: NCCL's groups of one rank, and
+``DistributedDataParallel`` over them, change no value.
 
-A group is Gloo's, which needs no device, with a store of this process and no port. A collective of one rank leaves a
-tensor as it is, or copies it. ``DistributedDataParallel`` runs its module, and holds on the device what its reducer would.
-More ranks than one are refused.
+A group is Gloo's, which needs no device, with a store of this process and no port. A collective of
+one rank leaves a tensor as it is, or copies it. ``DistributedDataParallel`` runs its module, and
+holds on the device what its reducer would. More ranks than one are refused.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import torch
-from torch.utils import _pytree as pytree
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import tree_leaves
+from auditor.capture.instruments.torch_private.training import set_static_graph
 from auditor.capture.shadow.current import refuse, tell
 from auditor.capture.shadow.parallel import moved_inputs
 from auditor.capture.shadow.tensor import ShadowTensor
@@ -54,16 +56,24 @@ def install(patches: Patches) -> None:
 
 
 def innermost(function: Any) -> Any:
-    """The function below torch's decorators, whose code every reference shares; None where there is none to swap."""
+    """The function below torch's decorators, whose code every reference shares; None where there is
+    none to swap.
+    """
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    return function if isinstance(function, types.FunctionType) and not function.__code__.co_freevars else None
+    return (
+        function
+        if isinstance(function, types.FunctionType) and not function.__code__.co_freevars
+        else None
+    )
 
 
 # -- groups
 
 
-def _init_process_group(asked: dict[Any, str], original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _init_process_group(
+    asked: dict[Any, str], original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     given = inspect.signature(original).bind(*args, **kwargs)
     given.apply_defaults()
     backend = given.arguments["backend"]
@@ -74,13 +84,15 @@ def _init_process_group(asked: dict[Any, str], original: Callable[..., Any], *ar
         return original(*args, **{**kwargs, "backend": "gloo"} if not args else kwargs)
     if size != 1:
         refuse("torch.distributed.init_process_group", f"one rank on one GPU is played, not {size}")
-    done = original("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+    done = original("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     asked[torch.distributed.group.WORLD] = "nccl" if backend is None else str(backend)
     return done
 
 
 def _world_size(given: _Arguments) -> int | None:
-    """How many ranks a call of init_process_group asks for; None where it says too little, and torch would refuse it."""
+    """How many ranks a call of init_process_group asks for; None where it says too little, and
+    torch would refuse it.
+    """
     if given["world_size"] >= 0:
         return int(given["world_size"])
     if given["store"] is not None:
@@ -92,7 +104,9 @@ def _world_size(given: _Arguments) -> int | None:
     return int(query["world_size"][0]) if "world_size" in query else None
 
 
-def _new_group(asked: dict[Any, str], original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _new_group(
+    asked: dict[Any, str], original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     given = inspect.signature(original).bind(*args, **kwargs)
     backend = str(given.arguments.get("backend") or asked.get(torch.distributed.group.WORLD, ""))
     if "nccl" not in backend.lower():
@@ -139,7 +153,7 @@ class Done:
 
     def result(self) -> list[Tensor]:
         """The tensors."""
-        return [one for one in pytree.tree_leaves(self._result) if isinstance(one, Tensor)]
+        return [one for one in tree_leaves(self._result) if isinstance(one, Tensor)]
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future that has its value."""
@@ -148,10 +162,12 @@ class Done:
         return future
 
 
-def _collective(does: Callable[[_Arguments], Any], original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _collective(
+    does: Callable[[_Arguments], Any], original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     given = inspect.signature(original).bind(*args, **kwargs)
     given.apply_defaults()
-    on_device = any(isinstance(one, ShadowTensor) for one in pytree.tree_leaves((args, kwargs)))
+    on_device = any(isinstance(one, ShadowTensor) for one in tree_leaves((args, kwargs)))
     if not on_device or not _alone(given.arguments.get("group")):
         return original(*args, **kwargs)
     with torch.no_grad():
@@ -204,7 +220,9 @@ COLLECTIVES: Final[dict[str, Callable[[_Arguments], Any]]] = {
 # -- DistributedDataParallel
 
 _BUCKETS: weakref.WeakKeyDictionary[Any, list[Tensor]] = weakref.WeakKeyDictionary()
-"""What the reducer of each holds on the device: a second copy of all gradients, unless they are views of it."""
+"""What the reducer of each holds on the device: a second copy of all gradients, unless they are
+views of it.
+"""
 
 
 def _install_parallel(patches: Patches) -> None:
@@ -214,8 +232,11 @@ def _install_parallel(patches: Patches) -> None:
     patches.attribute(kind, "__getstate__", _unless_reduced(kind.__getstate__, _state))
     patches.attribute(kind, "__setstate__", _with_state(kind.__setstate__))
     patches.attribute(kind, "join", _unless_reduced(kind.join, _join))
-    patches.attribute(kind, "_set_static_graph", _unless_reduced(kind._set_static_graph, _nothing))
-    patches.attribute(kind, "register_comm_hook", _unless_reduced(kind.register_comm_hook, _comm_hook))
+    if set_static_graph is not None:
+        patches.attribute(kind, "_set_static_graph", _unless_reduced(set_static_graph, _nothing))
+    patches.attribute(
+        kind, "register_comm_hook", _unless_reduced(kind.register_comm_hook, _comm_hook)
+    )
 
 
 def _init(original: Callable[..., None]) -> Callable[..., None]:
@@ -229,7 +250,8 @@ def _init(original: Callable[..., None]) -> Callable[..., None]:
             original(parallel, *args, **kwargs)
         elif not learned:
             raise RuntimeError(
-                "DistributedDataParallel is not needed when a module doesn't have any parameters that require a gradient."
+                "DistributedDataParallel is not needed when a module doesn't have any parameters "
+                "that require a gradient."
             )
         else:
             _set_up(parallel, given.arguments, learned)
@@ -240,7 +262,7 @@ def _init(original: Callable[..., None]) -> Callable[..., None]:
 def _set_up(parallel: Any, given: _Arguments, learned: list[Tensor]) -> None:
     devices, mesh = given["device_ids"], given.get("device_mesh")
     group = mesh.get_group(0) if mesh is not None else given["process_group"]
-    group = torch.distributed.distributed_c10d._get_default_group() if group is None else group
+    group = torch.distributed.group.WORLD if group is None else group
     if not _alone(group):
         refuse("torch.nn.parallel.DistributedDataParallel", "one rank on one GPU is played")
     if given.get("mixed_precision") is not None:
@@ -248,10 +270,20 @@ def _set_up(parallel: Any, given: _Arguments, learned: list[Tensor]) -> None:
     if devices is not None and len(devices) > 1:
         raise ValueError("device_ids can only be None or contain a single element.")
     torch.nn.Module.__init__(parallel)
-    kept = ("broadcast_buffers", "find_unused_parameters", "gradient_as_bucket_view", "dim", "static_graph")
+    kept = (
+        "broadcast_buffers",
+        "find_unused_parameters",
+        "gradient_as_bucket_view",
+        "dim",
+        "static_graph",
+    )
     parallel.__dict__.update({name: given[name] for name in kept if name in given})
     parallel.module, parallel.process_group = given["module"], group
-    parallel.device, parallel.device_type, parallel.is_multi_device_module = learned[0].device, "cuda", False
+    parallel.device, parallel.device_type, parallel.is_multi_device_module = (
+        learned[0].device,
+        "cuda",
+        False,
+    )
     parallel.device_ids = None if not devices else [0]
     parallel.output_device = None if not devices else 0
     parallel.require_backward_grad_sync = parallel.require_forward_param_sync = True
@@ -263,7 +295,9 @@ def _hold_buckets(parallel: Any) -> None:
     for one in parallel.module.parameters():
         if one.requires_grad and not parallel.gradient_as_bucket_view:
             sizes[one.dtype] = sizes.get(one.dtype, 0) + one.numel()
-    _BUCKETS[parallel] = [torch.empty(size, dtype=dtype, device="cuda") for dtype, size in sizes.items()]
+    _BUCKETS[parallel] = [
+        torch.empty(size, dtype=dtype, device="cuda") for dtype, size in sizes.items()
+    ]
 
 
 def _unless_reduced(original: Callable[..., Any], played: Callable[..., Any]) -> Callable[..., Any]:
@@ -278,7 +312,9 @@ def _unless_reduced(original: Callable[..., Any], played: Callable[..., Any]) ->
 
 def _forward(parallel: Any, *inputs: Any, **kwargs: Any) -> Any:
     if parallel.device_ids:
-        inputs, kwargs = (moved_inputs(one, parallel.device, non_blocking=False) for one in (inputs, kwargs))
+        inputs, kwargs = (
+            moved_inputs(one, parallel.device, non_blocking=False) for one in (inputs, kwargs)
+        )
     return parallel.module(*inputs, **kwargs)
 
 
@@ -294,7 +330,7 @@ def _with_state(original: Callable[..., Any]) -> Callable[..., Any]:
             original(parallel, state)
             return
         torch.nn.Module.__setstate__(parallel, state)
-        parallel.process_group = torch.distributed.distributed_c10d._get_default_group()
+        parallel.process_group = torch.distributed.group.WORLD
         _hold_buckets(parallel)
 
     return set_state
@@ -310,4 +346,7 @@ def _nothing(parallel: Any) -> None:
 
 
 def _comm_hook(parallel: Any, *args: Any, **kwargs: Any) -> None:
-    refuse("DistributedDataParallel.register_comm_hook", "what a hook does to gradients on their way is not played")
+    refuse(
+        "DistributedDataParallel.register_comm_hook",
+        "what a hook does to gradients on their way is not played",
+    )

@@ -1,6 +1,8 @@
-"""Runs an operator of the shadow device on the CPU tensors behind it, and says what crosses when CUDA runs it.
+"""Runs an operator of the shadow device on the CPU tensors behind it, and says what crosses when
+CUDA runs it.
 
-What blocks is read from torch's CUDA sources (aten/src/ATen/native/cuda); the file is named beside each entry.
+What blocks is read from torch's CUDA sources (aten/src/ATen/native/cuda); the file is named beside
+each entry.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
 
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    overload_of,
+    schema_of,
+)
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
 from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
@@ -41,7 +47,10 @@ READS: Final[dict[str, tuple[str, int]]] = {
     "_linalg_check_errors": ("item", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
     "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
     "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments
-    "_nested_tensor_from_mask_left_aligned": ("equal", 1),  # nested/NestedTensorMath.cpp: sizes.equal(nums)
+    "_nested_tensor_from_mask_left_aligned": (
+        "equal",
+        1,
+    ),  # nested/NestedTensorMath.cpp: sizes.equal(nums)
     "_nested_tensor_from_mask": ("to_cpu", 8),  # the same: sizes.to(kCPU)
     "_assert_scalar": ("item", 1),
 }
@@ -50,13 +59,17 @@ READS: Final[dict[str, tuple[str, int]]] = {
 
 def _item(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     frame = caller()
-    scaler = frame is not None and frame.f_code.co_filename.replace("\\", "/").endswith("torch/amp/grad_scaler.py")
+    scaler = frame is not None and frame.f_code.co_filename.replace("\\", "/").endswith(
+        "torch/amp/grad_scaler.py"
+    )
     operator = "GradScaler.step" if scaler else "aten::_local_scalar_dense"
     tell("item", operator, args[0].element_size(), "d2h", requires_grad=args[0].requires_grad)
 
 
 def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """TensorAdvancedIndexing.cpp: masks become indices by nonzero; host indices are moved to the device."""
+    """TensorAdvancedIndexing.cpp: masks become indices by nonzero; host indices are moved to the
+    device.
+    """
     if not isinstance(args[0], ShadowTensor):
         return
     for index in args[1]:
@@ -69,7 +82,9 @@ def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """As :func:`_index`; one mask and one host number become masked_fill, which waits for nothing."""
+    """As :func:`_index`; one mask and one host number become masked_fill, which waits for
+    nothing.
+    """
     target, indices, value = args[0], args[1], args[2]
     if not isinstance(target, ShadowTensor):
         return
@@ -77,7 +92,11 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     given = [index for index in indices if index is not None]
     host_number = value.numel() == 1 and not isinstance(value, ShadowTensor)
     filled = (
-        host_number and not accumulate and len(given) == 1 and given[0].dtype in _MASKS and isinstance(given[0], ShadowTensor)
+        host_number
+        and not accumulate
+        and len(given) == 1
+        and given[0].dtype in _MASKS
+        and isinstance(given[0], ShadowTensor)
     )
     for index in () if filled else given:
         if not isinstance(index, ShadowTensor):
@@ -142,13 +161,20 @@ class _Plan:
     __slots__ = ("aliases", "bare", "host_result", "look", "product", "resync")
 
     def __init__(self, func: Any) -> None:
-        name = func._schema.name.removeprefix("aten::")
-        self.product = name if through_float32(name) and func._overloadname == "default" else None
+        name = schema_of(func).name.removeprefix("aten::")
+        self.product = name if through_float32(name) and overload_of(func) == "default" else None
         self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
-        self.bare = not any(str(result.type) in {"Tensor", "Tensor[]", "List[Tensor]"} for result in func._schema.returns)
-        self.aliases = _written(func._schema)
-        self.resync = torch.Tag.inplace_view in func.tags or name in {"set_", "resize_", "resize_as_"}
+        self.bare = not any(
+            str(result.type) in {"Tensor", "Tensor[]", "List[Tensor]"}
+            for result in schema_of(func).returns
+        )
+        self.aliases = _written(schema_of(func))
+        self.resync = torch.Tag.inplace_view in func.tags or name in {
+            "set_",
+            "resize_",
+            "resize_as_",
+        }
 
 
 def _always(name: str) -> _Look | None:
@@ -170,7 +196,10 @@ def _written(schema: Any) -> tuple[int | str | None, ...] | None:
         place: int | str | None = None
         if result.alias_info is not None and result.alias_info.is_write:
             for at, argument in enumerate(schema.arguments):
-                if argument.alias_info is not None and argument.alias_info.before_set == result.alias_info.before_set:
+                if (
+                    argument.alias_info is not None
+                    and argument.alias_info.before_set == result.alias_info.before_set
+                ):
                     place = argument.name if argument.kwarg_only else at
         places.append(place)
     return tuple(places) if any(place is not None for place in places) else None
@@ -180,7 +209,9 @@ _PLANS: dict[Any, _Plan] = {}
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run ``func`` on what is behind ``args``; results are shadows, arguments that were written stay who they are."""
+    """Run ``func`` on what is behind ``args``; results are shadows, arguments that were written
+    stay who they are.
+    """
     plan = _PLANS.get(func)
     if plan is None:
         plan = _PLANS[func] = _Plan(func)
@@ -190,18 +221,27 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         playing = PLAYING[0]
         if playing is not None:
             playing.operators += 1
-        result = _compute(func, plan.product, [_bare(arg) for arg in args], {key: _bare(value) for key, value in kwargs.items()})
+        result = _compute(
+            func,
+            plan.product,
+            [_bare(arg) for arg in args],
+            {key: _bare(value) for key, value in kwargs.items()},
+        )
         if plan.bare:
             return result
         if plan.aliases is not None:
             return _written_results(plan, args, kwargs, result)
         if plan.host_result is not None:
-            return tuple(one if at == plan.host_result else _shadows(one) for at, one in enumerate(result))
+            return tuple(
+                one if at == plan.host_result else _shadows(one) for at, one in enumerate(result)
+            )
         return _shadows(result)
 
 
 def _compute(func: Any, product: str | None, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """``product`` is the operator's name if it is one that the CPU computes slowly in half precision."""
+    """``product`` is the operator's name if it is one that the CPU computes slowly in half
+    precision.
+    """
     slow = slow_dtype(product, args) if product is not None else None
     try:
         return func(*args, **kwargs) if slow is None else in_float32(func, args, kwargs, slow)
@@ -230,12 +270,18 @@ def _shadows(result: Any) -> Any:
     return result
 
 
-def _written_results(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+def _written_results(
+    plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> Any:
     assert plan.aliases is not None
     values = result if isinstance(result, (tuple, list)) else (result,)
     out = []
     for place, value in zip(plan.aliases, values, strict=False):
-        owner = None if place is None else (kwargs.get(place) if isinstance(place, str) else args[place])
+        owner = (
+            None
+            if place is None
+            else (kwargs.get(place) if isinstance(place, str) else args[place])
+        )
         out.append(_shadows(value) if owner is None else owner)
         if isinstance(owner, ShadowTensor) and (plan.resync or owner.shape != owner._inner.shape):
             resync(owner)
@@ -243,7 +289,9 @@ def _written_results(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 
 def resync(outer: ShadowTensor) -> None:
-    """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner one."""
+    """Give the outer tensor the sizes, strides and storage that an in-place operator gave the inner
+    one.
+    """
     fresh = wrap(outer._inner)
     _DATA.__set__(outer, fresh)
 

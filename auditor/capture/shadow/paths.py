@@ -1,14 +1,17 @@
-"""Where torch takes another path for a shadow than for a host tensor: the host's path is taken, so that the bits are its.
+"""Where torch takes another path for a shadow than for a host tensor: the host's path is taken, so
+that the bits are its.
 
 Three reasons, each found by running torch's own samples of every operator on both:
 
-- An operator has a kernel for each device *and* one made of other operators (``silu_backward``). A build without CUDA has
-  none at CUDA's key and would take it apart there: :func:`kept_whole`.
-- A composite asks ``isTensorSubclassLike`` (ATen/TensorSubclassLikeUtils.h), which is true of a shadow, and computes
-  something else then; or a backward formula asks it (torch/csrc/autograd/FunctionsManual.cpp). Both are in :data:`ASK`:
-  without a graph they run whole on what is behind the shadows; with one torch records them there, between
-  :class:`_Behind` and :class:`_InFront`, so that its own formulas see host tensors.
-- ``matmul`` asks it too, and is too frequent for that: :func:`alike` gives it what the host's path makes first.
+- An operator has a kernel for each device *and* one made of other operators (``silu_backward``). A
+  build without CUDA has none at CUDA's key and would take it apart there: :func:`kept_whole`.
+- A composite asks ``isTensorSubclassLike`` (ATen/TensorSubclassLikeUtils.h), which is true of a
+  shadow, and computes something else then; or a backward formula asks it
+  (torch/csrc/autograd/FunctionsManual.cpp). Both are in :data:`ASK`: without a graph they run whole
+  on what is behind the shadows; with one torch records them there, between :class:`_Behind` and
+  :class:`_InFront`, so that its own formulas see host tensors.
+- ``matmul`` asks it too, and is too frequent for that: :func:`alike` gives it what the host's path
+  makes first.
 
 Others ask as well and compute the same (``add`` in place of ``add_``): they are left alone.
 """
@@ -21,12 +24,22 @@ from functools import cache
 from typing import Any, Final
 
 import torch
-from torch._C import DisableTorchFunctionSubclass, DispatchKey, DispatchKeySet
-from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.utils import _pytree as pytree
 
-from auditor.capture.patching import Patches
-from auditor.capture.shadow.current import PLAYING
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.autograd import forward_level
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    DispatchKey,
+    DispatchKeySet,
+    destroy,
+    has_kernel,
+    is_functorch_wrapped,
+    keys_from_bits,
+    operator_names,
+    tree_leaves,
+    tree_map_only,
+)
+from auditor.capture.shadow.current import PLAYING, refuse
 from auditor.capture.shadow.operators import run
 from auditor.capture.shadow.registering import overload, register
 from auditor.capture.shadow.tensor import ShadowTensor, wrap
@@ -37,23 +50,27 @@ ASK: Final = (
     "linalg_eigvals",  # BatchLinearAlgebra.cpp: with the eigenvectors
     "linalg_eigvalsh",
     "linalg_svdvals",
-    "prod",  # FunctionsManual.cpp, prod_backward: by the longer way, which is safe where there are zeros
+    # FunctionsManual.cpp, prod_backward: by the longer way, which is safe where there are zeros
+    "prod",
     "prod.dim_int",
     "cumprod",  # cumprod_backward, where a graph of the gradient is made
     "_linalg_det",  # linalg_det_backward, the same
     "masked_fill.Tensor",  # masked_fill_backward of the value: a sum with the zeros in it
-    "cross_entropy_loss",  # LossNLL.cpp, with weights and label smoothing: the weights are summed with zeros in them
+    # LossNLL.cpp, with weights and label smoothing: the weights are summed with zeros in them
+    "cross_entropy_loss",
 )
 """Operators that ask, and whose results or gradients differ for it."""
 
 ASK_FORWARD: Final = ("native_layer_norm", "native_batch_norm", "native_group_norm")
-"""Operators whose forward-mode derivative asks; too frequent to be looked at before the program takes one."""
+"""Operators whose forward-mode derivative asks; too frequent to be looked at before the program
+takes one.
+"""
 
 
 def install(patches: Patches) -> None:
     """Register what keeps to the host's path."""
     library = torch.library.Library("aten", "IMPL")
-    patches.on_undo(library._destroy)
+    patches.on_undo(lambda: destroy(library))
     for name in kept_whole():
         register(library, name, _kernel_at_cuda(overload(name)), "CUDA")
     for name in ASK:
@@ -74,15 +91,24 @@ def install(patches: Patches) -> None:
 def _ask_the_host(library: Any, name: str) -> None:
     operator = overload(name)
     if operator is not None:
-        register(library, name, _kernel_at_autograd(operator, name), "AutogradCUDA", with_keyset=True)
+        register(
+            library, name, _kernel_at_autograd(operator, name), "AutogradCUDA", with_keyset=True
+        )
 
 
 @cache
 def kept_whole() -> tuple[str, ...]:
-    """Operators with a kernel for the CPU, none for CUDA, and one made of others, which CUDA's key would take."""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    found = [name for name in names if has(name, "CompositeImplicitAutograd") and has(name, "CPU") and not has(name, "CUDA")]
+    """Operators with a kernel for the CPU, none for CUDA, and one made of others, which CUDA's key
+    would take.
+    """
+    names = [name for name in operator_names() if name.startswith("aten::")]
+    found = [
+        name
+        for name in names
+        if has_kernel(name, "CompositeImplicitAutograd")
+        and has_kernel(name, "CPU")
+        and not has_kernel(name, "CUDA")
+    ]
     return tuple(sorted(name.removeprefix("aten::") for name in found))
 
 
@@ -91,15 +117,33 @@ def _kernel_at_cuda(operator: Any) -> Callable[..., Any]:
 
 
 def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeImplicitAutograd")
+    composite = has_kernel(f"aten::{name}", "CompositeImplicitAutograd")
 
-    def kernel(keys: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
-        given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-        wrapped = any(is_functorch_wrapped_tensor(one) for one in given)  # what a transform wraps answers yes on every device
-        if wrapped or (name in ASK_FORWARD and not _has_tangent(given)) or (name == "cross_entropy_loss" and not _smoothed(args)):
-            return operator.decompose(*args, **kwargs) if composite else operator.redispatch(_as_cpu(keys), *args, **kwargs)
+    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        wrapped = any(
+            is_functorch_wrapped(one) for one in given
+        )  # what a transform wraps answers yes on every device
+        if (
+            wrapped
+            or (name in ASK_FORWARD and not _has_tangent(given))
+            or (name == "cross_entropy_loss" and not _smoothed(args))
+        ):
+            if composite:
+                return operator.decompose(*args, **kwargs)
+            if keys_from_bits is not None:
+                return operator.redispatch(_as_cpu(keys, keys_from_bits), *args, **kwargs)
+            if wrapped:
+                refuse(
+                    f"aten::{name}",
+                    "this version of torch cannot play it inside a transform of torch.func",
+                )
         with DisableTorchFunctionSubclass():
-            return _recorded(operator, args, kwargs) if _needs_graph(given) else run(operator, args, kwargs)
+            return (
+                _recorded(operator, args, kwargs)
+                if _needs_graph(given)
+                else run(operator, args, kwargs)
+            )
 
     return kernel
 
@@ -109,26 +153,35 @@ def _smoothed(args: tuple[Any, ...]) -> bool:
     return len(args) > 5 and args[2] is not None
 
 
-def _as_cpu(keys: DispatchKeySet) -> DispatchKeySet:
-    """The keys of the call, with the CPU in CUDA's place: there torch's own kernel for autograd is still registered."""
-    cpu, cuda = DispatchKeySet(DispatchKey.CPU).raw_repr(), DispatchKeySet(DispatchKey.CUDA).raw_repr()
-    return DispatchKeySet.from_raw_repr(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
+def _as_cpu(keys: Any, from_bits: Callable[[int], Any]) -> Any:
+    """The keys of the call, with the CPU in CUDA's place: there torch's own kernel for autograd is
+    still registered.
+    """
+    cpu, cuda = (
+        DispatchKeySet(DispatchKey.CPU).raw_repr(),
+        DispatchKeySet(DispatchKey.CUDA).raw_repr(),
+    )
+    return from_bits(keys.raw_repr() & ~(cpu ^ cuda) | (cpu & ~cuda))
 
 
 def _needs_graph(given: list[Tensor]) -> bool:
-    return (torch.is_grad_enabled() and any(one.requires_grad for one in given)) or _has_tangent(given)
+    return (torch.is_grad_enabled() and any(one.requires_grad for one in given)) or _has_tangent(
+        given
+    )
 
 
 def _has_tangent(given: list[Tensor]) -> bool:
     forward = torch.autograd.forward_ad
-    return forward._current_level >= 0 and any(forward.unpack_dual(one).tangent is not None for one in given)
+    return forward_level() >= 0 and any(
+        forward.unpack_dual(one).tangent is not None for one in given
+    )
 
 
 def _recorded(operator: Any, args: Any, kwargs: Any) -> Any:
-    behind = pytree.tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
+    behind = tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
     with _held():
         results = operator(*behind[0], **behind[1])
-    return pytree.tree_map_only(Tensor, _InFront.apply, results)
+    return tree_map_only(Tensor, _InFront.apply, results)
 
 
 def _held() -> contextlib.AbstractContextManager[Any]:
@@ -173,8 +226,14 @@ class _InFront(torch.autograd.Function):
 
 
 def alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """LinearAlgebra.cpp, _matmul_impl: one matrix against a batch is folded for a subclass, and without a graph for no other."""
-    if not (isinstance(left, ShadowTensor) and isinstance(right, Tensor) and left.dim() == right.dim() == 3):
+    """LinearAlgebra.cpp, _matmul_impl: one matrix against a batch is folded for a subclass, and
+    without a graph for no other.
+    """
+    if not (
+        isinstance(left, ShadowTensor)
+        and isinstance(right, Tensor)
+        and left.dim() == right.dim() == 3
+    ):
         return left, right
     if left.shape[0] == 1 != right.shape[0] and not left.requires_grad:
         return left.expand(right.shape[0], -1, -1), right

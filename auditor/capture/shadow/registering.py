@@ -10,7 +10,9 @@ from typing import Any, Final
 import torch
 
 _ALLOWED: Final[dict[str, Any]] = (
-    {"allow_override": True} if "allow_override" in inspect.signature(torch.library.Library.impl).parameters else {}
+    {"allow_override": True}
+    if "allow_override" in inspect.signature(torch.library.Library.impl).parameters
+    else {}
 )
 """torch 2.6 does not know the flag, and lets a kernel of its own be overridden without."""
 
@@ -24,7 +26,9 @@ def overload(name: str) -> Any:
         return None
 
 
-def register(library: Any, name: str, kernel: Callable[..., Any], key: str, *, with_keyset: bool = False) -> None:
+def register(
+    library: Any, name: str, kernel: Callable[..., Any], key: str, *, with_keyset: bool = False
+) -> None:
     """Let ``kernel`` be what ``aten::name`` does at ``key``, until the library is destroyed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a kernel is overridden is the point

@@ -1,4 +1,6 @@
-"""Saving and loading: a checkpoint holds plain tensors with the location ``cuda:0``, as the GPU's would."""
+"""Saving and loading: a checkpoint holds plain tensors with the location ``cuda:0``, as the GPU's
+would.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,15 @@ from collections import OrderedDict
 from typing import Any
 
 import torch
-from torch import serialization
-from torch._C import DisableTorchFunctionSubclass
 
-from auditor.capture.patching import Patches
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.dispatch import DisableTorchFunctionSubclass
+from auditor.capture.instruments.torch_private.tensors import (
+    rebuild_parameter,
+    rebuild_tensor,
+    register_location,
+    untyped,
+)
 from auditor.capture.shadow.current import tell
 from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
@@ -21,23 +28,21 @@ _PRIORITY = 1  # before torch's own, which begin at 10
 def install(patches: Patches) -> None:
     """Teach torch.save and torch.load where shadow storages lie."""
     entry = (_PRIORITY, _location, _restore)
-    registry = serialization._package_registry
-    before = list(registry)
-
-    def restore_registry() -> None:
-        registry[:] = before
-
-    patches.on_undo(restore_registry)
-    registry.insert(0, entry)
-    rebuild: Any = torch._utils._rebuild_tensor_v2
-    patches.code(rebuild, _rebuilt)
+    patches.on_undo(register_location(entry))
+    if rebuild_tensor is not None:
+        patches.code(rebuild_tensor, _rebuilt)
     patches.attribute(torch.UntypedStorage, "cuda", _storage_to_cuda)
 
 
 def reduced(tensor: ShadowTensor, protocol: Any) -> Any:
     """What pickle writes for a shadow: a plain tensor, its storage marked."""
     if isinstance(tensor, torch.nn.Parameter):
-        return torch._utils._rebuild_parameter, (tensor.detach(), tensor.requires_grad, OrderedDict())
+        learned = tensor.detach(), tensor.requires_grad
+        return (
+            (torch.nn.Parameter, learned)
+            if rebuild_parameter is None
+            else (rebuild_parameter, (*learned, OrderedDict()))
+        )
     tell("to_cpu", "torch.save", tensor.nbytes, "d2h", requires_grad=tensor.requires_grad)
     with DisableTorchFunctionSubclass():
         plain = tensor._inner.detach().requires_grad_(tensor.requires_grad)
@@ -51,7 +56,9 @@ def _location(storage: Any) -> str | None:
 
 
 def _restore(storage: Any, location: str) -> Any:
-    """The storage itself, marked, where ``location`` is the device; None leaves it to the next in the registry."""
+    """The storage itself, marked, where ``location`` is the device; None leaves it to the next in
+    the registry.
+    """
     if not str(location).startswith("cuda"):
         return None
     device_of(location)
@@ -62,8 +69,7 @@ def _restore(storage: Any, location: str) -> Any:
 
 def _rebuilt(original: Any, storage: Any, *args: Any, **kwargs: Any) -> Any:
     tensor = original(storage, *args, **kwargs)
-    untyped = getattr(storage, "_untyped_storage", storage)
-    if not getattr(untyped, _ON_DEVICE, False):
+    if not getattr(untyped(storage), _ON_DEVICE, False):
         return tensor
     with DisableTorchFunctionSubclass():
         return wrap(tensor.detach()).requires_grad_(tensor.requires_grad)

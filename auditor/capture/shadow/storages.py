@@ -1,4 +1,6 @@
-"""Where the numbers of a tensor lie: in one storage, or, where it is sparse, in those of its parts."""
+"""Where the numbers of a tensor lie: in one storage, or, where it is sparse, in those of its
+parts.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,16 @@ from collections.abc import Iterator
 
 import torch
 
+from auditor.capture.instruments.torch_private.tensors import stored_indices, stored_values
+
 _COMPRESSED_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 _COMPRESSED_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
 
 def storages(tensor: torch.Tensor) -> Iterator[torch.UntypedStorage]:
-    """The values' storage first, then those of indices; none for layouts that own no plain storage (MKL-DNN)."""
+    """The values' storage first, then those of indices; none for layouts that own no plain storage
+    (MKL-DNN).
+    """
     for part in parts(tensor):
         yield part.untyped_storage()
 
@@ -22,7 +28,7 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if layout == torch.strided:
         return (tensor,)
     if layout == torch.sparse_coo:
-        return tensor._values(), tensor._indices()
+        return stored_values(tensor), stored_indices(tensor)
     if layout in _COMPRESSED_ROWS:
         return tensor.values(), tensor.crow_indices(), tensor.col_indices()
     if layout in _COMPRESSED_COLUMNS:

@@ -1,4 +1,6 @@
-"""Streams and events of the shadow: everything is done when it is asked for, so that all of them are always ready."""
+"""Streams and events of the shadow: everything is done when it is asked for, so that all of them
+are always ready.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Stream:
         return True
 
     def ends_now(self) -> bool:
-        """Whether waiting for it would wait for all that was queued: it is the stream that work goes to."""
+        """Whether waiting for it would wait for all that was queued: it is the stream that work
+        goes to.
+        """
         return self == current_stream()
 
     def wait_stream(self, stream: Any) -> None:
@@ -58,7 +62,12 @@ class Stream:
         _LOCAL.streams.append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _LOCAL.streams.pop()
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +83,13 @@ class Stream:
 class Event:
     """``torch.cuda.Event``: remembers the host's clock."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any) -> None:
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        **_: Any,
+    ) -> None:
         self.device = CUDA
         self._timed = enable_timing
         self._at: float | None = None
@@ -94,7 +109,9 @@ class Event:
         return True
 
     def ends_now(self) -> bool:
-        """Whether waiting for it would wait for all that was queued: no operator ran since it was recorded."""
+        """Whether waiting for it would wait for all that was queued: no operator ran since it was
+        recorded.
+        """
         return self._operators == _operators()
 
     def wait(self, stream: Any = None) -> None:
@@ -148,25 +165,35 @@ class StreamContext:
         if self.stream is not None:
             self.stream.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.stream is not None:
             self.stream.__exit__(kind, error, trace)
 
 
-class _GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
+_Generator = torch.Generator
+
+
+class _GeneratorType(type(_Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, torch._C.Generator)
+        return isinstance(instance, _Generator)
 
 
-class Generator(torch._C.Generator, metaclass=_GeneratorType):
-    """``torch.Generator``: one for the device draws the host's numbers, and says that it is the device's."""
+class Generator(_Generator, metaclass=_GeneratorType):
+    """``torch.Generator``: one for the device draws the host's numbers, and says that it is the
+    device's.
+    """
 
     def __new__(cls, device: Any = "cpu") -> Any:
         """A generator of torch's for the host, one of ours for the device."""
         wanted = device_of(device)
         assert wanted is not None
         if wanted.type != "cuda":
-            return torch._C.Generator(wanted)
+            return _Generator(wanted)
         return super().__new__(cls, "cpu")  # type: ignore[call-arg]
 
     @property

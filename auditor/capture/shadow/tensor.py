@@ -1,4 +1,6 @@
-"""The shadow tensor: dispatch keys of CUDA, storage and C++ device of the CPU, so that real kernels and autograd run."""
+"""The shadow tensor: dispatch keys of CUDA, storage and C++ device of the CPU, so that real kernels
+and autograd run.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C import DisableTorchFunctionSubclass
 
+from auditor.capture.instruments.torch_private.dispatch import (
+    DisableTorchFunctionSubclass,
+    make_subclass,
+)
 from auditor.capture.shadow.current import CUDA, HERE, PLAYING, refuse, tell
 
 Tensor = torch.Tensor
@@ -28,7 +33,9 @@ LEGACY_TYPES = {
 
 
 class Rooms:
-    """What the class of tensors hands on; set by the modules that do it, since they need the class."""
+    """What the class of tensors hands on; set by the modules that do it, since they need the
+    class.
+    """
 
     functions: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
     operators: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -37,7 +44,7 @@ class Rooms:
 
 def wrap(inner: Tensor) -> ShadowTensor:
     """The shadow of a CPU tensor without a graph; both share one storage."""
-    shadow: ShadowTensor = Tensor._make_subclass(ShadowTensor, inner, False, device_for_backend_keys=CUDA)
+    shadow: ShadowTensor = make_subclass(ShadowTensor, inner, False, device_for_backend_keys=CUDA)
     shadow._inner = inner
     playing = PLAYING[0]
     if playing is not None and playing.listener.tracks_memory:
@@ -51,7 +58,9 @@ class ShadowTensor(Tensor):
     _inner: Tensor
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         return Rooms.functions(func, args, kwargs or {})
 
     @classmethod
@@ -104,7 +113,8 @@ class ShadowTensor(Tensor):
         if force:
             return self.detach().cpu().resolve_conj().resolve_neg().numpy()
         raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
         )
 
     def __array__(self, dtype: Any = None) -> Any:
@@ -126,7 +136,8 @@ class ShadowTensor(Tensor):
             return memo[id(self)]
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment."
             )
         with torch.no_grad():
             copy: Any = wrap(self._inner.clone())
@@ -144,15 +155,23 @@ class ShadowTensor(Tensor):
         return Rooms.pickled(self, protocol)
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        refuse("Tensor.__dlpack__", "device memory cannot be handed to another library without a device")
+        refuse(
+            "Tensor.__dlpack__",
+            "device memory cannot be handed to another library without a device",
+        )
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        refuse("Tensor.__cuda_array_interface__", "device memory cannot be handed to another library without a device")
+        refuse(
+            "Tensor.__cuda_array_interface__",
+            "device memory cannot be handed to another library without a device",
+        )
 
 
 class Quietly:
-    """Inside, reads in this thread are part of what was already told, or are checks that CUDA does not make."""
+    """Inside, reads in this thread are part of what was already told, or are checks that CUDA does
+    not make.
+    """
 
     def __enter__(self) -> None:
         self._before = HERE.quiet

@@ -1,0 +1,3 @@
+"""What probes are made of: monkeypatches, dispatch modes, stacks, searches from the user's
+variables.
+"""

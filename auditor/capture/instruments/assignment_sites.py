@@ -1,0 +1,341 @@
+"""Which statement stores into a variable? Reads the user's file and names the line that the user
+would edit.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from auditor.capture.instruments.variable_paths import Place
+from auditor.recordings.sources import decode_source
+
+_GROWING_CALLS = frozenset(
+    {
+        "append",
+        "appendleft",
+        "extend",
+        "extendleft",
+        "add",
+        "insert",
+        "update",
+        "setdefault",
+        "put",
+        "push",
+    }
+)
+_HARMLESS_CALLS = frozenset(
+    {
+        "list",
+        "dict",
+        "set",
+        "tuple",
+        "deque",
+        "defaultdict",
+        "OrderedDict",
+        "Counter",
+        "float",
+        "int",
+        "str",
+        "len",
+        "bool",
+    }
+    | {
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "rand",
+        "randn",
+        "tensor",
+        "arange",
+        "eye",
+        "as_tensor",
+        "from_numpy",
+    }
+    | {"zeros_like", "ones_like", "empty_like", "full_like", "randn_like", "rand_like"}
+    | {"item", "detach", "tolist", "numpy", "clear", "init_hidden"}
+)
+"""Calls whose result has no graph: containers that begin empty, numbers, new tensors, tensors let
+go.
+"""
+
+
+@dataclass(frozen=True)
+class Store:
+    """One statement that may put a tensor somewhere."""
+
+    line: int
+    function: str
+    """Qualified name of the function it stands in; ``<module>`` outside of all."""
+    scopes: tuple[int, ...]
+    """First lines of the functions around it, outermost first (decorators included)."""
+    cls: str
+    """Class whose method it stands in, if any."""
+    chain: tuple[str, ...]
+    """Variable and attributes that it stores under, subscripts left out: ``self.hist[i] = x`` is
+    (self, hist).
+    """
+    grows: bool
+    """It adds to what is there: an augmented assignment, ``append``, an item, or a value made from
+    the old one.
+    """
+
+    @property
+    def rank(self) -> tuple[bool, bool, int]:
+        """What is most likely to store a tensor with its graph comes first."""
+        return (self.function.endswith("__init__"), not self.grows, self.line)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a place is filled, in words for the report."""
+
+    file: str
+    function: str
+    name: str
+    path: str
+    line: int | None
+
+
+class Sources:
+    """The user's files, parsed once each. With ``fresh`` also values that have no graph count: ``w
+    = torch.rand(3)``.
+    """
+
+    def __init__(self, *, fresh: bool = False) -> None:
+        self._fresh = fresh
+        self._files: dict[str, SourceFile] = {}
+
+    def find(self, place: Place, owner_file: str | None) -> Found:
+        """The statement that fills ``place``; ``line`` is None where none could be told.
+
+        ``owner_file`` is where the class is defined whose attribute the place is.
+        """
+        if place.attribute:
+            found = self._attribute(place, owner_file)
+        else:
+            found = self._best(place.file, self._file(place.file).variable(place))
+        if found is None:
+            return Found(place.file, place.function, place.name, place.path, None)
+        file, store = found
+        items = place.path[len(place.path.rstrip("[*]")) :]
+        path = "".join(f".{name}" for name in store.chain[1:])
+        return Found(file, store.function, store.chain[0], path + items, store.line)
+
+    def _attribute(self, place: Place, owner_file: str | None) -> tuple[str, Store] | None:
+        owners = {cls.__name__ for cls in place.owner.__mro__} if place.owner is not None else set()
+        files = [file for file in dict.fromkeys((owner_file, place.file)) if file]
+        for file in files:  # a method of the class itself, before anybody else who reaches in
+            stores = [
+                store
+                for store in self._file(file).attribute(place.attribute)
+                if store.cls in owners
+            ]
+            if stores:
+                return self._best(file, stores)
+        for file in files:
+            stores = self._file(file).attribute(place.attribute)
+            if stores:
+                return self._best(file, stores)
+        return None
+
+    @staticmethod
+    def _best(file: str, stores: list[Store]) -> tuple[str, Store] | None:
+        best = min(stores, key=lambda store: store.rank, default=None)
+        return None if best is None else (file, best)
+
+    def _file(self, file: str) -> SourceFile:
+        known = self._files.get(file)
+        if known is None:
+            known = self._files[file] = SourceFile(file, fresh=self._fresh)
+        return known
+
+
+class SourceFile:
+    """All storing statements of one file. A file that cannot be read or parsed has none."""
+
+    def __init__(self, file: str, *, fresh: bool = False) -> None:
+        self._file = file
+        self._fresh = fresh
+
+    @cached_property
+    def stores(self) -> list[Store]:
+        """In the order of the source."""
+        if not os.path.isfile(self._file):
+            return []
+        try:
+            with open(self._file, "rb") as source:
+                tree = ast.parse(decode_source(source.read()))
+        except (OSError, SyntaxError, ValueError, RecursionError):
+            return []
+        return list(_Reader(fresh=self._fresh).read(tree.body, "", (), ""))
+
+    def variable(self, place: Place) -> list[Store]:
+        """Stores into a plain variable: in its own function, else around or below it, else wherever
+        it is called that.
+        """
+        named = [store for store in self.stores if store.chain == (place.name,)]
+        if place.function == "<module>":
+            return named
+        own = [s for s in named if s.scopes and s.scopes[-1] == place.first_line]
+        if any(store.grows for store in own):
+            return own
+        around = {scope for s in self.stores if place.first_line in s.scopes for scope in s.scopes}
+        return [s for s in named if around.intersection(s.scopes)] or own or named
+
+    def attribute(self, name: str) -> list[Store]:
+        """Stores into an attribute of anything."""
+        return [store for store in self.stores if len(store.chain) > 1 and store.chain[-1] == name]
+
+
+class _Reader:
+    """Walks statements and keeps track of the functions and classes around them."""
+
+    def __init__(self, *, fresh: bool) -> None:
+        self._harmless = _never if fresh else _harmless
+
+    def read(
+        self, body: list[ast.stmt], function: str, scopes: tuple[int, ...], cls: str
+    ) -> Iterator[Store]:
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min(
+                    [
+                        statement.lineno,
+                        *(decorator.lineno for decorator in statement.decorator_list),
+                    ]
+                )
+                yield from self.read(
+                    statement.body, _join(function, statement.name), (*scopes, first), cls
+                )
+            elif isinstance(statement, ast.ClassDef):
+                yield from self.read(
+                    statement.body, _join(function, statement.name), scopes, statement.name
+                )
+            else:
+                for chain, grows in _stored(statement, self._harmless):
+                    yield Store(
+                        statement.lineno,
+                        function if scopes else "<module>",
+                        scopes,
+                        cls if scopes else "",
+                        chain,
+                        grows,
+                    )
+                for inner in _blocks(statement):
+                    yield from self.read(inner, function, scopes, cls)
+
+
+def _join(outer: str, name: str) -> str:
+    return f"{outer}.{name}" if outer else name
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(statement, field, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def _stored(
+    statement: ast.stmt, harmless: Callable[[ast.expr], bool]
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Chains that a statement itself (not those nested in it) may store a tensor under, and whether
+    that grows.
+    """
+    if isinstance(statement, ast.AugAssign):
+        if not harmless(statement.value):
+            yield from _chained(statement.target, grows=True)
+    elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        if statement.value is None or harmless(statement.value):
+            return
+        mentioned = {_chain(node) for node in ast.walk(statement.value)}
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        for target in (part for whole in targets for part in _parts(whole)):
+            yield from _chained(
+                target, grows=isinstance(target, ast.Subscript) or _chain(target) in mentioned
+            )
+    elif isinstance(statement, ast.Expr):
+        yield from _called(statement.value, harmless)
+
+
+def _called(
+    value: ast.expr, harmless: Callable[[ast.expr], bool]
+) -> Iterator[tuple[tuple[str, ...], bool]]:
+    if (
+        not isinstance(value, ast.Call)
+        or not isinstance(value.func, ast.Attribute)
+        or value.func.attr not in _GROWING_CALLS
+    ):
+        return
+    if not all(
+        harmless(argument)
+        for argument in (*value.args, *(keyword.value for keyword in value.keywords))
+    ):
+        yield from _chained(value.func.value, grows=True)
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for element in target.elts:
+            yield from _parts(element)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def _chained(target: ast.expr, *, grows: bool) -> Iterator[tuple[tuple[str, ...], bool]]:
+    chain = _chain(target)
+    if chain is not None:
+        yield chain, grows
+
+
+def _chain(node: ast.AST) -> tuple[str, ...] | None:
+    """``self.hist[i].setdefault(k, [])`` → (self, hist); None for what does not begin with a
+    name.
+    """
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Subscript):
+        return _chain(node.value)
+    if isinstance(node, ast.Attribute):
+        outer = _chain(node.value)
+        return None if outer is None else (*outer, node.attr)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"setdefault", "get"}
+    ):
+        return _chain(node.func.value)
+    return None
+
+
+def _never(value: ast.expr) -> bool:
+    return False
+
+
+def _harmless(value: ast.expr) -> bool:
+    """The value holds no tensor with a graph, as far as its form tells."""
+    if isinstance(value, (ast.Constant, ast.JoinedStr, ast.Lambda, ast.Compare)):
+        return True
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return all(_harmless(element) for element in value.elts)
+    if isinstance(value, ast.Dict):
+        return all(_harmless(element) for element in value.values)
+    if isinstance(value, ast.UnaryOp):
+        return _harmless(value.operand)
+    if isinstance(value, ast.BinOp):
+        return _harmless(value.left) and _harmless(value.right)
+    if isinstance(value, ast.Call):
+        name = (
+            value.func.attr
+            if isinstance(value.func, ast.Attribute)
+            else getattr(value.func, "id", "")
+        )
+        return name in _HARMLESS_CALLS
+    return False

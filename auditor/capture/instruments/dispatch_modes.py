@@ -1,0 +1,139 @@
+"""Entering and leaving a watch over single operators: torch's stacks of modes, and compiled
+code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private import dispatch
+from auditor.capture.instruments.torch_private.autograd import has_dynamo
+from auditor.capture.instruments.torch_private.dispatch import DispatchMode, schema_of
+from auditor.capture.instruments.torch_private.look_up import Missing
+
+
+def run_compiled_code_eagerly(patches: Patches) -> None:
+    """Until ``patches`` are undone: inside compiled code no operator can be seen; eagerly the same
+    ones can.
+    """
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None or not has_dynamo():
+        return
+    stance = set_stance("force_eager")
+    stance.__enter__()
+    patches.on_undo(lambda: stance.__exit__(None, None, None))
+
+
+class OperatorMode(DispatchMode):
+    """Base of the watches over single operators: results are those of the operators, untouched,
+    whatever we get wrong.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        if not dispatch.HAS_SCHEMAS:
+            raise Missing("torch._ops.OpOverload._schema")
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's own, without annotations
+        self._on_error = on_error
+        self._process = os.getpid()
+        self.live = True
+
+    def watches(self, func: Any) -> bool:
+        """False once the watch is over, in a process that was forked, and for operators without a
+        schema.
+        """
+        return self.live and os.getpid() == self._process and schema_of(func) is not None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.watches(func):
+            return func(*args, **kwargs)
+        call = self._guarded(lambda: self.before(func, args, kwargs))
+        result = func(*args, **kwargs)
+        if call is not None:
+            self._guarded(lambda: self.after(call, args, result))
+        return result
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call is about to run. What this returns is given to :meth:`after`; None: nothing to
+        look at then.
+        """
+
+    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+        """The call has run."""
+
+    def _guarded(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except Exception as error:  # the user's step goes on
+            self._on_error(error)
+            return None
+
+
+def enter_dispatch(patches: Patches, mode: Any) -> None:
+    """Enter a dispatch mode of ours until ``patches`` are undone."""
+    mode.__enter__()
+    patches.on_undo(lambda: leave_dispatch(mode))
+
+
+def leave_dispatch(mode: Any) -> None:
+    """Make a dispatch mode of ours pass everything through, and take it off its stack."""
+    mode.live = False
+    stack = (
+        dispatch.dispatch_mode_now,
+        dispatch.pop_dispatch_mode,
+        dispatch.push_dispatch_mode,
+        dispatch.dispatch_modes,
+    )
+    _leave_stack(mode, *stack)
+
+
+def leave_function(mode: Any) -> None:
+    """The same for a mode over torch's functions."""
+    mode.live = False
+    stack = (
+        dispatch.function_mode_now,
+        dispatch.pop_function_mode,
+        dispatch.push_function_mode,
+        dispatch.function_modes,
+    )
+    _leave_stack(mode, *stack)
+
+
+def _leave_stack(mode: Any, top: Any, pop: Any, push: Any, modes: Any) -> None:
+    """A stack that this torch does not show keeps our mode, which passes everything through by
+    now.
+    """
+    if None not in (top, pop, push, modes):
+        leave(mode, top, pop, push, len(modes()))
+
+
+def leave(
+    mode: Any,
+    top: Callable[[], Any],
+    pop: Callable[[], Any],
+    push: Callable[[Any], None],
+    depth: int,
+) -> bool:
+    """Take ``mode`` off a stack of modes, wherever in it: the user's own may have come on top and
+    stay.
+
+    Returns False if it is not there.
+    """
+    above: list[Any] = []
+    found = False
+    while len(above) < depth and not found:
+        found = top() is mode
+        if not found:
+            above.append(pop())
+    if found:
+        mode.__exit__(None, None, None)
+    for other in reversed(above):
+        push(other)
+    return found

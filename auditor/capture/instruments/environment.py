@@ -1,0 +1,127 @@
+"""What the step runs on: versions, processors, device, thread counts, allocator settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import torch
+
+from auditor.errors import TargetProblem
+from auditor.model.devices import CPU, CUDA, SHADOW, DeviceInfo
+
+ALLOCATOR_VARIABLES = (
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "CUDA_LAUNCH_BLOCKING",
+    "OMP_NUM_THREADS",
+)
+
+
+def device_of(asked: str) -> DeviceInfo:
+    """What a run has of what was asked for. Raises :class:`TargetProblem` when CUDA was asked for
+    and there is none.
+    """
+    if asked == "rehearse":
+        return SHADOW
+    there = torch.cuda.is_available()
+    if asked == "cuda" and not there:
+        raise TargetProblem(
+            "--device cuda: torch sees no CUDA device here",
+            "use --device auto, or check nvidia-smi and the torch build",
+        )
+    return CUDA if there and asked != "cpu" else CPU
+
+
+def default_device() -> torch.device:
+    """Where factories put tensors. Up to torch 2.9 ``get_default_device`` raises after
+    ``set_default_device(None)``.
+    """
+    try:
+        return torch.get_default_device()
+    except AttributeError:
+        return torch.device("cpu")
+
+
+def describe(device: DeviceInfo) -> dict[str, str]:
+    """Facts about this process and machine, as strings."""
+    facts = {
+        "torch": str(torch.__version__),
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cpu_count": str(_usable_cpus()),
+        "torch_threads": str(torch.get_num_threads()),
+        "host_memory": str(host_memory()),
+    }
+    if (
+        device.shadow and torch.cuda.is_available()
+    ):  # else the shadow did not start, and its probe says why
+        facts["device"] = f"{torch.cuda.get_device_name()} (rehearsed on the CPU)"
+        facts["capability"] = _capability()
+    if device.native:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        facts["cuda"] = str(torch.version.cuda or f"ROCm {torch.version.hip}")
+        facts["device"] = properties.name
+        facts["device_memory"] = str(properties.total_memory)
+        if not torch.version.hip:  # AMD's numbers mean another thing
+            facts["capability"] = _capability()
+    for name in ALLOCATOR_VARIABLES:
+        if os.environ.get(name):
+            facts[name] = os.environ[name]
+    return facts
+
+
+def _usable_cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def host_memory(root: Path = Path("/")) -> int:
+    """Bytes of RAM that this process may use: the machine's, or less where a control group (a
+    container) sets a limit.
+    """
+    limits = [int(text) for file in _limit_files(root) if (text := _first_line(file)).isdecimal()]
+    return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit > 0)])
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    """Of version 2 those of the process's own group and of all above it; of version 1 the one that
+    a container sees.
+    """
+    groups = root / "sys/fs/cgroup"
+    yield groups / "memory/memory.limit_in_bytes"
+    yield groups / "memory.max"
+    own = _first_line(root / "proc/self/cgroup").rpartition("::")[2].strip("/")
+    while own and ".." not in own:
+        yield groups / own / "memory.max"
+        own = own.rpartition("/")[0]
+
+
+def _first_line(file: Path) -> str:
+    try:
+        with file.open() as opened:
+            return opened.readline().strip()
+    except OSError:
+        return ""
+
+
+def _capability() -> str:
+    """``9.0``: NVIDIA's compute capability of the current device."""
+    return ".".join(str(part) for part in torch.cuda.get_device_capability())
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as info:
+            for line in info:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

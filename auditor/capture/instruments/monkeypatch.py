@@ -1,0 +1,169 @@
+"""Putting a function in another's place so that every reference sees it, and putting it back
+exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+_MISSING = object()
+_HOOKS: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+"""By number: (hook, original). Swapped code objects find their hook here, since a code object has
+no closure of ours.
+"""
+
+_NUMBERS = itertools.count(1)
+
+
+class Patches:
+    """A stack of patches, undone last-in-first-out by :meth:`undo`; undoing twice does nothing.
+
+    ``missed`` is called with what a hook of ours raises, which never reaches the user
+    (:func:`guarded`).
+    """
+
+    def __init__(self, missed: Callable[[Exception], None] | None = None) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._missed = missed
+
+    def __bool__(self) -> bool:
+        """True while there is something to undo."""
+        return bool(self._undo)
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        """Set ``owner.name``; undo restores it, or deletes it where the owner only inherited it."""
+        before = vars(owner).get(name, _MISSING)
+
+        def undo() -> None:
+            if before is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+        setattr(owner, name, value)
+        self._undo.append(undo)
+
+    def around(
+        self,
+        owner: Any,
+        name: str,
+        *,
+        before: Callable[..., Any] | None = None,
+        after: Callable[..., Any] | None = None,
+    ) -> None:
+        """Put a function of the same arguments around ``owner.name``, which the owner itself has.
+
+        ``before`` is called with the arguments, ``after`` with the result in front of them. What
+        they raise does not reach the user; it is handed to ``missed``.
+        """
+        original = vars(owner)[name]
+        before, after = (hook and self.guarded(hook) for hook in (before, after))
+
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                before(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if after is not None:
+                after(result, *args, **kwargs)
+            return result
+
+        self.attribute(owner, name, watched)
+
+    def guarded(self, hook: Callable[..., Any]) -> Callable[..., None]:
+        """The hook, for others to call: what it raises is handed to ``missed``."""
+        return guarded(hook, self._missed)
+
+    def code(self, function: types.FunctionType, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Swap a Python function's code in place, so that every reference to it calls
+        ``hook(original, *args, **kwargs)``.
+
+        Returns the original as a function of its own. Works for references taken before the patch
+        (aliases, class attributes, defaults, partials). Raises ValueError for a function with free
+        variables.
+        """
+        if function.__code__.co_freevars:
+            raise ValueError(
+                f"{function.__qualname__} has free variables: its code cannot be swapped"
+            )
+        original = types.FunctionType(
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        original.__kwdefaults__ = function.__kwdefaults__
+        original.__qualname__ = function.__qualname__
+        number = next(_NUMBERS)
+        _HOOKS[number] = (hook, original)
+        namespace: dict[str, Any] = {}
+        source = (
+            f"def {function.__name__}(*args, **kwargs):\n"
+            f"    from auditor.capture.instruments.monkeypatch import dispatch\n"
+            f"    return dispatch({number}, args, kwargs)\n"
+        )
+        exec(compile(source, "<audit>", "exec"), namespace)
+        saved = function.__code__, function.__defaults__, function.__kwdefaults__
+        function.__defaults__ = None
+        function.__kwdefaults__ = None  # type: ignore[assignment]  # typeshed forbids None; Python allows it
+        function.__code__ = namespace[function.__name__].__code__
+
+        def undo() -> None:
+            function.__code__, function.__defaults__, function.__kwdefaults__ = saved
+            _HOOKS[number] = _straight, original  # a call of another thread may be on its way in
+
+        self._undo.append(undo)
+        return original
+
+    def on_undo(self, undo: Callable[[], None]) -> None:
+        """Register any other action to be taken back."""
+        self._undo.append(undo)
+
+    def undo(self) -> None:
+        """Take everything back, newest first, even if one of them raises (the first error is raised
+        at the end).
+        """
+        error: BaseException | None = None
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except Exception as problem:
+                error = error or problem
+        if error is not None:
+            raise error
+
+
+def guarded(
+    hook: Callable[..., Any], missed: Callable[[Exception], None] | None
+) -> Callable[..., None]:
+    """The hook as the user's program may call it: what it raises goes to ``missed``, and no
+    further.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        try:
+            hook(*args, **kwargs)
+        except Exception as error:
+            if missed is not None:
+                with contextlib.suppress(
+                    Exception
+                ):  # the disk may be full: the writer says so itself
+                    missed(error)
+
+    return call
+
+
+def _straight(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return original(*args, **kwargs)
+
+
+def dispatch(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Called by swapped code: runs the hook with the original in front."""
+    hook, original = _HOOKS[number]
+    return hook(original, *args, **kwargs)

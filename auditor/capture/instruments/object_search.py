@@ -1,0 +1,353 @@
+"""From a user's variable to the tensors it holds: locals, globals, closures, attributes and
+containers, with names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.autograd_graph import node_of
+from auditor.capture.instruments.live_objects import instances_of_user
+from auditor.capture.instruments.torch_private.training import own_buffers, own_children
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.instruments.variable_paths import Place, Trail, spelled
+
+DEPTH = 4
+"""Levels of containers and attributes below a variable that are searched."""
+
+LAST_ITEMS = 4096
+"""Items of a container that are looked at: the newest ones."""
+
+VISITS = 20_000
+"""Objects visited in one census: about 5 ms."""
+
+LARGE = 64
+"""A container of this many items that held no graph and has not changed its length is looked at
+again only now and then.
+"""
+
+LOOK_AGAIN = 8
+"""Censuses after which it is."""
+
+_ATOMS = frozenset(
+    {
+        int,
+        float,
+        str,
+        bytes,
+        bool,
+        complex,
+        type(None),
+        type(Ellipsis),
+        range,
+        slice,
+        torch.dtype,
+        torch.device,
+    }
+)
+_OPAQUE = (
+    ModuleType,
+    type,
+    torch.optim.Optimizer,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.TracebackType,
+)
+_MODULE_KEYS = frozenset(vars(torch.nn.Module()))
+_SNAPSHOT_READERS = frozenset(
+    {
+        "locals",
+        "vars",
+        "dir",
+        "eval",
+        "exec",
+        "_getframe",
+        "currentframe",
+        "stack",
+        "save_hyperparameters",
+    }
+)
+_CO_OPTIMIZED = 1
+
+
+def _has_graph(tensor: torch.Tensor) -> bool:
+    return node_of(tensor) is not None
+
+
+class ObjectSearch:
+    """Searches everything of the user's that outlives a step for tensors that are ``wanted``: those
+    that have a graph.
+    """
+
+    def __init__(self, frames: Frames, wanted: Callable[[torch.Tensor], bool] = _has_graph) -> None:
+        self._frames = frames
+        self._wanted = wanted
+        self._modules: tuple[int, list[ModuleType]] = (0, [])
+        self._dull: dict[int, tuple[int, int]] = {}
+        self._instances: list[weakref.ref[Any]] = []
+        self._census = 0
+        self._seen: set[int] = set()
+        self._left = 0
+        self._tensors = 0
+        self._found: dict[int, tuple[Trail, list[torch.Tensor]]] = {}
+
+    def adopt(self) -> None:
+        """From now on look also into the objects of the user's classes that are alive, whoever
+        holds them.
+        """
+        self._instances = instances_of_user(self._user_modules())
+
+    def tensors(self, target: Any, frame: FrameType | None) -> dict[Place, list[torch.Tensor]]:
+        """Wanted tensors by place: in frames from ``frame`` outwards, in the target, in globals, in
+        what was adopted. Each once.
+        """
+        self._census += 1
+        self._seen, self._left, self._found = set(), VISITS, {}
+        if len(self._dull) > VISITS:
+            self._dull.clear()
+        while frame is not None:
+            self._frame(frame)
+            frame = frame.f_back
+        self._target(target)
+        home = getattr(target, "__module__", None)
+        for module in sorted(
+            self._user_modules(), key=lambda module: module.__name__ != home
+        ):  # the target's own first
+            self._globals(module)
+        for instance in self._instances:
+            self._target(instance())
+        found: dict[Place, list[torch.Tensor]] = {}
+        for trail, tensors in self._found.values():
+            found.setdefault(spelled(trail), []).extend(tensors)
+        self._found, self._seen = {}, set()
+        return found
+
+    # -- where to begin ----------------------------------------------------------------------------
+
+    def _frame(self, frame: FrameType) -> None:
+        code = frame.f_code
+        if self._frames.is_user(code.co_filename) and code.co_flags & _CO_OPTIMIZED:
+            place = Place(code.co_filename, _qualname(code), code.co_firstlineno, "")
+            for name, value in frame_locals(frame).items():
+                self._look(value, replace(place, name=name), 0)
+
+    def _target(self, target: Any) -> None:
+        if isinstance(target, ModuleType):
+            self._globals(target)
+        elif isinstance(target, functools.partial):
+            for part in (target.func, *target.args, *target.keywords.values()):
+                self._target(part)
+        elif target is not None:
+            cls = type(target)
+            file = getattr(sys.modules.get(cls.__module__), "__file__", None) or "?"
+            self._look(target, Place(file, cls.__qualname__, 0, "self"), 0)
+
+    def _user_modules(self) -> list[ModuleType]:
+        count, modules = self._modules
+        if count != len(sys.modules):
+            imported = [
+                module for module in list(sys.modules.values()) if isinstance(module, ModuleType)
+            ]
+            modules = [module for module in imported if self._frames.user_file(module) is not None]
+            self._modules = len(sys.modules), modules
+        return modules
+
+    def _globals(self, module: ModuleType) -> None:
+        file = vars(module).get("__file__") or "?"
+        names = vars(module)
+        if id(names) in self._seen:
+            return
+        self._seen.add(id(names))
+        for name, value in list(names.items()):
+            if issubclass(
+                type(value), type
+            ):  # a proxy may answer for its __class__, with code of its own
+                self._class(value, file, names.get("__name__"))
+            elif not name.startswith("__") and type(value) not in _ATOMS:
+                self._look(value, Place(file, "<module>", 0, name), 0)
+
+    def _class(self, cls: type, file: str, module: str | None) -> None:
+        if cls.__module__ != module or id(cls) in self._seen:
+            return
+        self._seen.add(id(cls))
+        for name, value in list(vars(cls).items()):
+            if not name.startswith("__"):
+                self._look(value, (Place(file, "<module>", 0, cls.__name__), cls, name), 1)
+
+    # -- what is inside ----------------------------------------------------------------------------
+
+    def _look(self, value: Any, trail: Trail, depth: int) -> None:
+        kind = type(value)
+        if kind in _ATOMS or self._left <= 0:
+            return
+        self._left -= 1
+        if issubclass(kind, torch.Tensor):
+            if id(value) not in self._seen and self._wanted(value):
+                self._seen.add(id(value))
+                self._found.setdefault(id(trail), (trail, []))[1].append(value)
+                self._tensors += 1
+        elif depth <= DEPTH and id(value) not in self._seen and not issubclass(kind, _OPAQUE):
+            self._seen.add(id(value))
+            self._open(value, kind, trail, depth)
+
+    def _open(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
+        base = _container_base(kind)
+        if base is not None:
+            self._container(value, base, trail, depth)
+        elif issubclass(kind, FunctionType):
+            self._function(value, depth)
+        elif issubclass(kind, MethodType):
+            function = value.__func__
+            if isinstance(function, FunctionType):
+                self._look(value.__self__, _inside_function(function, "self"), depth)
+                self._function(function, depth)
+        elif issubclass(kind, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self._look(part, trail, depth + 1)
+        elif issubclass(kind, GeneratorType):
+            self._generator(value, depth)
+        elif issubclass(kind, torch.nn.Module):
+            self._module(value, kind, trail, depth)
+        elif not kind.__module__.startswith("auditor."):
+            self._object(value, kind, trail, depth)
+
+    def _container(self, value: Any, base: Any, trail: Trail, depth: int) -> None:
+        length = base.__len__(value)
+        known, looked_at = self._dull.get(id(value), (-1, 0))
+        if known == length and self._census - looked_at < LOOK_AGAIN:
+            return
+        before, inner = self._tensors, (trail, None, "")
+        for item in _NEWEST[base](value):
+            if type(item) not in _ATOMS:
+                self._look(item, inner, depth + 1)
+        if length >= LARGE and self._tensors == before:
+            self._dull[id(value)] = length, self._census
+
+    def _function(self, function: FunctionType, depth: int) -> None:
+        code = function.__code__
+        if not self._frames.is_user(code.co_filename):
+            return
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            try:
+                self._look(cell.cell_contents, _inside_function(function, name), depth + 1)
+            except ValueError:  # an empty cell
+                continue
+        arguments = code.co_varnames[: code.co_argcount]
+        defaults = function.__defaults__ or ()
+        named = {
+            **dict(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=False)),
+            **(function.__kwdefaults__ or {}),
+        }
+        for name, value in named.items():
+            self._look(value, _inside_function(function, name), depth + 1)
+        for name, value in list(vars(function).items()):
+            if name != "__wrapped__":
+                self._look(
+                    value,
+                    (_inside_function(function, function.__name__), FunctionType, name),
+                    depth + 1,
+                )
+            else:
+                self._look(value, _inside_function(function, name), depth)
+
+    def _generator(self, generator: GeneratorType[Any, Any, Any], depth: int) -> None:
+        if generator.gi_frame is not None and not generator.gi_running:
+            self._frame(generator.gi_frame)
+            self._look(generator.gi_yieldfrom, Place("?", "?", 0, "?"), depth)
+
+    def _object(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
+        for name, inner in _attributes(value, kind):
+            if type(inner) not in _ATOMS:
+                self._look(inner, (trail, kind, name), depth + 1)
+
+    def _module(self, value: Any, kind: type, trail: Trail, depth: int) -> None:
+        attributes = vars(value)
+        for name in [name for name in attributes if name not in _MODULE_KEYS]:
+            if type(attributes[name]) not in _ATOMS:
+                self._look(attributes[name], (trail, kind, name), depth + 1)
+        for name, buffer in list(own_buffers(value).items()):
+            self._look(buffer, (trail, kind, name), depth + 1)
+        # However deep a model is nested, its own attributes are as near as those of its root.
+        for name, child in list(own_children(value).items()):
+            self._look(child, (trail, kind, name), depth)
+
+
+def _inside_function(function: FunctionType, name: str) -> Place:
+    code = function.__code__
+    return Place(
+        code.co_filename, function.__qualname__.replace("<locals>.", ""), code.co_firstlineno, name
+    )
+
+
+def _qualname(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name)).replace("<locals>.", "")
+
+
+_NEWEST: dict[type, Callable[[Any], list[Any]]] = {
+    list: lambda value: list.__getitem__(value, slice(-LAST_ITEMS, None)),
+    tuple: lambda value: list(tuple.__getitem__(value, slice(-LAST_ITEMS, None))),
+    dict: lambda value: list(islice(reversed(dict.values(value)), LAST_ITEMS)),
+    deque: lambda value: list(islice(deque.__reversed__(value), LAST_ITEMS)),
+    set: lambda value: list(islice(set.__iter__(value), LAST_ITEMS)),
+}
+"""The newest items of a built-in container, read by the built-in's own methods: a subclass may do
+anything in its.
+"""
+
+
+@functools.lru_cache(maxsize=1024)
+def _container_base(kind: type) -> type | None:
+    return next((base for base in _NEWEST if issubclass(kind, base)), None)
+
+
+def _attributes(value: Any, kind: type) -> list[tuple[str, Any]]:
+    """Instance attributes, without running any code of the user's."""
+    try:
+        found = list(object.__getattribute__(value, "__dict__").items())
+    except AttributeError:  # all slots
+        found = []
+    for name, slot in _slots(kind):
+        with contextlib.suppress(AttributeError):  # never set
+            found.append((name, slot.__get__(value, kind)))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
+    classes = [cls for cls in kind.__mro__ if "__slots__" in vars(cls)]
+    return tuple(
+        (n, slot)
+        for cls in classes
+        for n, slot in vars(cls).items()
+        if isinstance(slot, types.MemberDescriptorType)
+    )
+
+
+def frame_locals(frame: FrameType) -> dict[str, Any]:
+    """Local variables of a running function, leaving nothing behind.
+
+    Before Python 3.13 ``f_locals`` is one dictionary for each frame, kept until the function
+    returns: it would keep the user's tensors alive, so it is emptied again. It is also what
+    ``locals()`` returned to the user, so a function that may have called that is not looked into.
+    """
+    code = frame.f_code
+    if sys.version_info >= (3, 13):
+        return dict(frame.f_locals)
+    if not _SNAPSHOT_READERS.isdisjoint(code.co_names):
+        return {}
+    snapshot = frame.f_locals
+    copy = dict(snapshot)
+    snapshot.clear()
+    return copy

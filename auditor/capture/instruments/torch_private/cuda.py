@@ -1,0 +1,48 @@
+"""CUDA's allocator, and functions of ``torch._C`` that ask for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.torch_private.look_up import needed, private
+
+history_is_on: Callable[[], bool] = private("torch._C._cuda_isHistoryEnabled", lambda: False)
+"""Whether allocations are recorded; only builds with CUDA have it. Without it: no, so a history of
+the user's ends with ours.
+"""
+
+record_history: Callable[..., None] = needed("torch.cuda.memory._record_memory_history")
+"""Records allocations with their stacks. Without it: Missing, said in a warning, and no snapshot is
+taken.
+"""
+
+take_snapshot: Callable[[], Any] = needed("torch.cuda.memory._snapshot")
+"""The allocator's state and history. Without it: Missing, and no snapshot is taken; an
+out-of-memory error leaves none either.
+"""
+
+attach_oom_observer: Callable[[Any], None] | None = private(
+    "torch._C._cuda_attach_out_of_memory_observer"
+)
+"""Calls a function before an out-of-memory error is raised. Without it: None, and such an error
+leaves no snapshot.
+"""
+
+C: Any = private("torch._C", torch)
+"""The module whose functions a rehearsal replaces. Without it: torch itself, where none of them is
+found.
+"""
+
+group_by_device: Callable[..., Any] = needed("torch._C._group_tensors_by_device_and_dtype")
+"""Optimizers group their tensors by it. Without it: no rehearsal."""
+
+nn: Any = private("torch._C._nn")
+"""The module that :data:`parse_to` lies in. Without it: None, and that is not replaced."""
+
+parse_to: Callable[..., Any] | None = private("torch._C._nn._parse_to")
+"""Reads the arguments of ``Module.to``. Without it: None, so a rehearsal of ``module.to(0)`` fails
+as it does without a GPU.
+"""

@@ -1,0 +1,120 @@
+"""How a private name is found, and what stands in its place where this torch has none."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+
+_NOTHING: Final = object()
+
+FOUND: dict[str, bool] = {}
+"""Full name -> whether this torch has it. Names that only instances have are True: they are asked
+for at each call.
+"""
+
+
+class Missing(RuntimeError):
+    """The torch that is installed lacks a private name, and there is no other way to what it is
+    for.
+    """
+
+    def __init__(self, *paths: str) -> None:
+        super().__init__(f"torch {torch.__version__} has no {', no '.join(paths)}")
+
+
+class Absent:
+    """Stands in the place of a function, a class or a constant: :class:`Missing` whenever it is
+    used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Never returns."""
+        raise Missing(self._path)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else Missing(self._path)
+
+
+def private(path: str, otherwise: Any = None) -> Any:
+    """What torch calls ``path`` (``"torch._C._nn._parse_to"``); ``otherwise`` where this torch has
+    no such name.
+    """
+    value = _find(path)
+    FOUND[path] = value is not _NOTHING
+    return otherwise if value is _NOTHING else value
+
+
+def needed(path: str) -> Any:
+    """As :func:`private`, for what there is no other way to: :class:`Missing` when it is used."""
+    return private(path, Absent(path))
+
+
+def on_instances(path: str, otherwise: Any = None) -> Callable[[Any], Any]:
+    """Reads an attribute that torch sets in ``__init__``, so that no class can tell whether it is
+    there.
+
+    ``path`` is the class's full name and the attribute's.
+    """
+    FOUND[path] = True
+    name = path.rpartition(".")[2]
+
+    def read(instance: Any) -> Any:
+        return getattr(instance, name, otherwise)
+
+    return read
+
+
+def in_dict(path: str) -> Callable[[Any], Any]:
+    """The same where the instance's class may answer for attributes in its own way: the instance's
+    dictionary is asked.
+    """
+    FOUND[path] = True
+    name = path.rpartition(".")[2]
+
+    def read(instance: Any) -> Any:
+        return instance.__dict__.get(name)
+
+    return read
+
+
+def require(*paths: str) -> None:
+    """Raise :class:`Missing` if this torch lacks any of the names, all of which were looked up
+    before.
+    """
+    lacking = [path for path in paths if not FOUND[path]]
+    if lacking:
+        raise Missing(*lacking)
+
+
+def _find(path: str) -> Any:
+    value: Any = torch
+    found = "torch"
+    for name in path.split(".")[1:]:
+        found = f"{found}.{name}"
+        value = (
+            getattr(value, name, _NOTHING)
+            if not isinstance(value, ModuleType)
+            else _in_module(value, name, found)
+        )
+        if value is _NOTHING:
+            return _NOTHING
+    return value
+
+
+def _in_module(module: ModuleType, name: str, path: str) -> Any:
+    """An attribute of a module, or a module inside it that nobody has imported yet."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        pass
+    try:
+        return importlib.import_module(path)
+    except ImportError:
+        return _NOTHING

@@ -1,0 +1,183 @@
+"""What a tensor and its storage do not tell in public: who owns memory, versions, sparse parts,
+exact exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter, methodcaller
+from typing import Any, Final
+
+import torch
+from torch import serialization
+
+from auditor.capture.instruments.torch_private.look_up import Missing, needed, on_instances, private
+
+Tensor = torch.Tensor
+
+
+def _attribute(path: str, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Reads an attribute that the class has, by C code."""
+    return otherwise if private(path) is None else attrgetter(path.rpartition(".")[2])
+
+
+def _missing(path: str) -> Callable[[Any], Any]:
+    def read(instance: Any) -> Any:
+        raise Missing(path)
+
+    return read
+
+
+# -- identity --------------------------------------------------------------------------------------
+
+key_of: Callable[[torch.UntypedStorage], int] = _attribute(
+    "torch.UntypedStorage._cdata", methodcaller("data_ptr")
+)
+"""The address of the C++ storage: one for all views of it, as long as it lives. Without it: that of
+its bytes, which empty storages share."""
+
+base_of: Callable[[Tensor], Tensor | None] = _attribute("torch.Tensor._base", lambda tensor: None)
+"""The tensor that a view was made of. Without it: None, so views of parameters count into the
+weight of a graph.
+"""
+
+version_of: Callable[[Tensor], int] = _attribute(
+    "torch.Tensor._version", _missing("torch.Tensor._version")
+)
+"""How often a tensor was written in place. Without it: Missing, and probes that compare versions
+are those that failed.
+"""
+
+version_hint: Callable[[Tensor], int] = _attribute("torch.Tensor._version", lambda tensor: 0)
+"""The same for those who compare values as well. Without it: always 0."""
+
+
+def fix_weakref(found: Any) -> None:
+    """Tell torch that a weak reference brought a tensor or storage back that only C++ still held.
+
+    Without ``_fix_weakref``: nothing to tell, in a torch that keeps the Python object alive by
+    itself.
+    """
+    if isinstance(found, _FIXABLE):
+        found._fix_weakref()  # type: ignore[union-attr]
+
+
+_FIXABLE: Final = tuple(
+    kind
+    for kind, path in (
+        (Tensor, "torch.Tensor._fix_weakref"),
+        (torch.UntypedStorage, "torch.UntypedStorage._fix_weakref"),
+    )
+    if private(path) is not None
+)
+
+# -- parts -----------------------------------------------------------------------------------------
+
+stored_values: Callable[[Tensor], Tensor] = (
+    methodcaller("_values")
+    if private("torch.Tensor._values") is not None
+    else lambda tensor: tensor.coalesce().values()
+)
+"""The values of a sparse COO tensor as they are stored. Without it: those of a coalesced copy."""
+
+stored_indices: Callable[[Tensor], Tensor] = (
+    methodcaller("_indices")
+    if private("torch.Tensor._indices") is not None
+    else lambda tensor: tensor.coalesce().indices()
+)
+"""The indices of it. Without it: those of a coalesced copy."""
+
+_untyped: Callable[[Any], Any] = on_instances("torch.TypedStorage._untyped_storage")
+
+
+def untyped(storage: Any) -> Any:
+    """The storage of bytes inside a typed one; itself where it has no type. Without
+    ``_untyped_storage``: itself, so a tensor of a checkpoint in an old format stays on the host of
+    a rehearsal.
+    """
+    inner = _untyped(storage)
+    return storage if inner is None else inner
+
+
+# -- many at once ----------------------------------------------------------------------------------
+
+flatten: Callable[[Any], Tensor] = private(
+    "torch._C._nn.flatten_dense_tensors",
+    lambda tensors: torch.cat([tensor.reshape(-1) for tensor in tensors]),
+)
+"""All elements of several tensors in one. Without it: by ``torch.cat``, which is slower."""
+
+
+def _norms(tensors: list[Tensor]) -> list[Tensor]:
+    return [torch.linalg.vector_norm(tensor) for tensor in tensors]
+
+
+norms: Callable[[list[Tensor]], Any] = private("torch._foreach_norm", _norms)
+"""The Euclidean norm of each tensor. Without it: one by one, several times slower."""
+
+foreach_copy: Any = private("torch._foreach_copy_")
+"""Copies a list of tensors into another; compared, not called. Without it: None, which equals no
+function.
+"""
+
+# -- printing --------------------------------------------------------------------------------------
+
+tensor_printing: Any = private("torch._tensor_str")
+"""The module that prints tensors. Without it: None, and printing counts as the reads that it
+makes.
+"""
+
+print_tensor: Callable[..., str] | None = private("torch._tensor_str._str")
+"""Its function that does. Without it: None, as :data:`tensor_printing`."""
+
+# -- for tensors of the shadow ---------------------------------------------------------------------
+
+functions: Any = private("torch._C._VariableFunctions", torch)
+"""Torch's functions as C has them, before Python wraps a few. Without it: torch itself."""
+
+pack_padded: Any = private("torch._C._VariableFunctions._pack_padded_sequence")
+"""What ``pack_padded_sequence`` calls; compared, not called. Without it: its lengths come back as
+the device's.
+"""
+
+pad_packed: Any = private("torch._C._VariableFunctions._pad_packed_sequence")
+"""What ``pad_packed_sequence`` calls; compared, not called. Without it: as :data:`pack_padded`."""
+
+compatible_shallow_copy: Any = private("torch._has_compatible_shallow_copy_type")
+"""What ``Module._apply`` asks before it sets ``data``; compared, not called. Without it: a module
+that moves gets new parameters, as with
+``torch.__future__.set_overwrite_module_params_on_conversion``."""
+
+swap: Callable[[Tensor, Tensor], None] = needed("torch._C._swap_tensor_impl")
+"""Lets two tensors change places in C++. ``torch.utils.swap_tensors`` also changes their classes
+and attributes, and refuses those with weak references. Without it: no rehearsal."""
+
+rebuild_parameter: Any = private("torch._utils._rebuild_parameter")
+"""What a checkpoint calls to make a parameter of tensor, requires_grad and hooks. Without it:
+``torch.nn.Parameter``.
+"""
+
+rebuild_tensor: Any = private("torch._utils._rebuild_tensor_v2")
+"""What a checkpoint calls to make a tensor. Without it: what a rehearsal loads stays on the
+host.
+"""
+
+_registry: list[Any] | None = private("torch.serialization._package_registry")
+
+
+def register_location(entry: tuple[int, Any, Any]) -> Callable[[], None]:
+    """Teach ``torch.save`` and ``torch.load`` where storages lie: priority, tagger, restorer, asked
+    first. Returns how to forget it.
+
+    Without ``_package_registry``: by the public ``register_package``, which forgets nothing.
+    """
+    if _registry is None:
+        serialization.register_package(*entry)
+        return lambda: None
+    registry, before = _registry, list(_registry)
+    registry.insert(0, entry)
+
+    def forget() -> None:
+        registry[:] = before
+
+    return forget

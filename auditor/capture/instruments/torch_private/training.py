@@ -1,0 +1,132 @@
+"""Modules, optimizers, autocast, gradient scaling and clipping: what they hold, and which function
+does the work.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, Final
+
+import torch
+
+from auditor.capture.instruments.torch_private.look_up import in_dict, on_instances, private
+
+# -- modules ---------------------------------------------------------------------------------------
+
+any_global_hook: Callable[[], bool] | None = private("torch.nn.modules.module._has_any_global_hook")
+"""Whether there are hooks on every module: compiled modules warn of them; later than torch 2.6.
+Without it: None, and ours may be warned of.
+"""
+
+ANY_GLOBAL_HOOK: Final = "_has_any_global_hook"
+"""Its name in ``torch.nn.modules.module``."""
+
+_parameters: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._parameters")
+_buffers: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._buffers")
+_modules: Callable[[Any], dict[str, Any] | None] = in_dict("torch.nn.Module._modules")
+
+
+def _named(named: Callable[..., Iterator[tuple[str, Any]]], **how: bool) -> dict[str, Any]:
+    try:
+        return dict(named(**how))
+    except Exception:  # not whole yet, or a class of the user's that answers in its own way
+        return {}
+
+
+def own_parameters(module: torch.nn.Module) -> dict[str, Any]:
+    """Parameters of the module itself, None included. Without ``_parameters``: by
+    ``named_parameters``, which subclasses may define.
+    """
+    held = _parameters(module)
+    return held if held is not None else _named(module.named_parameters, recurse=False)
+
+
+def own_buffers(module: torch.nn.Module) -> dict[str, Any]:
+    """Buffers of the module itself. Without ``_buffers``: by ``named_buffers``."""
+    held = _buffers(module)
+    return held if held is not None else _named(module.named_buffers, recurse=False)
+
+
+def own_children(module: torch.nn.Module) -> dict[str, Any]:
+    """Modules right inside it. Without ``_modules``: by ``named_children``."""
+    held = _modules(module)
+    return held if held is not None else _named(module.named_children)
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+_get_value: Any = private("torch.optim.optimizer._get_value")
+
+COUNTER_READ: Final[CodeType | None] = getattr(_get_value, "__code__", None)
+"""Code of the function by which optimizers read their step counters, which are numbers of the host.
+Without it: None, so those count as reads of the step."""
+
+GET_VALUE: Final = "_get_value"
+"""Its name, as it stands in call stacks."""
+
+foreach_types: list[Any] | None = private("torch.utils._foreach_utils._foreach_supported_types")
+"""Classes of tensors that clipping takes many at once. Without it: a rehearsal clips one by one,
+which a GPU would not.
+"""
+
+FOREACH_DEFAULT: Final = "_default_to_fused_or_foreach"
+"""The function of an optimizer's module that chooses how it steps."""
+
+
+def foreach_default(optimizer: str) -> tuple[Any, Callable[..., Any]] | None:
+    """The module ``torch.optim.<optimizer>`` and its choice. None without it: a rehearsal steps one
+    parameter at a time.
+    """
+    chosen = private(f"torch.optim.{optimizer}.{FOREACH_DEFAULT}")
+    return None if chosen is None else (importlib.import_module(f"torch.optim.{optimizer}"), chosen)
+
+
+# -- mixed precision -------------------------------------------------------------------------------
+
+autocast_enabled: Callable[[Any], bool] = on_instances("torch.autocast._enabled", True)
+"""Whether an autocast block does anything. Without it: yes, so a disabled one counts."""
+
+unscaled_states: Callable[[Any], dict[int, Any] | None] = on_instances(
+    "torch.amp.GradScaler._per_optimizer_states"
+)
+"""What a scaler remembers of each optimizer's step. Without it: None, and clipping of scaled
+gradients is not told of.
+"""
+
+scale_of: Callable[[Any], torch.Tensor | None] = on_instances("torch.amp.GradScaler._scale")
+"""The scale; None of a disabled scaler. Without it: None, so that updates of the scale are not told
+of.
+"""
+
+# -- clipping --------------------------------------------------------------------------------------
+
+CLIP_BY_NORM: Final = "_clip_grads_with_norm_"
+"""What ``clip_grad_norm_`` calls with the norm that it computed."""
+
+clips_by_norm: Any = private(f"torch.nn.utils.clip_grad.{CLIP_BY_NORM}")
+"""That function. Without it: None, and clipping by norm is not seen."""
+
+set_static_graph: Callable[..., Any] | None = private(
+    "torch.nn.parallel.DistributedDataParallel._set_static_graph"
+)
+"""A method of DistributedDataParallel that tells its reducer. Without it: None, and there is
+nothing to replace.
+"""
+
+# -- profilers -------------------------------------------------------------------------------------
+
+ProfilerState: Any = private("torch._C._profiler.ProfilerState")
+"""What a profiler records by. Without it: None, and a user's profiler in a rehearsal warns of each
+operator that there are no events.
+"""
+
+PREPARE: Final = (
+    "_prepare_trace"
+    if private("torch.autograd.profiler.profile._prepare_trace") is not None
+    else "__enter__"
+)
+"""What every start of a profiler calls, a schedule's later cycles too. Without it: ``__enter__``,
+so only the first cycle is seen.
+"""

@@ -1,0 +1,203 @@
+"""Where in the user's source are we? Finds the innermost user frame of the current stack, cheaply
+and exactly.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import site as site_module
+import sys
+import sysconfig
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from auditor.recordings.folder import RecordingWriter
+
+OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+"""Where the auditor's own files lie."""
+
+_OWN_ROOMS = tuple(
+    os.path.join(os.path.dirname(OWN.rstrip(os.sep)), room) + os.sep
+    for room in ("rules", "reports")
+)
+
+LOADER = os.path.join("torch", "utils", "data") + os.sep
+"""In the path of every file of torch's loader."""
+
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+def _library_roots() -> tuple[str, ...]:
+    """Folders whose files are nobody's trainer: the standard library and installed packages."""
+    roots = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    roots.update(site_module.getsitepackages())
+    roots.add(site_module.getusersitepackages())
+    return tuple(
+        sorted(
+            {os.path.realpath(root) + os.sep for root in roots if root}
+            | {root + os.sep for root in roots if root}
+        )
+    )
+
+
+def _opnames(code: CodeType) -> dict[int, str]:
+    """Instruction names by every offset that lies in them: a frame may stand in an instruction's
+    inline cache (3.11+).
+    """
+    instructions = list(dis.get_instructions(code))
+    ends = [instruction.offset for instruction in instructions[1:]] + [len(code.co_code)]
+    return {
+        at: i.opname
+        for i, end in zip(instructions, ends, strict=True)
+        for at in range(i.offset, end, 2)
+    }
+
+
+class Frames:
+    """Tells user frames from library frames and turns them into site numbers of a recording.
+
+    A file is the user's when it is outside the standard library, installed packages and this
+    package. Below ``own_roots`` (the script's folder, or the target's own package, installed or
+    not) it is the user's too, unless a library's folder lies between: an environment in the
+    project, as ``.venv``, is no part of the program.
+    """
+
+    def __init__(self, writer: RecordingWriter, own_roots: tuple[str, ...] = ()) -> None:
+        self._writer = writer
+        real = {
+            resolve(root).rstrip(os.sep) + os.sep
+            for root in own_roots
+            for resolve in (os.path.abspath, os.path.realpath)
+        }
+        self._own_roots = tuple(sorted(real))
+        self._libraries = _library_roots()
+        self._is_user: dict[str, bool] = {}
+        self._spans: dict[CodeType, list[tuple[Any, ...]]] = {}
+        self._opnames: dict[CodeType, dict[int, str]] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def spelled(self, file: str) -> str:
+        """An absolute path as the recording writes it: of a program that runs in a copy, the
+        original's.
+        """
+        path = os.path.abspath(file)
+        return path if self._writer.spelled is None else self._writer.spelled(path)
+
+    def is_user(self, file: str) -> bool:
+        """True if ``file`` (a code object's file name) is source that the user would edit."""
+        known = self._is_user.get(file)
+        if known is None:
+            known = self._is_user[file] = self._judge(file)
+        return known
+
+    def _judge(self, file: str) -> bool:
+        if file.startswith(("<", OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
+            return False
+        return all(
+            self._innermost_is_own(path) for path in {os.path.abspath(file), os.path.realpath(file)}
+        )
+
+    def _innermost_is_own(self, path: str) -> bool:
+        """True if the innermost folder around the file that is known is the user's, or none is
+        known.
+        """
+        library = max((len(root) for root in self._libraries if path.startswith(root)), default=0)
+        for mark in INSTALLED:  # also of another environment that this one looks into
+            library = max(library, path.rfind(mark) + len(mark) if mark in path else 0)
+        own = max(
+            (len(root) for root in self._own_roots if (path + os.sep).startswith(root)), default=0
+        )
+        return own > library or not library
+
+    def user_file(self, module: ModuleType) -> str | None:
+        """The file of an imported module if it is the user's source, else None.
+
+        Import gives absolute paths; torch itself has modules that give themselves another
+        (``_ops.py``).
+        """
+        file = vars(module).get("__file__")
+        return (
+            file if isinstance(file, str) and os.path.isabs(file) and self.is_user(file) else None
+        )
+
+    @staticmethod
+    def is_own(file: str) -> bool:
+        """True of the recorder's own files."""
+        return file.startswith(OWN)
+
+    def user_frame(self, depth: int = 1) -> tuple[FrameType | None, FrameType | None]:
+        """Innermost user frame of the caller's stack, and the innermost library frame below it
+        (None if there is none).
+        """
+        frame: FrameType | None = sys._getframe(depth + 1)
+        via: FrameType | None = None
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if self.is_user(file):
+                return frame, via
+            if via is None and not self.is_own(file) and not file.startswith("<"):
+                via = frame
+            frame = frame.f_back
+        return None, via
+
+    def here(self, depth: int = 1) -> int | None:
+        """Site number of the innermost user frame of the caller's stack; None if no user frame is
+        on it.
+        """
+        frame, via = self.user_frame(depth + 1)
+        return None if frame is None else self.number(frame, via)
+
+    def number(self, frame: FrameType, via: FrameType | None = None) -> int:
+        """Site number of a frame at its current instruction."""
+        code = frame.f_code
+        key = (code, frame.f_lasti, None if via is None else via.f_code)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._register(frame, via)
+        return number
+
+    def _register(self, frame: FrameType, via: FrameType | None) -> int:
+        code = frame.f_code
+        more: dict[str, Any] = {"opcode": self._opcode(code, frame.f_lasti)}
+        line = frame.f_lineno or code.co_firstlineno
+        span = self._span(code, frame.f_lasti)
+        if span is not None:
+            more.update(span)
+        if via is not None:
+            more["via"] = self.library_name(via)
+        name = getattr(code, "co_qualname", code.co_name).replace("<locals>.", "")
+        return self._writer.site(os.path.abspath(code.co_filename), line, name, **more)
+
+    def _opcode(self, code: CodeType, lasti: int) -> str:
+        names = self._opnames.get(code)
+        if names is None:
+            names = self._opnames[code] = _opnames(code)
+        return names.get(lasti, "")
+
+    def _span(self, code: CodeType, lasti: int) -> dict[str, int] | None:
+        positions = getattr(code, "co_positions", None)  # 3.11+
+        if positions is None:
+            return None
+        spans = self._spans.get(code)
+        if spans is None:
+            spans = self._spans[code] = list(positions())
+        index = lasti // 2
+        if not 0 <= index < len(spans) or None in spans[index]:
+            return None
+        line, end_line, col, end_col = spans[index]
+        return {"first_line": line, "end_line": end_line, "col": col, "end_col": end_col}
+
+    @staticmethod
+    def library_name(frame: FrameType) -> str:
+        """``torch/nn/utils/clip_grad.py:clip_grad_norm_``: path below the library's root, and the
+        function.
+        """
+        file = frame.f_code.co_filename.replace(os.sep, "/")
+        for mark in ("/site-packages/", "/dist-packages/"):
+            if mark in file:
+                file = file.split(mark, 1)[1]
+                break
+        else:
+            file = "/".join(file.split("/")[-2:])
+        return f"{file}:{frame.f_code.co_name}"

@@ -1,0 +1,1 @@
+"""Probes: each watches one kind of thing during some passes and writes rows."""

@@ -1,0 +1,154 @@
+"""What a probe is: it watches one kind of thing during some passes and adds rows to its parts. As
+simple as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from auditor.capture.instruments.monkeypatch import guarded
+from auditor.capture.instruments.user_frames import Frames
+from auditor.errors import fault
+from auditor.model.devices import DeviceInfo
+from auditor.recordings.folder import RecordingWriter
+from auditor.recordings.schema import Counters, LapseRow, PassRow
+from auditor.runs.plan import Drill
+
+if TYPE_CHECKING:
+    from auditor.capture.instruments.autograd_graph import Backward
+
+
+@dataclass
+class Context:
+    """What a probe may know while it runs. ``step`` and ``pass_name`` are kept current by the
+    session.
+    """
+
+    writer: RecordingWriter
+    frames: Frames
+    device: DeviceInfo
+    """What the audited step can use; the host until that is asked, when the first step begins."""
+    pass_name: str = "warmup"
+    step: int = 0
+    global_step: int = 0
+    """Steps of all passes before this one, warm-up included."""
+    watched: range = range(0)
+    """In a replay: the steps whose operators are watched one by one."""
+    in_step: bool = False
+    """True between the begin and the end of a step; what happens outside is not the step's
+    doing.
+    """
+    target: Any = None
+    """The callable, generator or module that is audited: probes that look for holders start
+    there.
+    """
+    memory_limit: int | None = None
+    """Bytes of device memory that the program may use; None: what the card has."""
+    drill: Drill | None = None
+    """The fault to plant; None where this is no drill."""
+    counters: Callable[[], Counters] | None = None
+    """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
+    operators: Callable[[], int] | None = None
+    """Operators that ran on the shadow device so far (rehearsal only)."""
+    reset_peak: Callable[[], None] | None = None
+    """Begins the peak among them anew (rehearsal only)."""
+    mark_batch: Callable[[Any, int], None] | None = None
+    """Told of each tensor that a loader gave to the step, and of the loader's number (rehearsal
+    only).
+    """
+    address_of: Callable[[Any], int] | None = None
+    """Where a tensor lies in the simulated device memory, 0 if it does not (rehearsal only)."""
+    warn: Callable[[str], None] = field(default=lambda text: None)
+    """Adds a sentence to the recording's warnings."""
+    fail: Callable[[str, Exception], None] = field(default=lambda name, error: None)
+    """Says that the probe of this name failed between two calls of the session, which stops it at
+    the end of the step.
+    """
+
+    def add(self, row: PassRow) -> None:
+        """Add a row, stamped with the current pass and, where it names none, the current step."""
+        row.pass_name = self.pass_name
+        if row.step < 0:
+            row.step = self.step
+        self.writer.add(row)
+
+    def lapse(self, probe: str, parts: tuple[str, ...], error: Exception) -> None:
+        """Write down that a probe of ours missed something, so that *nothing found* in these parts
+        is not taken for clean.
+        """
+        self.add(LapseRow(probe=probe, parts=list(parts), error=fault(error)[:500]))
+
+
+class Probe:
+    """Base of all probes.
+
+    A probe's life: ``install`` once right after torch was imported and before the user's module is
+    (only what must be seen from then on, such as constructors; it must cost nothing measurable);
+    then for every pass in ``passes`` ``start`` → ``step_end`` after each step → ``stop``;
+    ``uninstall`` at the very end. ``stop`` and ``uninstall`` undo exactly what ``start`` and
+    ``install`` did, also after an error, and may be called twice.
+    """
+
+    name: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]]
+    passes: ClassVar[frozenset[str]]
+    after: ClassVar[tuple[str, ...]] = ()
+    """Names of probes that are started, and asked at each step, before this one; they are stopped
+    after it. Others come in the order of their modules' names."""
+    always: ClassVar[bool] = False
+    """True if it watches whatever the rules need."""
+    in_runs: ClassVar[bool] = True
+    """True if it watches runs on the device that there is, a CPU included."""
+    in_rehearsals: ClassVar[bool] = False
+    """True if it watches rehearsals, beside the shadow device."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._missed = False
+
+    def missed(self, error: Exception) -> None:
+        """A hook of this probe raised ``error`` in the user's program, so what it saw is in no row:
+        written down once.
+        """
+        if not self._missed:
+            self._missed = True
+            self.context.lapse(self.name, self.parts, error)
+            self.context.warn(f"the probe {self.name!r} did not see everything ({fault(error)})")
+
+    def guarded(self, hook: Callable[..., Any]) -> Callable[..., None]:
+        """A hook of this probe as the user's program may call it: what it raises is written down as
+        :meth:`missed`.
+        """
+        return guarded(hook, self.missed)
+
+    def install(self) -> None:
+        """Patch what must be patched before the user's code is imported."""
+
+    def start(self) -> None:
+        """Begin to watch; ``context.pass_name`` says which pass."""
+
+    def step_begin(self) -> None:
+        """A step is about to begin (outside its timed region)."""
+
+    def step_end(self) -> None:
+        """A step has ended (outside its timed region): write its rows."""
+
+    def stop(self) -> None:
+        """Undo ``start``."""
+
+    # -- for those that add themselves to the door of the autograd engine --------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """A backward is about to run."""
+
+    def backward_ends(self, call: Backward) -> None:
+        """It has run, or raised."""
+
+    def backward_lost(self, error: Exception) -> None:
+        """One of these two raised ``error``, and no backward is told of any more."""
+        self.context.fail(self.name, error)
+
+    def uninstall(self) -> None:
+        """Undo ``install``."""

@@ -1,0 +1,1 @@
+"""Probes of checkpoints: what is loaded and saved."""

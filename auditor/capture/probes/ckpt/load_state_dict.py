@@ -1,0 +1,174 @@
+"""States that the program loaded before its first step: tensors in them that are not finite, rates
+that they brought back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
+from auditor.recordings.schema import ModuleLoadRow, OptimizerLoadRow, RateGroup
+
+RATES = ("lr", "initial_lr", "max_lr")
+"""What torch's optimizers and schedulers keep of a rate in a parameter group."""
+
+NAMED = 5
+"""Tensors that are named; the rest are counted."""
+
+Rates = list[dict[str, float]]
+"""Of each parameter group."""
+
+
+@dataclass
+class _Loaded:
+    """An optimizer whose state was loaded, before it steps for the first time."""
+
+    optimizer: Optimizer
+    at: int
+    before: Rates
+    after: Rates
+
+
+class LoadStateDictProbe(OptimizerProbe):
+    """Writes ``loads``: of a module's state where it is not finite, of an optimizer's when it then
+    steps.
+
+    It looks only while no step runs, so a program that goes back to a snapshot in its step is not
+    slowed.
+    """
+
+    name = "loads"
+    parts = ("loads",)
+    passes = frozenset()
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches()
+        self._loaded: dict[int, _Loaded] = {}
+        self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
+
+    def install(self) -> None:
+        """Watch ``load_state_dict`` of modules and optimizers, and where optimizers are made."""
+        super().install()
+        self.context.writer.touch("loads")
+        original, made, here = Optimizer.__init__, self._made, self.context.frames.here
+
+        @functools.wraps(original)
+        def init(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            with contextlib.suppress(TypeError):  # a class of the user's that has no hash
+                made[optimizer] = here()
+            original(optimizer, *args, **kwargs)
+
+        self._patches.attribute(Optimizer, "__init__", init)
+        for owner, after in (
+            (torch.nn.Module, self._module_loaded),
+            (Optimizer, self._optimizer_loaded),
+        ):
+            self._patches.attribute(
+                owner, "load_state_dict", self._around(owner.load_state_dict, after)
+            )
+
+    def uninstall(self) -> None:
+        """Stop watching."""
+        self._patches.undo()
+        self._loaded.clear()
+        super().uninstall()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """The first step since its state was loaded: what the program set after that is in the
+        groups by now.
+        """
+        loaded = self._loaded.pop(id(optimizer), None)
+        if loaded is None or loaded.optimizer is not optimizer:
+            return
+        bad = [
+            f"{key} of parameter {n}" for n, (key, value) in _state(optimizer) if _nonfinite(value)
+        ]
+        groups = [
+            RateGroup(before=b, after=a, first=f)
+            for b, a, f in zip(loaded.before, loaded.after, _rates(optimizer), strict=False)
+        ]
+        row = OptimizerLoadRow(
+            at=loaded.at,
+            owner=type(optimizer).__name__,
+            bad=len(bad),
+            tensors=bad[:NAMED],
+            groups=groups,
+            default=_default(type(optimizer)),
+            made_at=self._made.get(optimizer),
+        )
+        self.context.add(row)
+
+    def _around(
+        self, original: Callable[..., Any], loaded: Callable[[Any, int, Rates], None]
+    ) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load_state_dict(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            at = None if self.context.in_step else self.context.frames.here()
+            before: Rates = []
+            self.guarded(lambda: before.extend(_rates(owner)))()
+            result = original(owner, *args, **kwargs)
+            if at is not None:
+                self.guarded(loaded)(owner, at, before)
+            return result
+
+        return load_state_dict
+
+    def _module_loaded(self, module: torch.nn.Module, at: int, before: Rates) -> None:
+        bad = [
+            name for name, tensor in module.state_dict(keep_vars=True).items() if _nonfinite(tensor)
+        ]
+        if bad:
+            self.context.add(
+                ModuleLoadRow(at=at, owner=type(module).__name__, bad=len(bad), tensors=bad[:NAMED])
+            )
+
+    def _optimizer_loaded(self, optimizer: Optimizer, at: int, before: Rates) -> None:
+        earlier = self._loaded.get(id(optimizer))
+        self._loaded[id(optimizer)] = _Loaded(
+            optimizer, at, before if earlier is None else earlier.before, _rates(optimizer)
+        )
+
+
+def _rates(owner: Any) -> Rates:
+    groups = groups_of(owner) if isinstance(owner, Optimizer) else []
+    return [
+        {key: float(group[key]) for key in RATES if isinstance(group.get(key), (int, float))}
+        for group in groups
+    ]
+
+
+def _default(kind: type[Optimizer]) -> float | None:
+    """The rate of an optimizer that is given none; None where one must be given."""
+    rate = inspect.signature(kind).parameters.get("lr")
+    return (
+        float(rate.default) if rate is not None and isinstance(rate.default, (int, float)) else None
+    )
+
+
+def _state(optimizer: Optimizer) -> Iterator[tuple[int, tuple[str, Any]]]:
+    for number, state in enumerate(list(optimizer.state.values())):
+        yield from ((number, item) for item in state.items())
+
+
+def _nonfinite(value: Any) -> bool:
+    """NaN anywhere, or infinity in what is no mask (minus infinity and zero)."""
+    if (
+        not isinstance(value, torch.Tensor)
+        or not value.is_floating_point()
+        or value.layout is not torch.strided
+    ):
+        return False
+    kept = torch.where(value.detach() == -torch.inf, 0.0, value.detach())
+    return not bool(torch.isfinite(kept).all())

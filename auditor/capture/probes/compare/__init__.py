@@ -1,0 +1,1 @@
+"""Probes of ``audit verify``: what a training computed, and how far it moved."""

@@ -1,0 +1,68 @@
+"""What a trial of ``audit verify`` sets up before the target is imported: the seeds, and other
+arguments for its loaders.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import random
+import sys
+from typing import Any
+
+from auditor.capture.target.import_hook import AfterImport
+from auditor.runs.plan import Loaders, Trial
+
+
+def prepare(trial: Trial) -> None:
+    """Seed Python's generator now, NumPy's and torch's (of the devices too) when they are
+    imported.
+    """
+    random.seed(trial.seed)
+    AfterImport("numpy", lambda: sys.modules["numpy"].random.seed(trial.seed)).install()
+    AfterImport("torch", lambda: sys.modules["torch"].manual_seed(trial.seed)).install()
+    loaders = trial.loaders
+    if loaders is not None:
+        AfterImport("torch", lambda: _give(loaders)).install()
+
+
+WORKERS_ONLY = (
+    "prefetch_factor",
+    "multiprocessing_context",
+    "timeout",
+    "worker_init_fn",
+    "persistent_workers",
+)
+"""Arguments that a DataLoader without workers refuses, or has no use for."""
+
+
+def _give(loaders: Loaders) -> None:
+    """Give the loaders that are made at the line their arguments, whatever its call says; for the
+    rest of this process.
+    """
+    from torch.utils.data import DataLoader
+
+    make = DataLoader.__init__
+    signature, file = inspect.signature(make), os.path.realpath(loaders.file)
+
+    @functools.wraps(make)
+    def made(loader: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(loader, *args, **kwargs)
+        if loaders.arguments and _called_at(file, loaders.line):
+            given.arguments.update(loaders.arguments)
+            if not given.arguments.get("num_workers", 0):
+                for name in WORKERS_ONLY:
+                    given.arguments.pop(name, None)
+        make(*given.args, **given.kwargs)
+
+    DataLoader.__init__ = made  # type: ignore[method-assign,assignment]
+
+
+def _called_at(file: str, line: int) -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_lineno == line and os.path.realpath(frame.f_code.co_filename) == file:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return False

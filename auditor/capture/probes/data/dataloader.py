@@ -1,0 +1,288 @@
+"""DataLoaders: how long the step waits for them, and on which device what they yield lies."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.utils.data import DataLoader, get_worker_info
+
+from auditor.capture.instruments.environment import default_device
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.data import FETCHERS, LoaderIterator
+from auditor.capture.instruments.torch_private.look_up import Missing
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.data.dataloader_facts import (
+    LoaderFacts,
+    describe_iterator,
+    describe_loader,
+    tensors_in,
+)
+from auditor.capture.probes.step.clock import RunQueue
+from auditor.recordings.schema import BatchRow, LoaderRow
+
+TENSORS_SEEN = 1000
+"""Tensors of a batch that are looked at."""
+
+SAMPLE_TENSORS_SEEN = 64
+"""Tensors of the samples of a batch that are looked at: where samples lie differs by dataset,
+hardly by sample.
+"""
+
+
+@dataclass
+class _Waited:
+    """What one loader did in one step."""
+
+    n: int = 0
+    us: float = 0.0
+    bytes: int = 0
+    devices: Counter[str] = field(default_factory=Counter)
+    sample_devices: set[str] = field(default_factory=set)
+
+
+class DataLoaderProbe(Probe):
+    """Writes ``loaders`` and ``batches``.
+
+    Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
+    its own is part of the outer wait. The quiet pass takes times only.
+    """
+
+    name = "loader"
+    parts = ("loaders", "batches")
+    passes = frozenset({"quiet", "loud"})
+    in_rehearsals = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._always = Patches()
+        self._patches = Patches()
+        self._made_at: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._made_by_user: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._facts: weakref.WeakKeyDictionary[Any, LoaderFacts] = weakref.WeakKeyDictionary()
+        self._numbers: dict[LoaderFacts, int] = {}
+        self._consumed_at: dict[LoaderFacts, int | None] = {}
+        self._step: dict[LoaderFacts, _Waited] = {}
+        self._thread = 0
+        self._queue = RunQueue()
+        self._inside = False
+        self._fetching = False
+        self._sample_devices: set[str] = set()
+
+    # -- who made what: from the start, cheap ------------------------------------------------------
+
+    def install(self) -> None:
+        """Remember where each DataLoader is made and which iterator belongs to which."""
+        if LoaderIterator is None:
+            raise Missing("torch.utils.data.dataloader._BaseDataLoaderIter")
+        make_loader, make_iterator = DataLoader.__init__, LoaderIterator.__init__
+
+        @functools.wraps(make_loader)
+        def loader_init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            make_loader(loader, *args, **kwargs)
+            self._note_loader(loader)
+
+        @functools.wraps(make_iterator)
+        def iterator_init(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+            self._note_iterator(iterator, loader)
+            make_iterator(iterator, loader, *args, **kwargs)
+
+        self._always.attribute(DataLoader, "__init__", loader_init)
+        self._always.attribute(LoaderIterator, "__init__", iterator_init)
+
+    def uninstall(self) -> None:
+        """Put the constructors back."""
+        self._always.undo()
+
+    def _note_loader(self, loader: Any) -> None:
+        with contextlib.suppress(
+            Exception
+        ):  # a subclass may not be hashable, or compare in its own way
+            frame, library = self.context.frames.user_frame()
+            if frame is not None and library is None:
+                self._made_by_user.add(loader)
+            known = self._rebuilt_from(loader) if library is not None else None
+            self._made_at[loader] = (
+                known
+                if known is not None or frame is None
+                else self.context.frames.number(frame, library)
+            )
+
+    def _rebuilt_from(self, loader: Any) -> int | None:
+        """Where the user made the one loader over the same dataset: frameworks build theirs from
+        it, with its settings.
+        """
+        sites = {
+            self._made_at.get(each) for each in self._made_by_user if each.dataset is loader.dataset
+        }
+        return sites.pop() if len(sites) == 1 else None
+
+    def _note_iterator(self, iterator: Any, loader: Any) -> None:
+        with contextlib.suppress(Exception):  # a subclass may have settings of its own
+            self._facts[iterator] = describe_loader(loader, self._made_at.get(loader))
+
+    def _facts_of(self, iterator: Any) -> LoaderFacts | None:
+        with contextlib.suppress(
+            Exception
+        ):  # the same, for an iterator that was made before the recorder
+            facts = self._facts.get(iterator)
+            if facts is None:
+                facts = self._facts[iterator] = describe_iterator(iterator)
+            return facts
+        return None
+
+    # -- a pass ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Time ``__next__`` and ``__iter__``; in the loud pass also look at what passes by."""
+        self._step.clear()
+        for part in self.parts:
+            self.context.writer.touch(part)
+        loud = self.context.pass_name == "loud"
+        self._patch_next(self._look if loud else None)
+        self._patch_iter()
+        if loud:
+            for fetcher in FETCHERS:
+                self._patch_fetch(fetcher)
+
+    def stop(self) -> None:
+        """Put everything back."""
+        self._patches.undo()
+        self._queue.close()
+
+    def step_begin(self) -> None:
+        """The step runs on this thread."""
+        self._thread = threading.get_ident()
+
+    def step_end(self) -> None:
+        """Write the step's rows, and who the loaders are that were seen for the first time."""
+        for facts, waited in self._step.items():
+            row = BatchRow(loader=self._number(facts), n=waited.n, wait_us=waited.us)
+            if self.context.pass_name == "loud":
+                row.devices, row.bytes = dict(waited.devices), waited.bytes
+                row.sample_devices, row.default_device = (
+                    sorted(waited.sample_devices),
+                    default_device().type,
+                )
+            self.context.add(row)
+        self._step.clear()
+
+    def _number(self, facts: LoaderFacts) -> int:
+        number = self._numbers.get(facts)
+        if number is None:
+            number = self._numbers[facts] = len(self._numbers)
+            self.context.writer.add(self._row(number, facts))
+        return number
+
+    def _row(self, number: int, facts: LoaderFacts) -> LoaderRow:
+        """Its facts; where a dataset or collate function of a library is defined tells nobody what
+        to change.
+        """
+        row = facts.row(number, self._consumed_at.get(facts))
+        if row.dataset_file and not self.context.frames.is_user(row.dataset_file):
+            row.dataset_file = row.dataset_line = None
+        if row.collate_file and not self.context.frames.is_user(row.collate_file):
+            row.collate_file = row.collate_line = None
+        return row
+
+    # -- hooks -------------------------------------------------------------------------------------
+
+    def _counts(self) -> bool:
+        return self.context.in_step and not self._inside and threading.get_ident() == self._thread
+
+    def _patch_next(self, look: Callable[[LoaderFacts, _Waited, Any], None] | None) -> None:
+        original = LoaderIterator.__next__
+
+        @functools.wraps(original)
+        def timed_next(iterator: Any) -> Any:
+            facts = self._facts_of(iterator) if self._counts() else None
+            if facts is None:
+                return original(iterator)
+            if facts not in self._consumed_at:
+                self._consumed_at[facts] = self.context.frames.here()
+            waited = self._step.get(facts) or self._step.setdefault(facts, _Waited())
+            self._inside = True
+            self._sample_devices.clear()
+            start = self._queue.mark()
+            try:
+                batch = original(iterator)
+                waited.n += 1
+            finally:  # the end of an epoch is waited for, too
+                waited.us += self._queue.own_us(start)
+                self._inside = False
+            if look is not None:
+                look(facts, waited, batch)
+            return batch
+
+        self._patches.attribute(LoaderIterator, "__next__", timed_next)
+
+    def _patch_iter(self) -> None:
+        original = DataLoader.__iter__
+
+        @functools.wraps(original)
+        def timed_iter(loader: Any) -> Any:
+            if not self._counts():
+                return original(loader)
+            self._inside = True
+            start = self._queue.mark()
+            try:
+                iterator = original(loader)
+            finally:
+                self._inside = False
+            waited_us = self._queue.own_us(start)
+            facts = self._facts_of(iterator) if isinstance(iterator, LoaderIterator) else None
+            if facts is not None:
+                self._step.setdefault(facts, _Waited()).us += waited_us
+            return iterator
+
+        self._patches.attribute(DataLoader, "__iter__", timed_iter)
+
+    def _look(self, facts: LoaderFacts, waited: _Waited, batch: Any) -> None:
+        mark = self.context.mark_batch
+        with contextlib.suppress(Exception):  # a batch can be any object of the user's
+            for tensor in tensors_in(batch, TENSORS_SEEN):
+                waited.devices[tensor.device.type] += 1
+                waited.bytes += tensor.nbytes
+                if mark is not None:
+                    mark(tensor, self._number(facts))
+        waited.sample_devices |= self._sample_devices
+
+    def _look_at_samples(self, samples: Any) -> None:
+        with contextlib.suppress(Exception):
+            devices = {tensor.device.type for tensor in tensors_in(samples, SAMPLE_TENSORS_SEEN)}
+            self._sample_devices.update(
+                devices or {"cpu"}
+            )  # numbers and arrays lie in the host's memory
+
+    def _patch_fetch(self, fetcher_class: type) -> None:
+        original = fetcher_class.fetch  # type: ignore[attr-defined]
+
+        @functools.wraps(original)
+        def watched_fetch(fetcher: Any, index: Any) -> Any:
+            # A dataset's own loader is not looked into. Worker processes that were forked inherit
+            # this patch, unread.
+            theirs = not self._inside or self._fetching or threading.get_ident() != self._thread
+            if theirs or get_worker_info() is not None:
+                return original(fetcher, index)
+            collate = fetcher.collate_fn
+
+            def looking_collate(samples: Any) -> Any:
+                fetcher.collate_fn = collate
+                self._look_at_samples(samples)
+                return collate(samples)
+
+            fetcher.collate_fn = looking_collate
+            self._fetching = True
+            try:
+                return original(fetcher, index)
+            finally:
+                self._fetching = False
+                fetcher.collate_fn = collate
+
+        self._patches.attribute(fetcher_class, "fetch", watched_fetch)

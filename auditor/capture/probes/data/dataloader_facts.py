@@ -1,0 +1,176 @@
+"""What a DataLoader is: its settings, its dataset's and its collate function's place in the source;
+tensors in a batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, Subset
+
+from auditor.capture.instruments.torch_private import data
+from auditor.recordings.schema import LoaderRow
+
+DEPTH = 3
+"""Levels of containers and objects below the batch itself that are searched for tensors."""
+
+VISITS_PER_TENSOR = 8
+"""Objects visited for each tensor that may be found: a batch may drag a tokenizer's vocabulary
+along.
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoaderFacts:
+    """One kind of loader. Holds nothing of the user's alive but the dataset's class; equal loaders
+    are one.
+    """
+
+    made_at: int | None
+    workers: int
+    pin_memory: bool
+    persistent: bool | None
+    prefetch: int | None
+    batch_size: int | None
+    dataset: type
+    collate: str
+    collate_file: str | None
+    collate_line: int | None
+    length: int | None
+    samples: int | None
+
+    def row(self, loader: int, at: int | None) -> LoaderRow:
+        """As the part ``loaders`` holds it, with the dataset's place in the source."""
+        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        file, line = place_of_class(self.dataset)
+        facts |= {"dataset": self.dataset.__qualname__, "dataset_file": file, "dataset_line": line}
+        return LoaderRow(loader=loader, at=at, **facts)
+
+
+def describe_loader(loader: Any, made_at: int | None) -> LoaderFacts:
+    """Settings as the user gave them; the iterator's own may differ (pinning is off without a
+    GPU).
+    """
+    return LoaderFacts(
+        made_at,
+        loader.num_workers,
+        bool(loader.pin_memory),
+        bool(loader.persistent_workers),
+        loader.prefetch_factor,
+        loader.batch_size,
+        _dataset_class(loader.dataset),
+        *place_of_callable(loader.collate_fn),
+        _length(loader),
+        _samples(loader),
+    )
+
+
+def describe_iterator(iterator: Any) -> LoaderFacts:
+    """What an iterator still knows whose loader was made before the recorder."""
+    return LoaderFacts(
+        None,
+        data.workers_of(iterator),
+        bool(data.pins(iterator)),
+        data.persistent(iterator),
+        data.prefetch(iterator),
+        getattr(data.index_sampler(iterator), "batch_size", None),
+        _dataset_class(data.dataset_of(iterator)),
+        *place_of_callable(data.collate_of(iterator)),
+        None,
+        None,
+    )
+
+
+def _dataset_class(dataset: Any) -> type:
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return type(dataset)
+
+
+def _length(loader: Any) -> int | None:
+    """Batches of an epoch, where only torch's own samplers are asked: a user's ``__len__`` may draw
+    random numbers.
+    """
+    batches = loader.batch_sampler
+    sampler = loader.sampler if batches is None or type(batches) is BatchSampler else batches
+    if not type(sampler).__module__.startswith("torch.") or not hasattr(
+        loader.dataset, "__getitem__"
+    ):
+        return None
+    try:
+        return len(sampler if batches is None else batches)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _samples(loader: Any) -> int | None:
+    """Samples of an epoch, where the loader has a length and cuts batches of one size."""
+    return None if loader.batch_size is None or _length(loader) is None else len(loader.sampler)
+
+
+def place_of_callable(function: Any) -> tuple[str, str | None, int | None]:
+    """Qualified name, file and line of the function behind partials, bound methods and callable
+    objects.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, types.MethodType):
+        function = function.__func__
+    called = inspect.getattr_static(type(function), "__call__", None)
+    if isinstance(called, types.FunctionType):
+        function = called
+    function = inspect.unwrap(function) if isinstance(function, types.FunctionType) else function
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return name, code and code.co_filename, code and code.co_firstlineno
+
+
+def place_of_class(cls: type) -> tuple[str | None, int | None]:
+    """File and line of a class; where its source is not to be had, of its first method."""
+    try:
+        return inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1]
+    except (TypeError, OSError):
+        codes = [
+            value.__code__ for value in vars(cls).values() if isinstance(value, types.FunctionType)
+        ]
+    first = min(codes, key=lambda code: code.co_firstlineno, default=None)
+    return (first.co_filename, first.co_firstlineno) if first is not None else (None, None)
+
+
+def tensors_in(value: Any, cap: int) -> Iterator[torch.Tensor]:
+    """The first ``cap`` tensors in nested mappings, sequences, dataclasses and plain objects,
+    breadth first.
+    """
+    waiting: deque[tuple[Any, int]] = deque([(value, 0)])
+    for _ in range(VISITS_PER_TENSOR * cap):
+        if not waiting or cap <= 0:
+            return
+        current, depth = waiting.popleft()
+        if isinstance(current, torch.Tensor):
+            cap -= 1
+            yield current
+        elif depth <= DEPTH:
+            waiting.extend(
+                (inner, depth + 1) for inner in islice(_inside(current), VISITS_PER_TENSOR * cap)
+            )
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if value is None or isinstance(
+        value, (str, bytes, int, float, type, types.ModuleType, types.FunctionType)
+    ):
+        return ()
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    held = getattr(value, "__dict__", None)
+    return list(held.values()) if isinstance(held, dict) else ()

@@ -1,0 +1,1 @@
+"""Probes of ``audit drill``: a planted fault and what becomes of it."""

@@ -1,0 +1,1 @@
+"""Probes of the autograd graph: what is built, kept and walked."""

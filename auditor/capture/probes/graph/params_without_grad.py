@@ -1,0 +1,144 @@
+"""Which parameters an optimizer steps without ever getting a gradient for them, or with a rate of
+zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.nonfinite import names_of
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
+from auditor.recordings.schema import FedRow, Parameter, StillGroup
+
+NAMED = 20
+"""Parameters that a row names; the rest are counted."""
+
+OPTIMIZERS = 64
+"""Optimizers that are watched at most; one made anew at every step is none that trains."""
+
+
+@dataclass
+class _Watched:
+    """One optimizer: what is still without a gradient, and the highest rate of each group. None:
+    unknown (a tensor).
+    """
+
+    name: str
+    at: int | None
+    unfed: list[tuple[str, torch.Tensor]]
+    rates: list[float | None]
+    steps: int = 0
+    groups: list[int] = field(default_factory=list)
+
+
+class ParamsWithoutGradProbe(OptimizerProbe):
+    """Writes ``fed``, when the pass is over.
+
+    Each step looks only at the parameters that have had no gradient so far: after the first step
+    hardly any. Nothing of a tensor is read. Only those few are held until the end of the pass.
+    """
+
+    name = "fed"
+    parts = ("fed",)
+    passes = frozenset({"loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._watched = PerOptimizer[_Watched](OPTIMIZERS)
+        self._watching = False
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watched.clear()
+        self._watching = True
+
+    def stop(self) -> None:
+        """Write one row for each optimizer; the part stays absent where none stepped."""
+        self._watching = False
+        for watched in self._watched:
+            self.context.add(self._row(watched))
+        self._watched.clear()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """Look before the step: some optimizers drop gradients in it."""
+        if self._watching:
+            self._look(optimizer)
+
+    def _look(self, optimizer: Optimizer) -> None:
+        watched = self._watched.of(
+            optimizer, lambda: _first_seen(optimizer, self.context.frames.here())
+        )
+        if watched is None:
+            return
+        watched.steps += 1
+        _drop_fed(watched)
+        for number, group in enumerate(optimizer.param_groups[: len(watched.rates)]):
+            watched.rates[number] = _higher(watched.rates[number], group.get("lr"))
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """Look after it as well: a closure makes gradients there."""
+        watched = self._watched.get(optimizer)
+        if watched is not None and watched.unfed:
+            _drop_fed(watched)
+
+    def _row(self, watched: _Watched) -> FedRow:
+        unfed = [(place, each) for place, each in watched.unfed if each.requires_grad]
+        names = names_of([each for _, each in unfed[:NAMED]]) if unfed else {}
+        return FedRow(
+            at=watched.at,
+            optimizer=watched.name,
+            steps=watched.steps,
+            parameters=sum(watched.groups),
+            unfed=[
+                Parameter(name=names.get(id(each), place), shape=list(each.shape))
+                for place, each in unfed[:NAMED]
+            ],
+            n=len(unfed),
+            still=[
+                StillGroup(group=number, parameters=n)
+                for number, (rate, n) in enumerate(zip(watched.rates, watched.groups, strict=True))
+                if rate == 0.0 and n
+            ],
+        )
+
+
+def _first_seen(optimizer: Optimizer, at: int | None) -> _Watched:
+    groups = [
+        [each for each in group["params"] if each.requires_grad and _has_values(each)]
+        for group in optimizer.param_groups
+    ]
+    unfed = [
+        (f"group {g}, parameter {p}", each)
+        for g, group in enumerate(groups)
+        for p, each in enumerate(group)
+    ]
+    rates: list[float | None] = [0.0] * len(groups)
+    return _Watched(
+        type(optimizer).__name__,
+        at,
+        unfed,
+        rates,
+        groups=[len(group) for group in groups],
+    )
+
+
+def _has_values(parameter: torch.Tensor) -> bool:
+    """False for an empty one: programs keep it to ask a module for its device."""
+    return is_lazy(parameter) or parameter.numel() > 0
+
+
+def _drop_fed(watched: _Watched) -> None:
+    if watched.unfed:
+        watched.unfed = [(place, each) for place, each in watched.unfed if each.grad is None]
+
+
+def _higher(rate: float | None, now: Any) -> float | None:
+    if rate is None or not isinstance(now, (int, float)):
+        return None
+    return max(rate, abs(float(now)))

@@ -1,0 +1,1 @@
+"""Probes of numerics: non-finite values, precision, ranges, debugging modes."""

@@ -1,0 +1,298 @@
+"""At which step did a parameter or a gradient stop being finite? One cheap look after each step,
+one row at the first bad one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from weakref import WeakValueDictionary
+
+import torch
+from torch import optim
+from torch.optim.optimizer import Optimizer
+
+from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.torch_private.tensors import flatten, norms, stored_values
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
+from auditor.recordings.schema import BadTensor, NonfiniteRow
+
+SMALL = 8192
+"""Elements up to which copying a tensor into one buffer with the others is cheaper than a reduction
+of its own.
+"""
+
+HANDS_ON = frozenset(
+    {
+        optim.SGD,
+        optim.Adam,
+        optim.AdamW,
+        optim.NAdam,
+        optim.RAdam,
+        optim.Adamax,
+        optim.RMSprop,
+        optim.Adagrad,
+    }
+)
+"""Optimizers whose step with a non-finite gradient always leaves a non-finite parameter (``inf /
+inf`` is NaN): it is enough to look at the parameters. Of any other (by signs, as Rprop and Lion)
+the gradients are looked at too."""
+
+QUIET_EVERY = 5
+"""Steps from look to look in passes that give times: a look costs 5 % of a launch-bound step. A
+replay finds the step in between.
+"""
+
+_PUT_OFF = torch.ones(())
+"""In the place of GradScaler's flag: leave the gradients out."""
+
+NAMED = 5
+"""Bad tensors that the row describes; the rest are counted."""
+
+
+class Stepped(OptimizerSteps):
+    """The optimizers that have stepped since :meth:`take` was called last."""
+
+    def __init__(self) -> None:
+        super().__init__(after=self._after_step)
+        self._found: dict[int, tuple[Optimizer, torch.Tensor | None]] = {}
+        self._later: WeakValueDictionary[int, Optimizer] = WeakValueDictionary()
+
+    def _after_step(self, optimizer: Optimizer) -> None:
+        self._found[id(optimizer)] = optimizer, getattr(optimizer, "found_inf", None)
+
+    def take(self) -> list[tuple[Optimizer, torch.Tensor | None]]:
+        """Those optimizers, each with GradScaler's flag where the optimizer itself skips its update
+        (fused ones).
+        """
+        later = [
+            (optimizer, _PUT_OFF)
+            for number, optimizer in self._later.items()
+            if number not in self._found
+        ]
+        found, self._found = [*self._found.values(), *later], {}
+        self._later.clear()
+        return found
+
+    def put_off(self) -> None:
+        """A step is over that is not looked at: of these only the parameters can be judged later.
+
+        Their gradients may belong by then to a step that GradScaler skipped. One that is gone by
+        then is not missed.
+        """
+        self._later.update((number, optimizer) for number, (optimizer, _) in self._found.items())
+        self._found = {}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A parameter that is not finite, or one whose gradient is not."""
+
+    what: Literal["gradient", "parameter"]
+    parameter: torch.Tensor
+    place: str
+    """``group 0, parameter 3`` of its optimizer."""
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """What is not finite."""
+        grad = self.parameter.grad if self.what == "gradient" else None
+        return self.parameter if grad is None else grad
+
+
+class NonfiniteProbe(Probe):
+    """Writes one row of ``nonfinite``, at the first step that left a parameter or a gradient
+    non-finite.
+
+    Gradients count only where an optimizer stepped with them: when GradScaler skips a step they are
+    infinite on purpose. The part stays absent until the first optimizer has stepped, so that a step
+    without one is *not looked at*. With CUDA only the loud pass is watched, since each look is a
+    read on the host.
+    """
+
+    name = "finite"
+    parts = ("nonfinite",)
+    passes = frozenset({"warmup", "quiet", "anomaly_off", "loud", "replay"})
+    after = ("birth",)  # which leaves its watch before this one looks
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._stepped = Stepped()
+        self._last_good = -1
+        self._told = False
+
+    def install(self) -> None:
+        """Notice which optimizers step."""
+        self._stepped.install()
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._stepped.uninstall()
+
+    def step_end(self) -> None:
+        """Look at the parameters and gradients of the optimizers that stepped, where it is time
+        to.
+        """
+        if self._due():
+            self._look()
+        else:
+            self._stepped.put_off()
+
+    def _look(self) -> None:
+        stepped = self._stepped.take()
+        if self._told or not stepped:
+            return
+        self.context.writer.touch("nonfinite")
+        bad = bad_tensors(stepped)
+        if bad:
+            self._told = True
+            self.context.add(self._row(bad))
+        else:
+            self._last_good = self.context.global_step
+
+    def _due(self) -> bool:
+        if self.context.pass_name in ("loud", "replay"):
+            return True
+        return not self.context.device.native and self.context.step % QUIET_EVERY == 0
+
+    def stop(self) -> None:
+        """A step that raised after its optimizer had stepped never reached its end: look now."""
+        if not self.context.device.native:
+            self._look()
+
+    def _row(self, bad: list[Bad]) -> NonfiniteRow:
+        same = [each for each in bad if each.what == bad[0].what]
+        names = names_of([each.parameter for each in same[:NAMED]])
+        described = [
+            BadTensor(
+                name=names.get(id(each.parameter), each.place),
+                shape=list(each.tensor.shape),
+                value=value_of(each.tensor),
+            )
+            for each in same[:NAMED]
+        ]
+        now, good = self.context.global_step, self._last_good
+        return NonfiniteRow(
+            global_step=now, last_good=good, what=bad[0].what, tensors=described, n=len(same)
+        )
+
+
+def bad_tensors(stepped: Sequence[tuple[Optimizer, torch.Tensor | None]]) -> list[Bad]:
+    """Non-finite gradients, then non-finite parameters, of optimizers that stepped."""
+    tensors: list[torch.Tensor] = []
+    for optimizer, skipped in stepped:
+        parameters = parameters_of(optimizer)
+        tensors += parameters
+        if type(optimizer) not in HANDS_ON and not _skipped(skipped):
+            tensors += [
+                values_of(parameter.grad) for parameter in parameters if parameter.grad is not None
+            ]
+    if _looks_finite(tensors):
+        return []
+    gradients = [
+        bad
+        for optimizer, skipped in stepped
+        if not _skipped(skipped)
+        for bad in _exactly(optimizer, "gradient")
+    ]
+    return gradients + [bad for optimizer, _ in stepped for bad in _exactly(optimizer, "parameter")]
+
+
+def _skipped(found_inf: torch.Tensor | None) -> bool:
+    return found_inf is not None and bool(found_inf)
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Its parameters that are plain, trainable and of floating point."""
+    return [
+        parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if _plain(parameter)
+    ]
+
+
+def _exactly(optimizer: Optimizer, what: Literal["gradient", "parameter"]) -> Iterator[Bad]:
+    """The slow look, which huge but finite values do not deceive."""
+    for g, group in enumerate(optimizer.param_groups):
+        for p, parameter in enumerate(group["params"]):
+            tensor = parameter.grad if what == "gradient" else parameter.detach()
+            if (
+                tensor is not None
+                and _plain(parameter)
+                and not bool(torch.isfinite(values_of(tensor)).all())
+            ):
+                yield Bad(what, parameter, f"group {g}, parameter {p}")
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]  # torch's own, without annotations
+def _looks_finite(tensors: Sequence[torch.Tensor]) -> bool:
+    """False if anything is non-finite; also when a sum overflows, which is rare enough to look
+    twice.
+    """
+    small = [tensor for tensor in tensors if tensor.numel() <= SMALL and not tensor.is_cuda]
+    total = 0.0
+    if small:
+        total += float(flatten(small).sum(dtype=torch.float32))
+    if len(small) < len(tensors):
+        large = [tensor for tensor in tensors if tensor.numel() > SMALL or tensor.is_cuda]
+        each = norms_of(large)
+        total += float(torch.stack([norm.to(each[0].device, torch.float32) for norm in each]).sum())
+    return math.isfinite(total)
+
+
+def norms_of(tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Euclidean norm of each, in its own dtype and on its own device."""
+    return norms(tensors)  # type: ignore[no-any-return]
+
+
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    """Left out are sharded and wrapped parameters (an operator on them may talk to other processes)
+    and frozen ones (masks).
+    """
+    return (
+        type(tensor) in _PLAIN
+        and tensor.requires_grad
+        and tensor.dtype.is_floating_point
+        and not tensor.is_meta
+    )
+
+
+def values_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or the values that a sparse one stores."""
+    return stored_values(tensor) if tensor.layout is torch.sparse_coo else tensor
+
+
+def value_of(tensor: torch.Tensor) -> Literal["nan", "inf"]:
+    """What is wrong with a non-finite tensor; a NaN is worse than an infinity."""
+    return "nan" if bool(torch.isnan(values_of(tensor.detach())).any()) else "inf"
+
+
+def names_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
+    """Qualified names by ``id``, as the outermost module that holds the parameter calls it. Slow:
+    asks all live objects.
+    """
+    return {number: name.partition(".")[2] for number, name in homes_of(parameters).items()}
+
+
+def homes_of(parameters: Iterable[torch.Tensor]) -> dict[int, str]:
+    """The same after the class of that module: ``Model.body.weight``. What is missing is no
+    module's parameter.
+    """
+    wanted = {id(parameter) for parameter in parameters}
+    best: dict[int, tuple[int, str]] = {}
+    for module in live_modules():
+        try:
+            named = dict(module.named_parameters())
+        except Exception:  # a module of the user's that is not whole yet, or answers in its own way
+            continue
+        for name, parameter in named.items():
+            if id(parameter) in wanted and len(named) > best.get(id(parameter), (0, ""))[0]:
+                best[id(parameter)] = len(named), f"{type(module).__name__}.{name}"
+    return {number: name for number, (_, name) in best.items()}

@@ -1,0 +1,185 @@
+"""Where a non-finite value was born: the last steps of a replay, every operator watched, and the
+user's line of each birth.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.dispatch_modes import enter_dispatch, run_compiled_code_eagerly
+from auditor.capture.instruments.module_stack import Modules
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.autograd import ENGINE, current_node
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.numerics.nonfinite import Stepped, bad_tensors
+from auditor.capture.probes.numerics.nonfinite_origin_log import (
+    Birth,
+    Line,
+    NonfiniteOriginLog,
+    Phase,
+)
+from auditor.capture.probes.numerics.nonfinite_origin_mode import NonfiniteOriginMode
+from auditor.errors import fault
+
+MOST_ROWS = 5
+"""Births that are told of one step."""
+
+_OPTIMIZERS = f"{os.sep}optim{os.sep}"
+"""Part of the path of files that update parameters: torch/optim, timm/optim."""
+
+_CALL_LINE = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
+
+
+class Position:
+    """What runs at this moment, and which line of the user's it comes from.
+
+    In the backward that is the forward's line which made the node, unless a function of the user's
+    (a hook, a custom ``autograd.Function``) is what runs there.
+    """
+
+    def __init__(self, context: Context, modules: Modules) -> None:
+        self._context = context
+        self._writer = context.writer
+        self._frames = context.frames
+        self._modules = modules
+
+    def now(self) -> dict[str, Any]:
+        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module``."""
+        node, (frame, optimizing) = current_node(), self._innermost()
+        at, place = (
+            self._forward_of(node) if node is not None and frame is None else self._numbered(frame)
+        )
+        phase: Phase = "backward" if node is not None else "optimizer" if optimizing else "forward"
+        name = "" if node is None else type(node).__name__
+        step, module = self._context.step, self._modules.current
+        if node is not None and not module:
+            module = self._modules.that_made(node)
+        return {
+            "step": step,
+            "at": at,
+            "place": place,
+            "phase": phase,
+            "node": name,
+            "module": module,
+        }
+
+    def _innermost(self) -> tuple[FrameType | None, bool]:
+        """The innermost user frame on this side of autograd's engine, and whether an optimizer's
+        code runs inside it.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        optimizing = False
+        while frame is not None and frame.f_code.co_name != ENGINE:
+            file = frame.f_code.co_filename
+            if self._frames.is_user(file):
+                return frame, optimizing
+            optimizing = optimizing or _OPTIMIZERS in file
+            frame = frame.f_back
+        return None, optimizing
+
+    def _numbered(self, frame: FrameType | None) -> tuple[int | None, Line | None]:
+        if frame is None:
+            return None, None
+        return self._frames.number(frame), (
+            os.path.abspath(frame.f_code.co_filename),
+            frame.f_lineno,
+        )
+
+    def _forward_of(self, node: Any) -> tuple[int | None, Line | None]:
+        """Anomaly mode has left the forward's stack, as text, in the node's metadata."""
+        for text in reversed(node.metadata.get("traceback_", ())):
+            match = _CALL_LINE.match(text)
+            if match and self._frames.is_user(match["file"]):
+                file, line = os.path.abspath(match["file"]), int(match["line"])
+                return self._writer.site(file, line, match["function"].strip()), (file, line)
+        return None, None
+
+
+class NonfiniteOriginProbe(Probe):
+    """Writes ``births``: of the first watched step that ends badly, what made its gradients or
+    parameters non-finite.
+
+    ``context.watched`` are the steps to watch. Runs only in a replay: it slows a step several times
+    and reads every tensor on the host. It changes no result.
+    """
+
+    name = "birth"
+    parts = ("births",)
+    passes = frozenset({"replay"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._log = NonfiniteOriginLog()
+        self._modules = Modules()
+        self._stepped = Stepped()
+        self._patches = Patches()
+        self._done = False
+        self._errors = 0
+
+    def install(self) -> None:
+        """Notice which optimizers step."""
+        self._stepped.install()
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._stepped.uninstall()
+
+    def start(self) -> None:
+        """Say that this recording looks for births."""
+        self.context.writer.touch("births")
+
+    def step_begin(self) -> None:
+        """Watch the step if it is one of those."""
+        self._stepped.take()
+        if self.context.step in self.context.watched and not self._done:
+            try:
+                self._watch()
+            except BaseException:
+                self._patches.undo()
+                raise
+
+    def step_end(self) -> None:
+        """Leave the watch, and see what reached a gradient or a parameter."""
+        stepped = self._stepped.take()
+        self._patches.undo()
+        if self.context.step not in self.context.watched or self._done:
+            return
+        bad = bad_tensors(stepped)
+        if bad:
+            self._done = True
+            reached = {birth for each in bad if (birth := self._log.of(each.tensor)) is not None}
+            for birth in self._in_order(reached)[:MOST_ROWS]:
+                self.context.add(birth.row())
+
+    def stop(self) -> None:
+        """A step that raised never came to its end."""
+        self.step_end()
+
+    def _in_order(self, reached: set[Birth]) -> list[Birth]:
+        told = {self._log.told(birth) for birth in reached}
+        return sorted(told, key=lambda birth: birth.order)
+
+    def _watch(self) -> None:
+        self._modules.watch(self._patches)
+        self._keep_tracebacks()
+        run_compiled_code_eagerly(self._patches)
+        watch = NonfiniteOriginMode(self._log, Position(self.context, self._modules), self._fail)
+        enter_dispatch(self._patches, watch)
+
+    def _keep_tracebacks(self) -> None:
+        before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        torch.set_anomaly_enabled(True, before[1] and before[0])
+        self._patches.on_undo(lambda: torch.set_anomaly_enabled(*before))
+
+    def _fail(self, error: Exception) -> None:
+        self._errors += 1
+        if self._errors == 1:
+            self.context.warn(
+                f"some operators of the replayed step were not watched ({fault(error)})"
+            )

@@ -1,0 +1,248 @@
+"""The watch over single operators: which of them made a non-finite value of finite ones. For a few
+steps of a replay only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.min_max import Range, describe, measure
+from auditor.capture.instruments.torch_private.dispatch import schema_of
+from auditor.capture.probes.numerics.nonfinite_origin_log import Birth, NonfiniteOriginLog, Phase
+from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.recordings.schema import BirthInput
+
+MOST_BIRTHS = 20_000
+"""Births that are remembered; once a NaN is loose nearly everything inherits it, so there are
+few.
+"""
+
+MOST_INPUTS = 4
+"""Inputs whose ranges are told."""
+
+UNWRITTEN = ("empty", "new_empty")
+"""How the names of operators begin that hand out memory as they find it."""
+
+OVERWRITES = frozenset(
+    {
+        "fill",
+        "zero",
+        "copy",
+        "foreach_copy",
+        "normal",
+        "uniform",
+        "exponential",
+        "random",
+        "bernoulli",
+        "geometric",
+        "log_normal",
+        "cauchy",
+    }
+)
+"""Operators that write a tensor without reading what it held."""
+
+
+class Where(Protocol):
+    """Knows what runs now: the user's line, the phase, the node of the backward, the module."""
+
+    def now(self) -> dict[str, Any]:
+        """``step``, ``at``, ``place``, ``phase``, ``node`` and ``module`` of a birth."""
+
+
+class Operator:
+    """What is constant about an operator."""
+
+    def __init__(self, func: Any) -> None:
+        schema = schema_of(func)
+        self.name: str = schema.name.partition("::")[2].strip("_")
+        self.unwritten = self.name.startswith(UNWRITTEN)
+        self.lifts = self.name == "lift_fresh"
+        self.view = any(
+            r.alias_info is not None and not r.alias_info.is_write for r in schema.returns
+        )
+        self.pointwise = torch.Tag.pointwise in func.tags
+        self._writes = [
+            (i, a.name)
+            for i, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write
+        ]
+        self.overwrites = self.name in OVERWRITES or any(
+            getattr(a, "is_out", False) for a in schema.arguments
+        )
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+        """Tensors that a call writes into."""
+        for index, name in self._writes:
+            yield from tensors((args[index] if index < len(args) else kwargs.get(name),))
+
+
+@dataclass
+class Call:
+    """One call of an operator: the ranges of its inputs before it ran, and the tensors that it
+    writes into.
+    """
+
+    operator: Operator
+    inputs: list[tuple[torch.Tensor, Range]]
+    written: list[torch.Tensor]
+    arguments: tuple[Any, ...]
+    holes: list[torch.Tensor]
+    """Of an element-wise operator, where its inputs were not finite."""
+
+    @property
+    def bad(self) -> list[tuple[torch.Tensor, Range]]:
+        """Inputs that were not finite."""
+        return [(tensor, known) for tensor, known in self.inputs if not known.finite]
+
+    @property
+    def constants(self) -> list[float]:
+        """Non-finite numbers that the source itself wrote as arguments."""
+        return [number for number in _numbers(self.arguments) if not math.isfinite(number)]
+
+    def described(self) -> tuple[BirthInput, ...]:
+        """The inputs as a birth tells them."""
+        written = {id(tensor) for tensor in self.written}
+        return tuple(
+            describe(tensor, known, written=id(tensor) in written)
+            for tensor, known in self.inputs[:MOST_INPUTS]
+        )
+
+
+class NonfiniteOriginMode(OperatorMode):
+    """Checks inputs and outputs of every operator.
+
+    A producer makes a non-finite value of finite inputs. What inherits one inherits its birth, so
+    that the NaN of ``inf / inf`` is the doing of the ``exp`` that overflowed; but a NaN made of a
+    mask's ``-inf`` is a birth of its own.
+    """
+
+    def __init__(
+        self, log: NonfiniteOriginLog, where: Where, on_error: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(on_error)
+        self._log = log
+        self._where = where
+        self._operators: dict[Any, Operator] = {}
+
+    # -- one call ----------------------------------------------------------------------------------
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """The ranges of the inputs; None of a view."""
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = Operator(func)
+        arguments = (*args, *kwargs.values())
+        self._log.note_parameters(tensors(arguments))
+        if operator.view and not operator.lifts:
+            return None
+        written = list(operator.written(args, kwargs))
+        unread = {id(tensor) for tensor in written} if operator.overwrites else set()
+        inputs = []
+        for tensor in () if operator.unwritten else tensors(arguments):
+            known = None if id(tensor) in unread else measure(tensor)
+            if known is not None:
+                inputs.append((tensor, known))
+        holes = [
+            ~torch.isfinite(tensor)
+            for tensor, known in inputs
+            if operator.pointwise and not known.finite
+        ]
+        return Call(operator, inputs, written, arguments, holes)
+
+    def after(self, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        """A non-finite output is held with the birth that is to blame."""
+        outputs = {id(tensor): tensor for tensor in (*tensors((result,)), *call.written)}
+        for output in outputs.values():
+            known = measure(output)
+            if known is None:
+                continue
+            if known.finite:
+                self._log.finite(output)
+            else:
+                self._log.hold(output, self._blame(call, output, known))
+
+    # -- who did it --------------------------------------------------------------------------------
+
+    def _blame(self, call: Call, output: torch.Tensor, known: Range) -> Birth:
+        inherited = [
+            self._log.of(tensor) or self._foreign(call, tensor, range_)
+            for tensor, range_ in call.bad
+        ]
+        made = min(
+            (birth for birth in inherited if not birth.fill),
+            key=lambda birth: birth.order,
+            default=None,
+        )
+        if made is not None:
+            return made
+        if call.constants:
+            # 0 * inf is no constant that anybody wrote: its NaN was made.
+            fill = not known.nan or any(math.isnan(number) for number in call.constants)
+            return inherited[0] if inherited else self._born(call, known, fill=fill)
+        if call.operator.unwritten:
+            return self._born(call, known, fill=True)
+        if (
+            not inherited
+            or (known.nan and not any(range_.nan for _, range_ in call.bad))
+            or _afresh(call, output)
+        ):
+            return self._born(call, known)
+        return inherited[0]
+
+    def _born(self, call: Call, known: Range, *, fill: bool = False) -> Birth:
+        if len(self._log.births) >= MOST_BIRTHS:
+            return self._log.births[-1]
+        facts = {"op": call.operator.name, "value": known.value, "dtype": known.dtype, "fill": fill}
+        constants = tuple(str(number) for number in call.constants)
+        return self._log.add(
+            **facts, **self._where.now(), constants=constants, inputs=call.described()
+        )
+
+    def _foreign(self, call: Call, tensor: torch.Tensor, known: Range) -> Birth:
+        """A non-finite value that no watched operator made: a parameter, a mask, optimizer state,
+        or the data.
+        """
+        place = self._where.now()
+        phase: Phase = "state" if place["phase"] == "optimizer" else "input"
+        if self._log.of_parameter(tensor):
+            phase = "parameter"
+        written = any(tensor is other for other in call.written)
+        fill = not written and phase == "input" and _is_mask(tensor, known)
+        facts = {"op": call.operator.name, "value": known.value, "dtype": known.dtype, "fill": fill}
+        birth = self._log.add(
+            **facts, **{**place, "phase": phase}, inputs=(describe(tensor, known, written=written),)
+        )
+        self._log.hold(tensor, birth)
+        return birth
+
+
+def _afresh(call: Call, output: torch.Tensor) -> bool:
+    """True if an element-wise operator's output is non-finite where all its inputs were finite."""
+    if not call.operator.pointwise or output.layout is not torch.strided:
+        return False
+    inherited = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+    for hole in call.holes:
+        inherited |= hole
+    return bool((~torch.isfinite(output) & ~inherited).any())
+
+
+def _is_mask(tensor: torch.Tensor, known: Range) -> bool:
+    """Zeros and infinities of one sign, or a lone number: somebody wrote that on purpose."""
+    if known.nan:
+        return tensor.numel() == 1
+    both = known.low is not None and known.low == -math.inf and known.high == math.inf
+    return not both and not bool(tensor[torch.isfinite(tensor)].any())
+
+
+def _numbers(values: Iterable[Any]) -> Iterator[float]:
+    for value in values:
+        if isinstance(value, (float, complex)):
+            yield abs(value) if isinstance(value, complex) else value
+        elif isinstance(value, (list, tuple)):
+            yield from _numbers(value)

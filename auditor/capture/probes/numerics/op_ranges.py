@@ -1,0 +1,70 @@
+"""Numerics: in which dtype and range delicate operators run, a few steps long."""
+
+from __future__ import annotations
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.op_ranges_log import OpRangesLog
+from auditor.capture.probes.numerics.op_ranges_mode import OpRangesMode, plain
+from auditor.capture.probes.numerics.singular_gradients import SingularGradients
+from auditor.capture.probes.operator_probe import OperatorProbe
+
+
+class OpRangesProbe(OperatorProbe):
+    """Writes ``numerics`` when its pass is over.
+
+    Below autograd and autocast, so that dtypes are those that ran. Ranges are reduced on the device
+    and read at the end of the pass. It slows the step several times and changes no result.
+    """
+
+    name = "numerics"
+    parts = ("numerics",)
+    passes = frozenset({"numbers"})
+    in_rehearsals = True
+    unseen = "the numerics of some operators were not seen"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._log = OpRangesLog()
+        self._poles: SingularGradients | None = None
+
+    def watch(self) -> None:
+        """Follow operators, and the backward."""
+        BACKWARD_HOOKS.add(self)
+        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+        watch = OpRangesMode(self._log, self.here, lambda: self.context.step, self.fail)
+        self._poles = watch.poles
+        self.enter(watch)
+
+    def step_end(self) -> None:
+        """Forget what led to the step's tensors."""
+        self._log.trails.clear()
+        if self._poles is not None:
+            self._poles.forget()
+
+    def stop(self) -> None:
+        """Leave the mode; then read the ranges and write the rows."""
+        watched = bool(self._patches)
+        self._patches.undo()
+        if watched:
+            self.context.writer.touch("numerics")
+            for row in (
+                *self._log.rows(),
+                *(self._poles.rows() if self._poles is not None else ()),
+            ):
+                self.context.add(row)
+        self._log, self._poles = OpRangesLog(), None
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """What the backward begins at is the loss."""
+        if self.context.in_step and not call.nested:
+            self._log.reached_loss(plain(tensor) for tensor in call.tensors)
+            if self._poles is not None:
+                self._poles.backward_begins(call)
+
+    def backward_ends(self, call: Backward) -> None:
+        """See what the operators that stood on a pole did."""
+        if self._poles is not None and not call.nested:
+            self._poles.backward_ends()

@@ -1,0 +1,1 @@
+"""Probes of optimizers and gradients."""

@@ -1,0 +1,188 @@
+"""The optimizers of the program, also those that step seldom."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from auditor.capture.probes.base import Context, Probe
+
+
+def live_optimizers() -> list[Optimizer]:
+    """All optimizers that exist. Slow: asks all live objects."""
+    return [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]
+
+
+def groups_of(optimizer: Optimizer) -> list[dict[str, Any]]:
+    """Its parameter groups; none of one that is half made."""
+    return list(getattr(optimizer, "param_groups", ()))
+
+
+def tensors_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    """What it steps."""
+    return (tensor for group in groups_of(optimizer) for tensor in group["params"])
+
+
+def capturing() -> bool:
+    """True while a CUDA graph is being recorded: reading breaks the recording, and what is added
+    would be part of the graph.
+    """
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class OptimizerSteps:
+    """Tells of every optimizer's step that runs, from :meth:`install` to :meth:`uninstall`.
+
+    ``before`` is told when the gradients are there: where the step was given a closure that makes
+    them (so do L-BFGS, and frameworks for every optimizer), after its first call; else as the step
+    begins. The hooks stay that long: in a script a step ends inside such a hook, while torch walks
+    its list of hooks, which must not change then. Installed before the script's own step finder,
+    they are called first.
+    """
+
+    def __init__(
+        self,
+        *,
+        before: Callable[[Optimizer], None] | None = None,
+        after: Callable[[Optimizer], None] | None = None,
+    ) -> None:
+        self._before = before
+        self._after = after
+        self._handles: list[Any] = []
+
+    def install(self) -> None:
+        """Begin to tell."""
+        if self._before is not None:
+            self._handles.append(register_optimizer_step_pre_hook(_pre_hook(self._before)))
+        if self._after is not None:
+            self._handles.append(register_optimizer_step_post_hook(_post_hook(self._after)))
+
+    def uninstall(self) -> None:
+        """Stop. May be called twice."""
+        while self._handles:
+            self._handles.pop().remove()
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Of a call of ``step``: the positional ones, the optimizer first, and those by name."""
+
+
+def _post_hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, Any], None]:
+    def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not capturing():
+            tell(optimizer)
+
+    return hook
+
+
+def _pre_hook(
+    tell: Callable[[Optimizer], None],
+) -> Callable[[Optimizer, Any, Any], Arguments | None]:
+    def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
+        if capturing():
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            tell(optimizer)
+            return None
+        telling = _telling_once(closure, lambda: tell(optimizer))
+        if len(args) > 1:
+            return (args[0], telling, *args[2:]), kwargs
+        return args, {**kwargs, "closure": telling}
+
+    return hook
+
+
+def _telling_once(closure: Callable[..., Any], tell: Callable[[], None]) -> Callable[..., Any]:
+    """The closure, which tells when it has returned for the first time: later calls stand in the
+    middle of the step.
+    """
+    told = False
+
+    def then_tell(*args: Any, **kwargs: Any) -> Any:
+        nonlocal told
+        result = closure(*args, **kwargs)
+        if not told:
+            told = True
+            tell()
+        return result
+
+    return then_tell
+
+
+W = TypeVar("W")
+
+
+class PerOptimizer(Generic[W]):
+    """What a probe remembers of each optimizer, of the first ``most`` that it sees. Keeps none of
+    them alive, and takes no later one at the same address for an earlier.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[int, tuple[weakref.ref[Optimizer], W]] = {}
+
+    def __iter__(self) -> Iterator[W]:
+        """In the order in which they were first seen."""
+        return (each for _, each in self._held.values())
+
+    def get(self, optimizer: Optimizer) -> W | None:
+        """What is remembered of an optimizer; None where nothing is."""
+        seen, each = self._held.get(id(optimizer), (None, None))
+        return each if seen is not None and seen() is optimizer else None
+
+    def of(self, optimizer: Optimizer, first_seen: Callable[[], W]) -> W | None:
+        """The same, made by ``first_seen`` at first; None where there are too many."""
+        each = self.get(optimizer)
+        if each is None and len(self._held) < self._most:
+            each = first_seen()
+            self._held[id(optimizer)] = weakref.ref(optimizer), each
+        return each
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._held.clear()
+
+
+class OptimizerProbe(Probe):
+    """A probe that is told of every optimizer's step, also outside the passes that it watches.
+
+    An optimizer is the user's to let go of: what a probe remembers of one must not keep it, nor its
+    parameters. What :meth:`before_optimizer` and :meth:`after_optimizer` raise is written down as
+    missed, and the user's step goes on.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        own = type(self)
+        tells_before = own.before_optimizer is not OptimizerProbe.before_optimizer
+        tells_after = own.after_optimizer is not OptimizerProbe.after_optimizer
+        self._told = OptimizerSteps(
+            before=self.guarded(self.before_optimizer) if tells_before else None,
+            after=self.guarded(self.after_optimizer) if tells_after else None,
+        )
+
+    def install(self) -> None:
+        """Notice steps."""
+        self._told.install()
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._told.uninstall()
+
+    def before_optimizer(self, optimizer: Optimizer) -> None:
+        """It is about to step: its gradients are there (after the first call of a closure that
+        makes them).
+        """
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        """It has stepped."""

@@ -1,0 +1,94 @@
+"""The probes, found in the packages of this one, and the order in which they are started."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from auditor.capture import probes
+from auditor.capture.probes.base import Context, Probe
+
+WANTED = ("name", "parts", "passes")
+"""What the class of a probe says of itself."""
+
+
+def find(package: ModuleType) -> tuple[type[Probe], ...]:
+    """The probes that the modules of a package's packages define, in the order of these modules but
+    for :attr:`Probe.after`.
+
+    A probe is a class with a name; a class without one is a base of others. Raises TypeError for a
+    probe without parts or passes, for two of one name, for a package without any, and where
+    ``after`` names a probe that there is not or cannot hold.
+    """
+    found: dict[str, type[Probe]] = {}
+    for family in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if not family.ispkg:
+            continue
+        own = tuple(_in_family(importlib.import_module(family.name)))
+        if not own:
+            raise TypeError(f"no module of {family.name} defines a probe")
+        for probe in own:
+            if missing := [what for what in WANTED if not hasattr(probe, what)]:
+                raise TypeError(
+                    f"{probe.__module__}.{probe.__name__} has no {' and no '.join(missing)}"
+                )
+            if probe.name in found:
+                raise TypeError(
+                    f"two probes are named {probe.name!r}: {found[probe.name].__module__} and "
+                    f"{probe.__module__}"
+                )
+            found[probe.name] = probe
+    return tuple(_ordered(found))
+
+
+def _in_family(package: ModuleType) -> Iterator[type[Probe]]:
+    for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        module = importlib.import_module(info.name)
+        classes = [
+            each
+            for each in vars(module).values()
+            if isinstance(each, type) and issubclass(each, Probe)
+        ]
+        yield from (
+            each for each in classes if each.__module__ == info.name and hasattr(each, "name")
+        )
+
+
+def _ordered(found: dict[str, type[Probe]]) -> Iterator[type[Probe]]:
+    """Each time the first one that waits for none."""
+    waiting = dict(found)
+    for probe in found.values():
+        if unknown := set(probe.after) - set(found):
+            raise TypeError(
+                f"the probe {probe.name!r} comes after {', '.join(sorted(unknown))}: there is no "
+                "such probe"
+            )
+    while waiting:
+        free = next(
+            (probe for probe in waiting.values() if waiting.keys().isdisjoint(probe.after)), None
+        )
+        if free is None:
+            raise TypeError(
+                f"each of these probes comes after another of them: {', '.join(sorted(waiting))}"
+            )
+        yield waiting.pop(free.name)
+
+
+PROBES = find(probes)
+"""All but the shadow device's own, which is imported where there is one."""
+
+
+def select(parts: Iterable[str], context: Context) -> list[Probe]:
+    """The probes that write any of ``parts``, made for one recording, and those that every
+    recording has.
+    """
+    wanted = frozenset(parts)
+    chosen = [probe for probe in PROBES if probe.always or wanted.intersection(probe.parts)]
+    if not context.device.shadow:
+        return [probe(context) for probe in chosen if probe.in_runs]
+    from auditor.capture.probes.rehearsal import RehearsalProbe
+
+    device = RehearsalProbe(context)  # before all others: it says what they ask of the context
+    return [device, *(probe(context) for probe in chosen if probe.in_rehearsals)]

@@ -1,0 +1,1 @@
+"""Probes of the step itself: its times, its trace, whether it trains."""

@@ -1,0 +1,211 @@
+"""Step times: the host clock, device events where there is a device, garbage collection and memory
+counters, nothing else.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from time import perf_counter_ns, time_ns
+from typing import Any, NamedTuple
+
+import psutil
+
+from auditor.capture.instruments.kept_open import KeptOpen
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.step.accelerators import Accelerator, accelerator_of
+from auditor.recordings.schema import Counters, DeviceTimeRow, StepRow
+
+
+class Clock:
+    """Times steps and writes the ``steps`` part.
+
+    With an accelerator a step's time is the time between device events recorded at its boundaries
+    (no synchronisation is added inside the pass; events are read when it ends), else the host's
+    ``perf_counter``. Counters are read outside the timed region.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._origin = perf_counter_ns()
+        self._origin_unix_us = time_ns() / 1e3
+        self._begun = Mark()
+        self._gc_ns = 0
+        self._gc_n = 0
+        self._gc_begin = 0
+        self._events: list[tuple[Accelerator, DeviceTimeRow, Any, Any]] = []
+        self._event: Any = None
+        self._stream: Any = None
+        self._counted = True
+        self._statm = KeptOpen("/proc/self/statm")
+        self._queued = RunQueue()
+        self._process = psutil.Process()
+
+    @property
+    def _accelerator(self) -> Accelerator | None:
+        return accelerator_of(self._context.device)
+
+    def install(self) -> None:
+        """Begin to note garbage collections."""
+        gc.callbacks.append(self._on_gc)
+
+    def uninstall(self) -> None:
+        """Stop noting them; close what is open. May be called twice."""
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+        self._statm.close()
+        self._queued.close()
+
+    def _on_gc(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._gc_begin = perf_counter_ns()
+        else:
+            self._gc_ns += perf_counter_ns() - self._gc_begin
+            self._gc_n += 1
+
+    def begin(self) -> None:
+        """A step begins now."""
+        self._gc_ns = self._gc_n = 0
+        accelerator = self._accelerator
+        if accelerator is not None:
+            self._stream = accelerator.stream()
+            self._event = accelerator.mark(self._stream)
+        self._begun = self._queued.mark()
+
+    def end(self) -> None:
+        """The step ends now: write its row (with CUDA, the device's time follows at
+        :meth:`settle`).
+        """
+        host_us, queued_us = self._queued.since(self._begun)
+        started_us = (self._begun.at_ns - self._origin) / 1e3
+        counters, accelerator = Counters(), self._accelerator
+        if accelerator is not None:
+            now = (
+                accelerator.stream()
+            )  # a step may leave another device current: events of two cannot be compared
+            end = accelerator.mark(now if now.device == self._stream.device else self._stream)
+            timed = DeviceTimeRow(
+                pass_name=self._context.pass_name, step=self._context.step, us=0.0
+            )
+            self._events.append((accelerator, timed, self._event, end))
+            counters = self._counters(accelerator)
+        elif self._context.counters is not None:
+            counters = self._context.counters()
+        row = StepRow(
+            us=host_us,
+            host_us=host_us,
+            start_us=started_us,
+            unix_us=self._origin_unix_us + started_us,
+            gc_us=self._gc_ns / 1e3,
+            gc_n=self._gc_n,
+            queued_us=queued_us,
+            rss=self._rss(),
+            **counters,
+        )
+        self._context.add(row)
+
+    def settle(self) -> None:
+        """End of a pass: read the device's events (waiting for the last of them) and write what
+        they say.
+        """
+        if not self._write_times(wait=True):
+            self._context.warn(
+                "the device did not tell the time of every step: where it is missing, the host's "
+                "stands for it"
+            )
+
+    def abandon(self) -> None:
+        """An error is on its way: write the times that are there; the device may never answer for
+        the rest.
+        """
+        self._write_times(wait=False)
+
+    def _write_times(self, *, wait: bool) -> bool:
+        """Write the times between the open events and forget these; True if all could be read."""
+        events, self._events = self._events, []
+        times = [device.us_between(begin, end, wait=wait) for device, _, begin, end in events]
+        for (_, row, _, _), us in zip(events, times, strict=True):
+            if us is not None:
+                row.us = us
+                self._context.writer.add(row)
+        return None not in times
+
+    def _counters(self, accelerator: Accelerator) -> Counters:
+        """Allocator counters; none where the allocator in use (a pluggable one) keeps none."""
+        try:
+            return accelerator.counters() if self._counted else Counters()
+        except (RuntimeError, KeyError) as error:
+            self._counted = False
+            self._context.warn(
+                "device memory was not watched: the allocator keeps no counters "
+                f"({type(error).__name__})"
+            )
+            return Counters()
+
+    def _rss(self) -> int:
+        words = self._statm.words()
+        return int(words[1]) * _PAGE if len(words) > 1 else int(self._process.memory_info().rss)
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+class Mark(NamedTuple):
+    """A moment on a thread: by ``perf_counter_ns``, and what :meth:`RunQueue.ns` said just after
+    it.
+    """
+
+    at_ns: int = 0
+    queued_ns: int = 0
+    thread: int = 0
+
+
+class RunQueue:
+    """How long this thread was ready to run while something else had the processor.
+
+    The kernel's own count (``/proc/<pid>/task/<tid>/schedstat``, second number;
+    Documentation/scheduler/sched-stats.rst); reading it takes half a microsecond. Where there is
+    none (not Linux, a kernel without schedstats) it stays 0.
+    """
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._file: KeptOpen | None = None
+
+    def ns(self) -> int:
+        """Total for the calling thread in ns; 0 where the kernel does not tell."""
+        thread = threading.get_native_id()
+        if thread != self._thread:
+            self.close()
+            self._thread, self._file = thread, KeptOpen(f"/proc/self/task/{thread}/schedstat")
+        words = self._file.words() if self._file is not None else []
+        return int(words[1]) if len(words) > 1 else 0
+
+    def mark(self) -> Mark:
+        """Now."""
+        at_ns = perf_counter_ns()
+        return Mark(at_ns, self.ns(), threading.get_native_id())
+
+    def since(self, mark: Mark) -> tuple[float, float]:
+        """Time since a mark in us, and how much of it the thread waited for a processor (0 to all
+        of it).
+
+        The clock is read first there and last here: a wait between the two readings is inside both
+        or outside both, or the wait could be longer than the time. On another thread than the
+        mark's nothing is known of it.
+        """
+        queued_ns = self.ns() - mark.queued_ns if threading.get_native_id() == mark.thread else 0
+        ns = perf_counter_ns() - mark.at_ns
+        return ns / 1e3, min(max(queued_ns, 0), ns) / 1e3
+
+    def own_us(self, mark: Mark) -> float:
+        """Time since a mark in us without what the thread waited for a processor."""
+        us, queued_us = self.since(mark)
+        return us - queued_us
+
+    def close(self) -> None:
+        """Close the file; the next reading opens it again."""
+        if self._file is not None:
+            self._file.close()
+        self._thread, self._file = 0, None

@@ -1,0 +1,207 @@
+"""Does the target train at all? The first backward or optimizer step answers; only without one does
+this look closer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.torch_private.tensors import version_hint
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.op_ranges_mode import plain
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
+from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.recordings.schema import TrainingRow
+
+FIRST = 1
+"""Warm-up steps that pass before operators are watched: nearly every target has shown by then that
+it trains.
+"""
+
+WATCHED = 3
+"""Warm-up steps whose operators are watched at most, once one has run."""
+
+TENSORS = 512
+ELEMENTS = 1024
+"""Parameters, and elements of one, that are compared at most: the first ones."""
+
+
+Remembered = tuple["weakref.ref[torch.Tensor]", int, torch.Tensor, tuple[int, ...]]
+"""A parameter, its version, a copy of its first elements, and its shape."""
+
+
+class ForwardMode(OperatorMode):
+    """Counts operators, and those among them that build an autograd graph."""
+
+    operators = 0
+    graphs = 0
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """One more operator."""
+        self.operators += 1
+        if torch.is_grad_enabled() and any(
+            each.requires_grad for each in tensors((*args, *kwargs.values()))
+        ):
+            self.graphs += 1
+
+
+class TrainingProbe(OperatorProbe):
+    """Writes ``training``: one row, when the run is over.
+
+    Anything that may be training counts as training: a call into the autograd engine (also by
+    ``torch.func``), an optimizer's step in any thread, parameters that are changed in place (by
+    hand, by a CUDA graph) or that are replaced. A target that shows none of this in its first step
+    has the operators of some warm-up steps watched, and its parameters compared.
+    """
+
+    name = "training"
+    parts = ("training",)
+    passes = frozenset({"warmup", "quiet"})
+    always = True
+    in_rehearsals = True
+    unseen = "some operators were not counted"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._told = OptimizerSteps(after=lambda optimizer: self._saw("optimizer"))
+        self._sign = ""
+        self._watched = 0
+        self._counts = {"operators": 0, "graphs": 0}
+        self._watch: ForwardMode | None = None
+        self._before: list[Remembered] = []
+        self._live = False
+
+    def install(self) -> None:
+        """Listen for signs of training."""
+        self._live = True
+        self._told.install()
+        BACKWARD_HOOKS.add(self)
+
+    def start(self) -> None:
+        """Where no sign was seen in the warm-up, remember how the parameters are now."""
+        if self.context.pass_name != "quiet" or self._sign:
+            return
+        for each in _parameters():
+            with contextlib.suppress(Exception):  # one that nobody can look at
+                self._before.append(_remembered(each))
+
+    def step_begin(self) -> None:
+        """Watch the operators of a warm-up step, if it is time to."""
+        context = self.context
+        known = self._watched >= WATCHED and self._counts["operators"]
+        if context.pass_name == "warmup" and context.step >= FIRST and not self._sign and not known:
+            super().start()
+
+    def watch(self) -> None:
+        """Count operators until the step ends."""
+        self._watch = ForwardMode(self.fail)
+        self.enter(self._watch)
+
+    def step_end(self) -> None:
+        """Leave the watch; once something was trained there is nothing more to listen for."""
+        self.stop()
+        if self._sign:
+            BACKWARD_HOOKS.remove(
+                self
+            )  # the hook of the optimizers stays: a script's step may end inside it
+
+    def stop(self) -> None:
+        """Leave the watch."""
+        self._patches.undo()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            self._watched += 1
+            self._counts["operators"] += watch.operators
+            self._counts["graphs"] += watch.graphs
+
+    def uninstall(self) -> None:
+        """Write what was seen, and listen no more."""
+        live, self._live = self._live, False
+        self._told.uninstall()
+        BACKWARD_HOOKS.remove(self)
+        if live:
+            self._look_again()
+            self.context.add(
+                TrainingRow(
+                    sign=self._sign,
+                    watched=self._watched,
+                    operators=self._counts["operators"],
+                    graphs=self._counts["graphs"],
+                )
+            )
+        self._before.clear()
+
+    def _look_again(self) -> None:
+        """The last chance: did the parameters change? The replays of a CUDA graph may do so
+        unseen.
+        """
+        if not self._sign:
+            try:
+                self._sign = "parameters" if self._changed() or _graphs_of_cuda() else ""
+            except Exception:  # a device that is gone: nothing is said against the target
+                self._sign = "unknown"
+
+    def backward_begins(self, call: Backward) -> None:
+        """The engine runs."""
+        self._saw("backward")
+
+    def _saw(self, sign: str) -> None:
+        self._sign = self._sign or sign
+
+    def _changed(self) -> bool:
+        """Whether a parameter is not what it was, or a new one took the place of one that is no
+        more.
+        """
+        gone = set()
+        for reference, version, sample, shape in self._before:
+            now = reference()
+            if now is None:
+                gone.add(shape)
+            elif version_hint(now) != version or not torch.equal(_sample(now), sample):
+                return True
+        known = {id(reference()) for reference, *_ in self._before}
+        return bool(gone) and any(
+            tuple(each.shape) in gone for each in _parameters() if id(each) not in known
+        )
+
+
+def _parameters() -> Iterator[torch.Tensor]:
+    """Live parameters, and other leaves that want a gradient; not the fake ones that torch.compile
+    keeps.
+    """
+    found = 0
+    for each in gc.get_objects():
+        if not issubclass(type(each), torch.Tensor) or found >= TENSORS:
+            continue
+        leaf = isinstance(each, torch.nn.Parameter) or (each.requires_grad and each.is_leaf)
+        if (
+            leaf
+            and each.layout is torch.strided
+            and not each.is_meta
+            and not hasattr(each, "fake_mode")
+        ):
+            found += 1
+            yield each
+
+
+def _remembered(tensor: torch.Tensor) -> Remembered:
+    return weakref.ref(tensor), version_hint(tensor), _sample(tensor).clone(), tuple(tensor.shape)
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return plain(tensor.detach()).reshape(-1)[:ELEMENTS]
+
+
+def _graphs_of_cuda() -> bool:
+    """Whether a CUDA graph lives: its replays run operators that nobody sees."""
+    return any(issubclass(type(each), torch.cuda.CUDAGraph) for each in gc.get_objects())

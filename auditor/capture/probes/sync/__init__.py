@@ -1,0 +1,1 @@
+"""Probes of what makes the host wait for the device."""

@@ -1,0 +1,148 @@
+"""Marks on storages: computed from the model or moved to the training device, or known to stay on
+the host.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from auditor.capture.instruments.torch_private.tensors import key_of
+
+
+class State(enum.Enum):
+    """What is known about a storage; no mark means that nothing is."""
+
+    DERIVED = "derived"
+    HOST = "host"
+
+
+DERIVED: Final = State.DERIVED
+HOST: Final = State.HOST
+
+HOST_DEVICE: Final = torch.device("cpu")
+"""This very object is what ``.device`` of a host tensor returns during the origin pass: equal to
+any other CPU device, but recognisable, so that ``torch.zeros(3, device=lengths.device)`` stays on
+the host."""
+
+
+class Origins:
+    """Which storages hold values that would be on the GPU in a GPU run.
+
+    Marks are kept by storage, so views share them. A mark holds a weak reference: the storage's
+    memory is freed as ever, but its address is not used again while the mark stands.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[int, tuple[State, StorageWeakRef]] = {}
+        self.computing: list[torch.Tensor] | None = None
+        """Arguments of the operator that runs, if one of them is derived: what it computes from
+        them inside is, too.
+        """
+
+    def state(self, tensor: torch.Tensor) -> State | None:
+        """The mark of the tensor's storage, or None."""
+        key = _storage_key(tensor)
+        entry = None if key is None else self._marks.get(key)
+        return None if entry is None else entry[0]
+
+    def derived(self, tensor: torch.Tensor) -> bool:
+        """True if the value was computed from parameters, or from what was moved to the training
+        device.
+        """
+        return (
+            tensor.requires_grad
+            or isinstance(tensor, torch.nn.Parameter)
+            or self.state(tensor) is DERIVED
+        )
+
+    def derived_or_computed(self, tensor: torch.Tensor) -> bool:
+        """The same inside operators. Of an argument its own mark counts: ``x.masked_fill(mask,
+        torch.tensor(0.0))``.
+        """
+        if self.derived(tensor):
+            return True
+        return self.computing is not None and _storage_key(tensor) not in map(
+            _storage_key, self.computing
+        )
+
+    def mark(self, tensor: torch.Tensor, state: State) -> None:
+        """Set the mark; tensors without a storage of their own (meta, sparse) are left out."""
+        key = _storage_key(tensor)
+        if key is None:
+            return
+        entry = self._marks.get(key)
+        if entry is None:
+            self._marks[key] = (state, StorageWeakRef(tensor.untyped_storage()))
+        elif entry[0] is not state:
+            self._marks[key] = (state, entry[1])
+
+    def copied_to_host(self, source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        """What ``source.cpu()`` gives: of a derived tensor a copy, as CUDA would make, marked as
+        the host's.
+        """
+        if not self.derived(source):
+            return result
+        copy = self._copy(source, result)
+        self.mark(copy, HOST)
+        return copy
+
+    def copied_to_device(
+        self, source: torch.Tensor, result: torch.Tensor, *, alias: bool = False
+    ) -> torch.Tensor:
+        """What ``source.to(device)`` gives, marked derived; a copy, so that the host's original
+        keeps its mark.
+
+        ``alias`` keeps the tensor itself. So does anything that autograd may look at by identity.
+        """
+        if self.derived(source):
+            self.mark(result, DERIVED)
+            return result
+        copy = result if alias or type(source) is not torch.Tensor else self._copy(source, result)
+        self.mark(copy, DERIVED)
+        return copy
+
+    def _copy(self, source: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        key = _storage_key(result)
+        if key is None or key != _storage_key(source):
+            return result
+        return result.clone()
+
+    def prune(self) -> None:
+        """Forget storages that are gone."""
+        gone = [key for key, (_, reference) in self._marks.items() if reference.expired()]
+        for key in gone:
+            del self._marks[key]
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+
+def _storage_key(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(key_of(tensor.untyped_storage()))
+    except (NotImplementedError, RuntimeError, AttributeError):
+        return None
+
+
+_active: list[Origins] = []
+
+
+def active() -> Origins | None:
+    """The marks of the origin pass that is running in this process, or None."""
+    return _active[-1] if _active else None
+
+
+def activate(origins: Origins) -> Callable[[], Any]:
+    """Make ``origins`` the active marks; returns what takes that back."""
+    _active.append(origins)
+
+    def deactivate() -> None:
+        if origins in _active:
+            _active.remove(origins)
+
+    return deactivate

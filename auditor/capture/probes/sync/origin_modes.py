@@ -1,0 +1,211 @@
+"""The two modes of the origin pass: births of tensors (function mode) and what is computed from
+what (dispatch mode).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from auditor.capture.instruments.torch_private.dispatch import (
+    DispatchMode,
+    has_default_device,
+    made_on_default_device,
+    schema_of,
+)
+from auditor.capture.probes.sync.origin_marks import DERIVED, HOST, HOST_DEVICE, Origins
+from auditor.capture.probes.sync.reads_source import says_cpu
+from auditor.capture.probes.sync.reads_stack import Stack
+
+OnError = Callable[[Exception], None]
+
+_NEW: Final = frozenset(
+    {"new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"}
+)
+_FROM_HOST: Final = frozenset({"from_numpy", "frombuffer"})
+_COPIES: Final = frozenset({"aten::copy_", "aten::_foreach_copy_", "aten::set_"})
+"""Writing into a tensor does not move it: a host buffer stays one."""
+_MIXED_DEVICES: Final = ("index", "copy", "pack", "ctc", "set_", "segment", "_like")
+"""Parts of names of operators that take host tensors beside device tensors."""
+_HOST_OUTPUTS: Final = {"aten::_pack_padded_sequence": 1}
+"""Operators one of whose outputs is a host tensor on every device."""
+
+
+class Births(TorchFunctionMode):
+    """Marks new tensors by the device that the source asks for, and makes ``.device`` of host
+    tensors recognisable.
+    """
+
+    def __init__(self, origins: Origins, stack: Stack, on_error: OnError) -> None:
+        super().__init__()
+        self._origins = origins
+        self._stack = stack
+        self._on_error = on_error
+        self._process = os.getpid()
+        self._factories = frozenset(made_on_default_device())
+        self.live = True
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not self.live or os.getpid() != self._process:
+            return result
+        try:
+            return self._seen(func, args, kwargs, result)
+        except Exception as error:  # the user's step goes on whatever we got wrong
+            self._on_error(error)
+            return result
+
+    def _seen(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
+        name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._device_of(func, args, result)
+        if not isinstance(result, torch.Tensor):
+            return result
+        factory = name in _FROM_HOST or func in self._factories
+        if kwargs.get("device") is not None and (factory or name in _NEW or name.endswith("_like")):
+            self._asked(result, kwargs["device"])
+        elif name in _NEW:
+            self._like(result, args[0])
+        elif factory:
+            self._unasked(result, host_source=name in _FROM_HOST)
+        return result
+
+    def _device_of(self, func: Any, args: Any, result: Any) -> Any:
+        if func.__self__ is not torch.Tensor.device or result != HOST_DEVICE:
+            return result
+        return result if self._origins.derived(args[0]) else HOST_DEVICE
+
+    def _asked(self, tensor: torch.Tensor, device: Any) -> None:
+        if tensor.device.type != "cpu":
+            return
+        caller = self._stack.caller(sys._getframe(1))
+        host = device is HOST_DEVICE or (caller is not None and says_cpu(caller))
+        self._origins.mark(tensor, HOST if host else DERIVED)
+
+    def _like(self, tensor: torch.Tensor, model: torch.Tensor) -> None:
+        if self._origins.derived(model):
+            self._origins.mark(tensor, DERIVED)
+        elif self._origins.state(model) is HOST:
+            self._origins.mark(tensor, HOST)
+
+    def _unasked(self, tensor: torch.Tensor, *, host_source: bool) -> None:
+        if self._origins.state(tensor) is not None:
+            return
+        on_device = has_default_device() and not host_source
+        self._origins.mark(tensor, DERIVED if on_device else HOST)
+
+
+class Propagation(DispatchMode):
+    """Marks what operators compute from marked tensors. Results are those of the operators,
+    untouched.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, origins: Origins, on_error: OnError) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._origins = origins
+        self._on_error = on_error
+        self._process = os.getpid()
+        self.live = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.live or os.getpid() != self._process:
+            return func(*args, **kwargs)
+        origins, before = self._origins, self._origins.computing
+        inputs, derived = self._look((*args, *kwargs.values()))
+        origins.computing = inputs if derived and getattr(func, "namespace", "") == "aten" else None
+        try:
+            result = func(*args, **kwargs)
+        finally:
+            origins.computing = before
+        try:
+            self._spread(func, inputs, (*args, *kwargs.values()), result, derived=derived)
+        except Exception as error:
+            self._on_error(error)
+        return result
+
+    def _look(self, arguments: tuple[Any, ...]) -> tuple[list[torch.Tensor], bool]:
+        try:
+            inputs = list(tensors(arguments))
+            return inputs, any(self._origins.derived(tensor) for tensor in inputs)
+        except Exception as error:
+            self._on_error(error)
+            return [], False
+
+    def _spread(
+        self,
+        func: Any,
+        inputs: list[torch.Tensor],
+        arguments: tuple[Any, ...],
+        result: Any,
+        *,
+        derived: bool,
+    ) -> None:
+        schema = schema_of(func)  # a higher-order operator has none
+        name = "" if schema is None else schema.name
+        if not inputs or name in _COPIES:
+            return
+        if derived:
+            self._derive(name, schema, inputs, arguments, result)
+        elif all(self._origins.state(tensor) is HOST for tensor in inputs):
+            for tensor in tensors((result,)):
+                self._origins.mark(tensor, HOST)
+
+    def _derive(
+        self,
+        name: str,
+        schema: Any,
+        inputs: list[torch.Tensor],
+        arguments: tuple[Any, ...],
+        result: Any,
+    ) -> None:
+        host = _HOST_OUTPUTS.get(name, -1)
+        for index, output in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
+            for tensor in tensors((output,)):
+                self._origins.mark(tensor, HOST if index == host else DERIVED)
+        for tensor in _written(schema, arguments):
+            self._origins.mark(tensor, DERIVED)
+        self._same_device(name, inputs)
+
+    def _same_device(self, name: str, inputs: list[torch.Tensor]) -> None:
+        """On a GPU the inputs of an operator stand on one device, but for 0-d tensors and a few
+        operators.
+
+        So a tensor that was there before this pass began (data kept on the device) shows where it
+        lives.
+        """
+        origins = self._origins
+        one_device = not any(part in name for part in _MIXED_DEVICES)
+        promote = one_device and any(tensor.dim() and origins.derived(tensor) for tensor in inputs)
+        for tensor in inputs:
+            of_model = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
+            if of_model or (promote and tensor.dim() and origins.state(tensor) is None):
+                origins.mark(tensor, DERIVED)
+
+
+def tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """All tensors in nested lists, tuples and dictionaries."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors(value)
+        elif isinstance(value, dict):
+            yield from tensors(value.values())
+
+
+def _written(schema: Any, arguments: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    """Tensors that an operator writes into (``_foreach_add_`` returns nothing)."""
+    if schema is None or not schema.is_mutable:
+        return
+    for argument, value in zip(schema.arguments, arguments, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from tensors((value,))

@@ -1,0 +1,91 @@
+"""What does the source say at a call? Tells a device written out as "cpu" from one that a variable
+decides.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import lru_cache
+from types import CodeType, FrameType
+
+
+def statement(file: str, line: int) -> tuple[int, int]:
+    """First and last line of the statement (or of a compound statement's head) that ``line``
+    belongs to.
+    """
+    within = [extent for extent in _statements(file) if extent[0] <= line <= extent[1]]
+    return min(within, key=lambda extent: extent[1] - extent[0], default=(line, line))
+
+
+@lru_cache(maxsize=256)
+def _statements(file: str) -> tuple[tuple[int, int], ...]:
+    return tuple(_extent(node) for node in _nodes(file) if isinstance(node, ast.stmt))
+
+
+def _extent(node: ast.stmt) -> tuple[int, int]:
+    body = getattr(node, "body", None)
+    last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+    return node.lineno, max(node.lineno, last)
+
+
+def says_cpu(frame: FrameType) -> bool:
+    """True if the call that the frame is making names the CPU literally: ``"cpu"`` or
+    ``torch.device("cpu")``.
+    """
+    return _says_cpu(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+@lru_cache(maxsize=4096)
+def _says_cpu(code: CodeType, lasti: int, line: int) -> bool:
+    end = _call_end(code, lasti)
+    for call in _nodes(code.co_filename):
+        if not isinstance(call, ast.Call):
+            continue
+        if end is None:
+            here = call.lineno <= line <= (call.end_lineno or call.lineno)
+        else:
+            here = (
+                call.end_lineno,
+                call.end_col_offset,
+            ) == end  # no two calls end at the same bracket
+        if here and _names_cpu(call):
+            return True
+    return False
+
+
+def _call_end(code: CodeType, lasti: int) -> tuple[int, int] | None:
+    """Where the expression of an instruction ends; None where Python does not know it (before
+    3.11).
+    """
+    positions = getattr(code, "co_positions", None)
+    if positions is None:
+        return None
+    for index, (_, end_line, _, end_column) in enumerate(positions()):
+        if index == lasti // 2:
+            return None if end_line is None or end_column is None else (end_line, end_column)
+    return None
+
+
+@lru_cache(maxsize=256)
+def _nodes(file: str) -> tuple[ast.AST, ...]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.stmt)))
+
+
+def _names_cpu(call: ast.Call) -> bool:
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "device"]
+    return any(_is_cpu(value) for value in (*call.args, *named))
+
+
+def _is_cpu(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.split(":")[0] == "cpu"
+    if not isinstance(node, ast.Call):
+        return False
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name == "device" and _names_cpu(node)

@@ -1,0 +1,161 @@
+"""Who is reading? One walk up the stack, from a read to the user's line, that says what lies
+between and around.
+"""
+
+from __future__ import annotations
+
+import os
+from types import CodeType, FrameType
+from typing import Final, NamedTuple
+
+from auditor.capture.instruments.torch_files import TORCH
+from auditor.capture.instruments.torch_private.autograd import ENGINE
+from auditor.capture.instruments.torch_private.training import GET_VALUE
+from auditor.capture.instruments.user_frames import OWN, Frames
+
+_PLUMBING: Final = (
+    "_ops.py",
+    "overrides.py",
+    "library.py",
+    "_library/",
+    "utils/_python_dispatch.py",
+    "utils/_device.py",
+    "_compile.py",
+    "_dynamo/eval_frame.py",
+    "_dynamo/external_utils.py",
+)
+"""Frames that overrides, modes and the entry into compiled code put there: never the place of a
+read.
+"""
+_SURFACE: Final = (
+    "_tensor.py",
+    "_tensor_str.py",
+    "functional.py",
+    "_jit_internal.py",
+    "nn/parameter.py",
+)
+"""The tensor's own methods written in Python: the user's line reads, not a library on its
+behalf.
+"""
+
+_USER, _SKIP, _LIBRARY, _LOADER, _COMPILER = range(5)
+
+_SCALER_READS: Final = frozenset(
+    {"_maybe_opt_step", "<genexpr>", "get_scale", "_get_growth_tracker"}
+)
+"""Functions of GradScaler that read a device scalar on a GPU too; its CPU kernels read more."""
+
+
+class Place(NamedTuple):
+    """Where a read happened: the user's frame, the innermost library frame below it, and whether
+    the loader called.
+    """
+
+    frame: FrameType
+    via: FrameType | None
+    loader: bool
+
+
+class Stack:
+    """Walks stacks; remembers what each file is."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+        self._rooms: dict[str, int] = {}
+        self._bookkeeping: dict[CodeType, bool] = {}
+
+    def place(self, start: FrameType | None) -> Place | None:
+        """The place of a read seen at ``start``; None without a user frame, or while the compiler
+        traces.
+        """
+        rooms = self._rooms  # hot: a few microseconds for each read
+        frame, via, loader = start, None, False
+        while frame is not None:
+            file = frame.f_code.co_filename
+            room = rooms[file] if file in rooms else self._room(file)
+            if room == _USER:
+                return Place(frame, via, loader or self._called_by_loader(frame.f_back))
+            if room == _COMPILER:
+                return None
+            if room != _SKIP:
+                loader = loader or room == _LOADER
+                via = via or frame
+            frame = frame.f_back
+        return None
+
+    def caller(self, start: FrameType | None) -> FrameType | None:
+        """The first frame from ``start`` outwards that is neither ours nor the dispatcher's."""
+        frame = start
+        while frame is not None and self._room(frame.f_code.co_filename) == _SKIP:
+            frame = frame.f_back
+        return frame
+
+    def bookkeeping(self, via: FrameType | None) -> bool:
+        """True if a host tensor is read here that is torch's own affair, on a GPU run as well.
+
+        Optimizers' step counters, samplers' seeds, schedulers, CPU kernels of GradScaler; and what
+        the autograd engine reads without a Python frame of its own: its cause is a line of the
+        forward, which was seen there.
+        """
+        if via is None:
+            return False
+        known = self._bookkeeping.get(via.f_code)
+        if known is None:
+            known = self._bookkeeping[via.f_code] = _is_bookkeeping(
+                torch_name(via.f_code.co_filename), via.f_code.co_name
+            )
+        # ASGD keeps its counters on the parameter's device.
+        return known and not (
+            via.f_back is not None and via.f_back.f_code.co_filename.endswith("asgd.py")
+        )
+
+    def _called_by_loader(self, frame: FrameType | None) -> bool:
+        rooms = self._rooms
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if (rooms[file] if file in rooms else self._room(file)) == _LOADER:
+                return True
+            frame = frame.f_back
+        return False
+
+    def _room(self, file: str) -> int:
+        known = self._rooms.get(file)
+        if known is None:
+            known = self._rooms[file] = self._judge(file)
+        return known
+
+    def _judge(self, file: str) -> int:
+        if (
+            file.startswith(("<", OWN)) or f"{os.sep}torchinductor_" in file
+        ):  # code that the compiler wrote
+            return _SKIP
+        if self._frames.is_user(file):
+            return _USER
+        name = torch_name(file)
+        if name.startswith((*_PLUMBING, *_SURFACE)):
+            return _SKIP
+        if name.startswith("utils/data/"):
+            return _LOADER
+        return _COMPILER if name == "_dynamo/convert_frame.py" else _LIBRARY
+
+
+def torch_name(file: str) -> str:
+    """``optim/adam.py`` for a file of torch; empty for any other."""
+    return file[len(TORCH) :].replace(os.sep, "/") if file.startswith(TORCH) else ""
+
+
+def outermost(frame: FrameType) -> FrameType:
+    """The frame that a thread began with."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _is_bookkeeping(name: str, function: str) -> bool:
+    if name.startswith("utils/data/"):
+        return True
+    if name == "optim/lr_scheduler.py":
+        return function != "step"  # ReduceLROnPlateau.step(loss) does read the user's tensor
+    if name == "amp/grad_scaler.py":
+        return function not in _SCALER_READS
+    return (name, function) in {("optim/optimizer.py", GET_VALUE), ("autograd/graph.py", ENGINE)}

@@ -1,0 +1,1 @@
+"""The user's program: imported, run as a script, its processes, files, signals and tracebacks."""

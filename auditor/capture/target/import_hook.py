@@ -1,0 +1,58 @@
+"""Acting at the moment when the user's program imports torch: after what it set in the environment,
+before its own code.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls ``action`` once, right after the named module was executed for the first time."""
+
+    def __init__(self, name: str, action: Callable[[], None]) -> None:
+        self._name = name
+        self._action = action
+        self._busy = False
+        self._acted = False
+
+    def install(self) -> None:
+        """Begin to watch; acts at once if the module is already there."""
+        if self._name in sys.modules:
+            self._act()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def _act(self) -> None:
+        if not self._acted:
+            self._acted = True
+            self._action()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Let the others find the module, and wrap its execution."""
+        if fullname != self._name or self._busy:
+            return None
+        self._busy = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._busy = False
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+            self._act()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,238 @@
+"""Steps of an unmodified training script: found from its optimizers, and a clean stop after the
+last one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from auditor.capture.instruments.monkeypatch import Patches
+
+LEARN_REPEATS = 3
+"""Optimizer steps of the busiest optimizer that are watched before a boundary is chosen."""
+
+LEARN_REPEATS_WAITING = 12
+"""The same while an optimizer that was made has not stepped yet (a GAN's generator steps once in
+five or ten).
+"""
+
+LOST_AFTER = 60
+"""Steps of other optimizers without one of the chosen one, after which another is chosen (a
+pre-training phase ended).
+"""
+
+
+LONG_CLOSURE = 200
+"""Runs of one optimizer step's closure after which it is said that no step ends (L-BFGS runs it 25
+times by default).
+"""
+
+ENDLESS_STEP = (
+    "one optimizer.step(closure) ran its closure {:,} times and had not returned, and a step ends "
+    "where optimizer.step() "
+    "does: give the optimizer a smaller max_iter and call it in a loop, or name a function that "
+    "takes one step: "
+    "file.py:callable"
+)
+
+
+class StopAudit(BaseException):
+    """Raised from an optimizer hook to end the script: ``finally`` blocks run, ``except Exception``
+    does not catch it.
+    """
+
+
+class StepFinder:
+    """Calls ``on_step`` once for each training iteration of a running script.
+
+    One optimizer: after each of its steps (gradient accumulation is therefore one step). Several
+    (GANs): after the one that steps least often, the last in the cycle among equals, learned from
+    the first iterations. An optimizer step that GradScaler skipped counts all the same. An
+    optimizer that steps from a gradient's hook does so inside the backward: the iteration then ends
+    when that has returned (a profiler that starts or stops inside the engine crashes the process).
+    """
+
+    def __init__(
+        self, on_step: Callable[[], None], on_endless: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_step = on_step
+        self._on_endless = on_endless
+        self._patches = Patches()
+        self._order: list[int] = []
+        self._counts: Counter[int] = Counter()
+        self._boundary: int | None = None
+        self._others = 0
+        self._stepped = False
+        self._due = False
+        self._waits = False
+        self._made = 0
+        self.optimizer_steps = 0
+
+    def install(self) -> None:
+        """Register the hooks; torch must be imported."""
+        from torch.amp import GradScaler
+        from torch.optim.optimizer import (
+            Optimizer,
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
+
+        for handle in (
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ):
+            self._patches.on_undo(handle.remove)
+        update, finder, make = GradScaler.update, self, Optimizer.__init__
+
+        def counted_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            make(optimizer, *args, **kwargs)
+            finder._made += 1
+
+        def watched_update(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            result = update(scaler, *args, **kwargs)
+            finder._after_update(scaler)
+            return result
+
+        self._patches.attribute(GradScaler, "update", watched_update)
+        self._patches.attribute(Optimizer, "__init__", counted_init)
+
+    def uninstall(self) -> None:
+        """Remove them. May be called twice."""
+        self._patches.undo()
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        """Count the runs of the closure, until the first step is over."""
+        given = "closure" in kwargs
+        closure = kwargs.get("closure") if given else (args[1] if len(args) > 1 else None)
+        if self.optimizer_steps or not callable(closure):
+            return None
+        counted = self._counted(closure)
+        return (
+            (args, {**kwargs, "closure": counted})
+            if given
+            else ((args[0], counted, *args[2:]), kwargs)
+        )
+
+    def _counted(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        runs = 0
+
+        @functools.wraps(closure)
+        def counted() -> Any:
+            nonlocal runs
+            runs += 1
+            if runs == LONG_CLOSURE:
+                self._on_endless(ENDLESS_STEP.format(runs))
+            return closure()
+
+        return counted
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        from auditor.capture.probes.optim.optimizer_hooks import (
+            capturing,
+        )  # here: the script sets its environment first, then imports torch itself
+
+        if capturing():
+            # the step is being recorded into a CUDA graph: to end it here would break the user's
+            # capture
+            return
+        self.optimizer_steps += 1
+        self._stepped = True
+        self._saw(id(optimizer))
+
+    def _after_update(self, scaler: Any) -> None:
+        skipped, self._stepped = not self._stepped, False
+        # With several optimizers the one that was skipped is not known: only the simple case counts
+        # as a step.
+        if skipped and scaler.is_enabled() and len(self._counts) <= 1:
+            self._reached()
+
+    def _saw(self, optimizer: int) -> None:
+        if self._boundary is None:
+            self._learn(optimizer)
+        elif optimizer == self._boundary:
+            self._others = 0
+            self._reached()
+        else:
+            self._others += 1
+            if self._others > LOST_AFTER:
+                self._boundary, self._others = optimizer, 0
+
+    def _reached(self) -> None:
+        import torch
+
+        from auditor.capture.instruments.torch_private.autograd import running_backward
+
+        if running_backward() == -1:
+            self._on_step()
+            return
+        self._due = True
+        if not self._waits:
+            self._waits = True
+            self._patches.attribute(
+                torch.autograd, "backward", self._waiting(torch.autograd.backward)
+            )
+
+    def _waiting(self, backward: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(backward)
+        def then_step(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            if self._due:
+                self._due = False
+                self._on_step()
+
+        return then_step
+
+    def _learn(self, optimizer: int) -> None:
+        self._counts[optimizer] += 1
+        if self._counts[optimizer] == 1:
+            self._order.append(optimizer)
+        if not self._learned(self._counts[optimizer]):
+            return
+        counts = [self._counts[known] for known in self._order]
+        same_pace = (
+            max(counts) - min(counts) <= 1
+        )  # the first in the cycle may just have begun a new one
+        rarest = [known for known in self._order if same_pace or self._counts[known] == min(counts)]
+        self._boundary = rarest[-1]
+        if optimizer == self._boundary:
+            self._reached()
+
+    def _learned(self, repeats: int) -> bool:
+        if self._made <= 1:
+            return True
+        return repeats >= (
+            LEARN_REPEATS if len(self._order) >= self._made else LEARN_REPEATS_WAITING
+        )
+
+
+class Stopper:
+    """Ends a script from inside a hook, again and again if the script catches everything."""
+
+    LIMIT = 20
+
+    def __init__(self, warn: Callable[[str], None], give_up: Callable[[], None]) -> None:
+        self._warn = warn
+        self._give_up = give_up
+        self._raised = 0
+
+    def stop(self) -> None:
+        """Raise :class:`StopAudit`; after ``LIMIT`` swallowed ones write everything and leave the
+        process.
+        """
+        self._raised += 1
+        if self._raised > self.LIMIT:
+            try:
+                self._warn(
+                    f"the script dropped the stop {self.LIMIT} times (a bare 'except:'?), so its "
+                    "process was ended at once"
+                )
+                self._give_up()
+                sys.stdout.flush()
+            finally:
+                os._exit(0)
+        raise StopAudit

@@ -1,0 +1,192 @@
+"""``audit analyze``: judge a recording that is already there."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from auditor.cli import dask as cluster
+from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.errors import AuditProblem
+from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import timeline_of
+from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
+from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle, snapshot_files
+from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
+from auditor.rule import NotLooked
+from auditor.runs.rank_recordings import RankedRecording, is_ranked
+from auditor.timeline.malloc import keep_freed_memory
+
+
+def analyze(
+    *,
+    paths: tuple[str, ...],
+    out: str | None,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str | None,
+    allow_broken_rules: bool = False,
+    formats: tuple[tuple[str, str], ...],
+    dask: str | None = None,
+    tensorboard: bool = False,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Judge each recording; returns the worst exit code. A folder of traces is one job, and gives
+    one report.
+    """
+    if out is not None and len(paths) > 1:
+        raise AuditProblem(
+            "--out takes one folder, and there are several paths to analyze",
+            "analyze them one by one",
+        )
+    choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    keep_freed_memory()
+    codes = []
+    for path in paths:
+        with progress_display.working(f"reading {Path(path).name or path}", quiet=quiet):
+            evidence = _open(Path(path), dask)
+            folder = Path(out) if out else _home(evidence.recording)
+            out_folder.refuse_others_files(folder)
+            report = write_results.judge(evidence, choice.rules, choice.settings, choice.broken)
+        write_results.deliver(
+            report, evidence, folder, formats, quiet=quiet, tensorboard=tensorboard
+        )
+        codes.append(choice.ended(report, fail_on))
+    return max(codes)
+
+
+def _open(path: Path, dask: str | None) -> Evidence:
+    if not path.exists():
+        near = difflib.get_close_matches(
+            path.name,
+            [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else (),
+            n=1,
+        )
+        raise AuditProblem(
+            f"{path} does not exist", f"did you mean {path.parent / near[0]}?" if near else GIVE
+        )
+    if path.is_file():
+        _require_recorded(path)
+        return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
+    for folder in (path, path / "recording"):
+        if (folder / MANIFEST).is_file():
+            try:
+                recording = Recording(folder)
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
+            if recording.manifest.get("outcome") == "not run":
+                raise AuditProblem(f"{folder} recorded no step: its target could not be run")
+            return Evidence(recording)
+    for folder in (path, path / "recording"):
+        if is_ranked(folder):
+            try:
+                return Evidence(RankedRecording(folder))
+            except UnreadableRecording as error:
+                raise AuditProblem(str(error)) from None
+    return _open_folder(path, dask)
+
+
+def _open_folder(folder: Path, dask: str | None) -> Evidence:
+    """The traces of all ranks, or one memory snapshot."""
+    snapshots = snapshot_files(folder)
+    try:
+        ranks = _open_ranks(folder, dask)
+    except AuditProblem:
+        if not snapshots:
+            raise
+        return _open_snapshot(_only(snapshots, folder))
+    for path in snapshots:
+        ranks.manifest["warnings"].append(
+            f"{path.name} beside the traces was not looked at: give its own path to judge it"
+        )
+    return Evidence(ranks)
+
+
+def _only(snapshots: list[Path], folder: Path) -> Path:
+    """Raises :class:`AuditProblem` where there are several: unlike traces, snapshots of ranks say
+    nothing about each other.
+    """
+    if len(snapshots) > 1:
+        shown = ", ".join(path.name for path in snapshots[:3]) + (
+            ", ..." if len(snapshots) > 3 else ""
+        )
+        both = " ".join(str(path) for path in snapshots[:2]) + (
+            " ..." if len(snapshots) > 2 else ""
+        )
+        raise AuditProblem(
+            f"{folder} holds {len(snapshots)} memory snapshots ({shown}): each has a report of its "
+            "own",
+            f"audit analyze {both}",
+        )
+    return snapshots[0]
+
+
+def _open_ranks(folder: Path, dask: str | None) -> Recording:
+    from auditor.timeline import fleet, trace_files
+
+    try:
+        files = trace_files(folder)
+    except AuditProblem:
+        raise AuditProblem(
+            f"{folder} holds no recording ({MANIFEST} is missing), no trace and no memory snapshot",
+            GIVE,
+        ) from None
+    return RankedTraces(folder, fleet(files, cluster.on(dask) if dask is not None else None))
+
+
+GIVE = (
+    "give the folder that audit run wrote, a trace of torch.profiler, a memory snapshot, or a "
+    "folder with all ranks' traces"
+)
+
+
+def _require_recorded(path: Path) -> None:
+    """Raise :class:`AuditProblem` for a file that is something else than a recording, by its
+    name.
+    """
+    if path.name in ("report.json", "report.html"):
+        raise AuditProblem(
+            f"{path} is a report, not a recording",
+            f"give its folder, which holds one: audit analyze {path.parent}",
+        )
+    if path.suffix == ".py":
+        raise AuditProblem(f"{path} is a program, not a recording", f"audit run {path} runs it")
+    if path.suffix in (".pt", ".pth", ".ckpt", ".safetensors"):
+        raise AuditProblem(
+            f"{path} looks like a checkpoint, not like a recording", f"audit checkpoint {path}"
+        )
+
+
+def _open_snapshot(path: Path) -> Evidence:
+    evidence = Evidence(SnapshotRecording(path))
+    try:
+        snapshot_of(evidence)
+    except NotLooked as problem:
+        raise AuditProblem(str(problem)) from None
+    return evidence
+
+
+def _open_trace(path: Path) -> Evidence:
+    evidence = Evidence(TraceRecording(path))
+    try:
+        timeline_of(evidence)
+    except NotLooked as problem:
+        raise AuditProblem(str(problem), GIVE) from None
+    return evidence
+
+
+def _home(recording: Recording) -> Path:
+    """``audits/x`` for ``audits/x/recording``: results stand beside the recording, never inside."""
+    if isinstance(recording, RankedTraces):
+        return Path("audits") / recording.home.resolve().name
+    if isinstance(recording, TraceRecording) and recording.trace is not None:
+        name = recording.trace.name.removesuffix(".gz").removesuffix(".json")
+        return Path("audits") / name
+    if isinstance(recording, SnapshotRecording):
+        return Path("audits") / recording.name
+    folder = recording.home if isinstance(recording, RankedRecording) else recording.folder
+    return (
+        folder.parent if folder.name == "recording" else folder.with_name(folder.name + "-report")
+    )

@@ -1,0 +1,317 @@
+"""``audit fix``: the patches of a report as one diff, or applied to the user's files with a patch
+to undo them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor import patch
+from auditor.cli import console, open_input, write_results
+from auditor.cli.write_results import is_broken
+from auditor.errors import AuditProblem
+from auditor.judging import catalogue, guard
+from auditor.model import Edit, Finding, Report
+from auditor.patch import PatchedFile, Plan
+from auditor.verify.candidates import is_selected
+
+UNDO = "fixes.undo.patch"
+
+Read = Callable[[str], bytes | None]
+
+
+def fix(
+    *,
+    report: str,
+    apply: bool,
+    select: tuple[str, ...],
+    unsafe: bool,
+    debug: bool,
+) -> int:
+    """Print or apply; returns the exit code."""
+    path, root = Path(report), Path.cwd()
+    judged = open_input.report_of(path)
+    edits = tuple(_edits(_chosen(judged, select), unsafe=unsafe))
+    require_plain_values(report, edits)
+    recorded = _recorded(path)
+    guard.require_permitted(
+        report, judged, catalogue.rules(), root, recorded or (lambda file: _read(root, file))
+    )
+    mine = tuple(edit for edit in edits if _is_mine(edit.site.file, root))
+    for file in dict.fromkeys(edit.site.file for edit in edits if edit not in mine):
+        console.say(
+            f"audit: not patched: {file} lies outside {root}: set PYTHONPATH to its folder, as in "
+            "the audit",
+            err=True,
+        )
+    standing = _standing(judged, mine, recorded, root)
+    for reason in dict.fromkeys(standing.refused):
+        console.say(f"audit: not patched: {reason}", err=True)
+    if apply and standing.changed:
+        raise AuditProblem(
+            f"{', '.join(standing.changed)} changed since the audit; nothing was patched",
+            "run audit again on the files as they are now",
+        )
+    if not standing.plan.files:
+        console.say(f"audit: {_nothing(standing, unsafe=unsafe)}", err=True)
+        return 0
+    if not apply:
+        console.hand_over(standing.plan.diff)
+        return 0
+    _apply(standing, root, (path if path.is_dir() else path.parent) / UNDO)
+    return 0
+
+
+def _apply(standing: Standing, root: Path, undo: Path) -> None:
+    try:
+        back = patch.joined_diff(
+            ((path, after, before) for path, before, after in standing.back), str(root)
+        )
+        patch.check(standing.plan, root)
+        write_results.write_whole(
+            undo, back
+        )  # first: nothing is changed that could not be taken back
+        patch.write(standing.plan, root)
+    except patch.Refused as reason:
+        raise AuditProblem(str(reason), "run audit again on the files as they are now") from None
+    except OSError as error:
+        raise AuditProblem(
+            f"{error.filename or undo} cannot be written: {error.strerror}",
+            "look at git diff: some may be patched",
+        ) from None
+    for file in standing.plan.files:
+        console.say(f"patched {file.path} ({len(file.edits)} change{'s' * (len(file.edits) != 1)})")
+    base = patch.place_of((path for path, _, _ in standing.back), str(root))
+    console.say(
+        f"git -C {base} apply {undo.resolve()} takes it back"
+        if base
+        else f"git apply {undo} takes it back"
+    )
+
+
+# -- how the files stand ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is to be done to the files as they are now.
+
+    ``back`` holds (path, bytes to go back to, bytes after) of each file that is to be patched, or
+    was patched before: as it was when audited, where that is known. ``changed`` are files that hold
+    anything but what was audited and the report's own edits.
+    """
+
+    plan: Plan
+    back: tuple[tuple[str, bytes, bytes], ...] = ()
+    applied: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def _standing(
+    report: Report, edits: tuple[Edit, ...], recorded: Read | None, root: Path
+) -> Standing:
+    cwd = str(root)
+
+    def read(file: str) -> bytes | None:
+        return _read(root, file)
+
+    if (
+        recorded is None
+    ):  # a report alone: its lines are compared with the file's, that is all there is
+        plan = patch.plan(edits, read, cwd=cwd)
+        back = tuple((file.path, file.before, file.after) for file in plan.files)
+        return Standing(
+            plan, back, refused=tuple(f"{edit.site}: {reason}" for edit, reason in plan.refused)
+        )
+    planned = patch.plan(edits, recorded, cwd=cwd)
+    every = tuple(_edits(report.findings, unsafe=True))
+    before = dict(_patched_before(every, read, recorded, cwd))
+    still = {
+        file.path: _still_to_do(file, read(file.path), every, recorded, cwd)
+        for file in planned.files
+    }
+    files = tuple(file for file in still.values() if file is not None and file.before != file.after)
+    changed = tuple(path for path, file in still.items() if file is None)
+    refused = [f"{edit.site}: {reason}" for edit, reason in planned.refused]
+    audited = {file.path: file.before for file in planned.files}
+    return Standing(
+        Plan(files, planned.refused, cwd),
+        back=tuple(
+            {
+                **before,
+                **{file.path: (file.path, audited[file.path], file.after) for file in files},
+            }.values()
+        ),
+        applied=tuple(
+            path for path, file in still.items() if file is not None and file.before == file.after
+        ),
+        changed=changed,
+        refused=(*refused, *(f"{path} changed since the audit" for path in changed)),
+    )
+
+
+def _patched_before(
+    every: tuple[Edit, ...], read: Read, recorded: Read, cwd: str
+) -> Iterable[tuple[str, tuple[str, bytes, bytes]]]:
+    """Files that hold some of the report's edits by now: undoing takes these back, too."""
+    for file in patch.plan(every, recorded, cwd=cwd).files:
+        now = read(file.path)
+        if (
+            now is not None
+            and now != file.before
+            and patch.made_already(file.before, now, file.edits) is not None
+        ):
+            yield file.path, (file.path, file.before, now)
+
+
+def _still_to_do(
+    file: PatchedFile, current: bytes | None, every: Iterable[Edit], recorded: Read, cwd: str
+) -> PatchedFile | None:
+    """From the file as it is now to what it should be; None if something else changed in it since
+    the audit.
+    """
+    if current is None:
+        return None
+    made = patch.made_already(
+        file.before, current, [edit for edit in every if edit.site.file == file.edits[0].site.file]
+    )
+    if made is None:
+        return None
+    after = patch.plan([*made, *file.edits], recorded, cwd=cwd).files[0].after
+    return PatchedFile(
+        file.path, current, after, tuple(edit for edit in file.edits if edit not in made)
+    )
+
+
+def _nothing(standing: Standing, *, unsafe: bool) -> str:
+    if standing.applied:
+        return f"applied already: {', '.join(standing.applied)}"
+    return "nothing to patch" + ("" if unsafe else " (unsafe patches are shown with --unsafe)")
+
+
+def _recorded(path: Path) -> Read | None:
+    recording = open_input.recording_of(path)
+    return (
+        (lambda file: recording.original_bytes(file, Path.cwd())) if recording is not None else None
+    )
+
+
+def _chosen(report: Report, select: tuple[str, ...]) -> Iterable[Finding]:
+    """The selected findings, without those whose patch was shown to change the result (``audit
+    verify``).
+    """
+    for finding in report.findings:
+        if not is_selected(finding, select):
+            continue
+        if is_broken(finding):
+            console.say(
+                f"audit: {finding.code} {finding.site}: left out: "
+                f"{finding.verified and finding.verified.note}",
+                err=True,
+            )
+            continue
+        yield finding
+
+
+def _edits(findings: Iterable[Finding], *, unsafe: bool) -> Iterable[Edit]:
+    return (
+        edit
+        for f in findings
+        if f.remedy is not None
+        for edit in f.remedy.edits
+        if edit.safe or unsafe
+    )
+
+
+# -- what a stranger's report may not do -----------------------------------------------------------
+
+
+_REWRITES = frozenset({"nn.functional.logsigmoid", "log_softmax", "sqrt", "add"})
+"""Functions that rules put in the place of others, below ``torch`` or of a tensor."""
+
+
+def require_plain_values(report: str, edits: Iterable[Edit]) -> None:
+    """Raise :class:`AuditProblem` if an edit would write anything but a name, a number or a flag,
+    or a call with such.
+    """
+    for edit in edits:
+        if not _writes_plain_values(edit):
+            raise AuditProblem(
+                f"{report}: {edit.site}: `{edit.value}` is not what a rule would write",
+                "the report was changed",
+            )
+
+
+def _writes_plain_values(edit: Edit) -> bool:
+    if edit.action not in ("set_keyword", "rename_call"):
+        return True
+    try:
+        node: ast.AST = ast.parse(edit.value.strip(), mode="eval").body
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # the patch refuses it, and says why
+        return True
+    if edit.action == "rename_call" and isinstance(node, ast.Call):
+        return _rewrites(node, "".join(edit.site.text.split()))
+    return _plain(node)
+
+
+def _rewrites(call: ast.Call, text: str) -> bool:
+    """True for a call by a name alone, or by one that rules write, of what is plain or stands on
+    the line already.
+    """
+    given = [*call.args, *(item.value for item in call.keywords)]
+    if isinstance(call.func, ast.Name) and all(map(_plain, given)):
+        return True
+    chained = (
+        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call) and not given
+    )
+    if chained and call.func.attr in _REWRITES:  # type: ignore[attr-defined]
+        return _rewrites(call.func.value, text)  # type: ignore[attr-defined]
+    return ast.unparse(call.func) in _REWRITES and all(_stands_in(text, each) for each in given)
+
+
+def _stands_in(text: str, node: ast.expr) -> bool:
+    """True for what the line holds already, cast to float32 or with a constant added or not."""
+    if _plain(node) or "".join(ast.unparse(node).split()) in text:
+        return True
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Add) and _plain(node.right) and _stands_in(text, node.left)
+    cast = (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "float"
+    )
+    return cast and not node.args and not node.keywords and _stands_in(text, node.func.value)  # type: ignore[attr-defined]
+
+
+def _plain(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    return isinstance(node, ast.Name) or (
+        isinstance(node, ast.Constant) and not isinstance(node.value, (str, bytes))
+    )
+
+
+def _is_mine(file: str, root: Path) -> bool:
+    """True for a file below the directory, and for one beside it that this machine says is the
+    user's.
+    """
+    return not Path(file).is_absolute() or patch.is_theirs(file, str(root))
+
+
+def _read(root: Path, file: str) -> bytes | None:
+    path = root / file
+    if not _is_mine(file, root):
+        return None
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except (OSError, ValueError):  # a name that cannot be one, in a report of a stranger's
+        return None

@@ -1,0 +1,329 @@
+"""The command line: one function a command. Heavy imports stay inside the command that needs
+them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from auditor.cli import more_commands, parameter_types
+from auditor.cli.usage import (
+    EXIT_FOUND,
+    EXIT_IMPOSSIBLE,
+    EXIT_INTERRUPTED,
+    EXIT_TARGET,
+    AuditGroup,
+    PlainCommand,
+    TargetCommand,
+)
+
+if TYPE_CHECKING:
+    from auditor.model import Report
+
+UNTRAINED = ("nothing", "forward", "evaluated")
+"""What ``run.training`` says of a target that trained nothing: its report is no answer to what was
+asked.
+"""
+
+__all__ = [
+    "EXIT_FOUND",
+    "EXIT_IMPOSSIBLE",
+    "EXIT_INTERRUPTED",
+    "EXIT_TARGET",
+    "AuditGroup",
+    "exit_code",
+    "main",
+]
+
+
+@click.group(
+    cls=AuditGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="torch-step-audit", prog_name="audit")
+def main() -> None:
+    """Audit a PyTorch training step: the exact line, its measured price, and a patch that applies.
+
+    \b
+      audit run trainer:step --steps 50     run the step, find what is wrong, write the report
+      audit fix audits/trainer-step-.../report.json | git apply
+      audit explain SYNC001                 what a rule means
+    """
+
+
+def _codes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(word.strip().upper() for word in value.split(",") if word.strip()) if value else ()
+
+
+def judging_options(command: Any) -> Any:
+    """Options of every command that judges a recording."""
+    options = (
+        click.option(
+            "--select",
+            callback=_codes,
+            metavar="CODES",
+            help="Only these rules: codes or families, as in SYNC,MEM005.",
+        ),
+        click.option("--ignore", callback=_codes, metavar="CODES", help="Not these rules."),
+        click.option(
+            "--fail-on",
+            type=click.Choice(["error", "warning", "note", "never"]),
+            help="Exit 1 when a finding is this bad. [default: never]",
+        ),
+        click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            callback=parameter_types.formats,
+            metavar="NAME[=FILE]",
+            help="Also write the report as terminal, json, sarif, junit, "
+            "github or markdown (repeatable); to stdout without FILE.",
+        ),
+        more_commands.ALLOW_BROKEN_RULES,
+        click.option("--quiet", is_flag=True, help="Print only the path of the report."),
+        more_commands.DEBUG,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command(cls=TargetCommand)
+@click.argument("target")
+@more_commands.MODULE
+@click.option(
+    "--steps",
+    type=parameter_types.Whole(1),
+    default=50,
+    show_default=True,
+    help="Steps of each pass (a rehearsal: 12).",
+)
+@click.option(
+    "--warmup",
+    type=parameter_types.Whole(0),
+    default=5,
+    show_default=True,
+    help="Steps before the first pass; never judged.",
+)
+@click.option(
+    "--out",
+    type=click.Path(),
+    callback=parameter_types.folder,
+    help="Folder for the results. [default: audits/<target>-<time>/]",
+)
+@click.option(
+    "--device",
+    type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse"]),
+    default="auto",
+    show_default=True,
+    help="What the step may use. Without a GPU auto runs it on the "
+    "CPU, then rehearses its GPU path on a simulated device "
+    "(same values, no times); rehearse does only that.",
+)
+@click.option(
+    "--memory-limit",
+    callback=parameter_types.size,
+    metavar="SIZE",
+    help="Device memory that the step may use, as in 8GiB; more "
+    "raises the real out-of-memory error.",
+)
+@click.option(
+    "--timeout",
+    type=parameter_types.Seconds(),
+    help="End the target after S seconds and report on what was recorded.",
+)
+@click.option(
+    "--verify", is_flag=True, help="Then run the target again with each patch, and measure it."
+)
+@click.option(
+    "--budget",
+    type=parameter_types.Seconds(zero=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds that --verify may spend, as for audit verify.",
+)
+@click.option(
+    "--nproc",
+    type=parameter_types.Whole(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes on this machine that run the target together, "
+    "with the environment that torchrun gives them; the rank "
+    "that the others wait for is judged.",
+)
+@judging_options
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(**options: Any) -> None:
+    """Run TARGET, find what costs time and memory, and write the report.
+
+    TARGET is package.module:callable, path/to/file.py:callable (a function without arguments that
+    takes one training step, or a generator or iterator that yields once for each step), or
+    path/to/script.py (an unmodified training script: steps are found from its optimizer), or after
+    -m package.module (as python -m runs it). ARGS after -- are the target's own arguments.
+
+    \b
+      audit run trainer:step --steps 50
+      audit run src/train.py:trainer.step
+      audit run train.py -- --batch_size=8 --max_iters=200
+      audit run -m package.train -- --config small.yaml
+      audit run ddp.py:step --nproc 2
+
+    Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke,
+    or nothing was trained, 3 the target failed (there is a report all the same), 130 interrupted.
+    """
+    from auditor.cli import run as command
+    from auditor.runs.plan import REHEARSED_STEPS
+
+    given = click.get_current_context().get_parameter_source("steps")
+    if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
+        options["steps"] = REHEARSED_STEPS
+    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
+    sys.exit(command.run(**options))
+
+
+@main.command(cls=PlainCommand)
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--out",
+    type=click.Path(),
+    callback=parameter_types.folder,
+    help="Folder for the results. [default: the recording's own, or audits/<trace>]",
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Read the ranks of a folder on this Dask cluster, as in tcp://scheduler:8786.",
+)
+@click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Also write the folder tensorboard/: a copy of the trace, and scalars.",
+)
+@judging_options
+def analyze(**options: Any) -> None:
+    """Judge what was recorded: no GPU, no program, no torch.
+
+    PATH is the folder of a run (or its recording/ inside), a trace that torch.profiler wrote
+    (.json, .json.gz), a CUDA memory snapshot (.pickle, .pickle.gz, or a folder that holds one), or
+    a folder with the traces of all ranks of a job: one report, on the rank that the others wait
+    for.
+
+    \b
+      audit analyze audits/trainer-step-20260101-120000
+      audit analyze worker0.pt.trace.json.gz
+      audit analyze snapshot.pickle
+      audit analyze traces-of-all-ranks/
+    """
+    from auditor.cli import analyze as command
+
+    sys.exit(command.analyze(**options))
+
+
+@main.command(cls=PlainCommand)
+@click.argument("report", type=click.Path())
+@click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
+@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@more_commands.DEBUG
+def fix(**options: Any) -> None:
+    """Print the patches of a REPORT (report.json or its folder) as one diff that git apply accepts.
+
+    Only safe patches unless --unsafe. A file that changed since the audit is not touched.
+    """
+    from auditor.cli import fix as command
+
+    sys.exit(command.fix(**options))
+
+
+@main.command(cls=PlainCommand)
+@click.argument("report", type=click.Path())
+@click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
+@click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
+@click.option(
+    "--budget",
+    type=parameter_types.Seconds(zero=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds to spend: no run begins that is not expected to "
+    "end in time; one in progress is not cut off. 0: run each patch "
+    "once, to check its result, however long that takes.",
+)
+@click.option("--quiet", is_flag=True, help="Print only the path of the report.")
+@more_commands.DEBUG
+def verify(**options: Any) -> None:
+    """Run the target of a REPORT again with each patch, and measure what it buys.
+
+    Each run is a fresh process in a copy of the project, with and without the patch in turn, from
+    the same seeds. The report then says the ratio of step times with its interval, peak memory, and
+    whether losses and parameters stay the same; a patch that changes them is dropped from
+    fixes.patch. Your files are not touched.
+    """
+    from auditor.cli import verify as command
+
+    sys.exit(command.run(**options))
+
+
+@main.command(cls=PlainCommand)
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option(
+    "--max-regression",
+    callback=parameter_types.share,
+    metavar="PCT",
+    help="Exit 1 when a step is proven to take more than this longer, as in 5%.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@more_commands.DEBUG
+def compare(**options: Any) -> None:
+    """Compare two audits: step time with an interval, memory, host syncs, findings that are new or
+    gone.
+
+    BEFORE and AFTER are report.json, the folder of a run or its recording/, or a folder of several
+    runs of the same thing: then the spread between runs is measured instead of assumed.
+
+    \b
+      audit compare audits/main audits/branch --max-regression 5%
+
+    Exit code: 0 done, 1 a regression beyond --max-regression is proven, 2 the two cannot be
+    compared.
+    """
+    from auditor.cli import compare as command
+
+    sys.exit(command.run(**options))
+
+
+for _door in (
+    more_commands.checkpoint,
+    more_commands.drill,
+    more_commands.view,
+    more_commands.rules,
+    more_commands.explain,
+):
+    main.add_command(_door)
+
+
+def exit_code(report: Report, fail_on: str, *, allow_broken_rules: bool = False) -> int:
+    """The exit code for a report, as README.md lists them.
+
+    What keeps a report from being an answer comes before what it found: a broken rule, or a target
+    that trained nothing.
+    """
+    from auditor.model import Severity
+
+    if report.run.outcome == "interrupted":
+        return EXIT_INTERRUPTED
+    if report.run.outcome != "completed":
+        return EXIT_TARGET
+    broken = not allow_broken_rules and any(
+        verdict.status == "failed" for verdict in report.verdicts
+    )
+    untrained = report.run.training in UNTRAINED
+    if broken or untrained:
+        return EXIT_IMPOSSIBLE
+    worst = report.worst()
+    if fail_on != "never" and worst is not None and worst.rank <= Severity(fail_on).rank:
+        return EXIT_FOUND
+    return 0

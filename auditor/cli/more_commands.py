@@ -1,0 +1,216 @@
+"""More of the command line: checkpoints, drills, the viewer and the manual. Heavy imports stay
+inside the command that needs them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from auditor.cli import parameter_types
+from auditor.cli.usage import PlainCommand, TargetCommand
+
+DEBUG = click.option("--debug", is_flag=True, help="Show tracebacks of the auditor itself.")
+MODULE = click.option(
+    "-m",
+    "module",
+    is_flag=True,
+    help="TARGET is a module that runs as a program, as with python -m.",
+)
+ALLOW_BROKEN_RULES = click.option(
+    "--allow-broken-rules",
+    is_flag=True,
+    help="Go on without rules that break and rule packs that cannot "
+    "be imported; else they are exit code 2.",
+)
+
+
+@click.command(cls=PlainCommand)
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--config",
+    type=click.Path(),
+    metavar="FILE",
+    help="Settings to compare the learning rates with: .yaml, "
+    ".toml, .json, or a .py file, which is read and not run.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--out",
+    type=click.Path(),
+    callback=parameter_types.folder,
+    help="Also write report.json and report.html to this folder.",
+)
+@ALLOW_BROKEN_RULES
+@DEBUG
+def checkpoint(**options: Any) -> None:
+    """Scan saved checkpoints without running their code: damage, NaN, stale rates, what resuming
+    would miss.
+
+    FILE is what torch.save or safetensors wrote, the .index.json of a sharded one, or a folder of
+    checkpoints.
+
+    Exit code: 0 all good, 1 one is bad (a finding that is an error), 2 one cannot be read at all.
+    """
+    from auditor.cli import checkpoint as command
+
+    sys.exit(command.checkpoint(**options))
+
+
+@click.command(cls=TargetCommand)
+@click.argument("target")
+@MODULE
+@click.option(
+    "--inject",
+    "fault",
+    required=True,
+    callback=parameter_types.fault,
+    metavar="FAULT@STEP",
+    help="nan, inf, oom or kill, and the step.",
+)
+@click.option(
+    "--where",
+    type=click.Choice(["batch", "activation", "gradient"]),
+    help="Where in the step. [default: batch for nan and inf, "
+    "gradient (the backward pass) for oom and kill]",
+)
+@click.option(
+    "--steps",
+    type=parameter_types.Whole(1),
+    help="Steps of each run. [default: 10 after the fault]",
+)
+@click.option(
+    "--timeout", type=parameter_types.Seconds(), help="End after S seconds, all runs together."
+)
+@click.option(
+    "--out",
+    type=click.Path(),
+    callback=parameter_types.folder,
+    help="Folder for the results. [default: audits/drill-<target>-<time>/]",
+)
+@click.option(
+    "--device",
+    type=parameter_types.Device(["auto", "cuda", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="What the step may use.",
+)
+@click.option("--quiet", is_flag=True, help="Print only the verdict.")
+@DEBUG
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def drill(**options: Any) -> None:
+    """Plant a fault in TARGET at a step, and say whether it survives: in its weights, its
+    checkpoints, its retry, its restart.
+
+    Steps count from 0. The target runs in copies of the working directory, so no checkpoint of
+    yours is replaced.
+
+    \b
+      audit drill trainer:step --inject nan@12
+      audit drill trainer:step --inject oom@12 --where activation
+      audit drill train.py --inject kill@30 --steps 60 -- --resume
+
+    Exit code: 0 survived, 1 failed, 2 the drill could not be done, 3 the target failed by itself.
+    """
+    from auditor.cli import drill as command
+
+    options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
+    sys.exit(command.drill(**options))
+
+
+@click.command(cls=PlainCommand)
+@click.argument("path", type=click.Path())
+@click.option(
+    "--port",
+    type=parameter_types.Whole(0, 65535),
+    help="Port on 127.0.0.1. [default: a free one from 6006]",
+)
+@click.option(
+    "--browser/--no-browser",
+    default=True,
+    help="Open a browser, or only print the address. [default: open]",
+)
+@click.option(
+    "--trace", is_flag=True, help="The same pages from a small server, without TensorBoard."
+)
+@click.option(
+    "--debug", is_flag=True, help="Show tracebacks, and what TensorBoard and its plugins log."
+)
+def view(**options: Any) -> None:
+    """Open TensorBoard on PATH (a run's folder, or a folder of runs), with reports and traces in
+    its Audit tab.
+
+    Nothing is sent anywhere; only this machine can reach it. Ctrl-C ends it.
+    """
+    from auditor.cli import view as command
+
+    sys.exit(command.view(**options))
+
+
+@click.command(cls=PlainCommand)
+@click.argument("codes", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["terminal", "json", "markdown"]),
+    default="terminal",
+    help="markdown is the whole manual.",
+)
+def rules(codes: str | None, as_json: bool, form: str) -> None:
+    """List all rules, or those of CODES: codes or families, as in SYNC,MEM005."""
+    from auditor.cli import console
+    from auditor.judging import catalogue
+
+    known = catalogue.choose(codes.split(","), ()) if codes else catalogue.rules()
+    if form == "markdown":
+        from auditor.judging.manual import manual
+
+        console.hand_over(manual(known))
+        return
+    if as_json or form == "json":
+        import json
+
+        facts = [
+            {
+                "code": r.code,
+                "name": r.name(),
+                "title": r.title(),
+                "severity": r.severity.value,
+                "since": r.since,
+            }
+            for r in known
+        ]
+        console.hand_over(json.dumps(facts, indent=2), form="json")
+        return
+    for rule in known:
+        console.say(f"{rule.code:9} {rule.severity.value:8} {rule.title()}")
+    console.say("")
+    console.say("audit explain CODE shows the manual page of one.")
+
+
+@click.command(cls=PlainCommand)
+@click.argument("code")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--debug", is_flag=True, hidden=True)
+def explain(code: str, as_json: bool, debug: bool) -> None:
+    """Show the manual page of the rule CODE; of a family, as in SYNC, list its rules."""
+    from auditor.cli import console
+    from auditor.judging import manual_cache
+
+    family = manual_cache.family(code)
+    facts: Any = family or manual_cache.facts(code)
+    if as_json:
+        import json
+
+        console.hand_over(json.dumps(facts, indent=2), form="json")
+        return
+    if not family:
+        console.show(facts["page"].rstrip("\n"))
+        return
+    for each in family:
+        console.say(f"{each['code']:9} {each['severity']:8} {each['title']}")
+    console.say("")
+    console.say(f"audit explain {family[0]['code']} shows the manual page of one.")

@@ -1,0 +1,105 @@
+"""The folder that a command writes to: made before the work begins, and never one with files of the
+user's in our places.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None  # type: ignore[assignment]
+
+from auditor.errors import AuditProblem
+from auditor.model import SCHEMA
+
+WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", "tensorboard")
+"""What :func:`auditor.cli.write_results.write` leaves in a folder, and replaces where it stands."""
+
+_PROBED = 64 * 1024
+"""Bytes that must fit into the folder for a run to begin."""
+
+_HEAD = 4096
+"""Bytes at the start of a report.json in which its schema stands."""
+
+
+def fresh(label: str) -> Path:
+    """``audits/<label>-<time>``, numbered where that is taken; not made yet."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = Path("audits") / f"{label}-{stamp}"
+    number = 2
+    while folder.exists():
+        folder, number = Path("audits") / f"{label}-{stamp}-{number}", number + 1
+    return folder
+
+
+def make(folder: Path) -> None:
+    """Make the folder, so that one that cannot be written is known before an hour of work.
+
+    Raises :class:`AuditProblem` where it cannot be made or written, or is a file, or holds files of
+    somebody else's that our results would replace.
+    """
+    refuse_others_files(folder)
+    probe = folder / ".audit-writes-here"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(bytes(_PROBED))  # a full disk still has room for a name
+        probe.unlink()
+    except OSError as error:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+        raise AuditProblem(
+            f"{folder} cannot be written: {error.strerror}", "choose a folder with --out"
+        ) from None
+
+
+def claimed(folder: Path) -> bool:
+    """Claim the folder for this process, until it ends; False where another one that runs has done
+    so.
+
+    The lock is the kernel's own, on the folder itself (flock(2)): it leaves no file behind and ends
+    with its process, however that ends. A file system without locks refuses nobody.
+    """
+    if fcntl is None:
+        return True
+    try:
+        number = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return True
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        return False
+    except OSError:
+        os.close(number)
+    return True
+
+
+def refuse_others_files(folder: Path) -> None:
+    """Raise :class:`AuditProblem` where the folder is a file, or holds one that we would replace
+    and did not write.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise AuditProblem(f"--out {folder} is a file; it must be a folder")
+    if is_report(folder / "report.json"):
+        return
+    there = next((name for name in WRITTEN if (folder / name).exists()), None)
+    if there is not None:
+        raise AuditProblem(
+            f"{folder / there} was not written by audit and would be overwritten",
+            "choose another folder with --out",
+        )
+
+
+def is_report(path: Path) -> bool:
+    """True if a file begins as our report.json does."""
+    try:
+        with path.open("rb") as file:
+            return f'"schema": "{SCHEMA}"'.encode() in file.read(_HEAD)
+    except OSError:
+        return False

@@ -1,0 +1,326 @@
+"""What a command says while it works: on a terminal a bar with a clock, elsewhere a line every few
+seconds, all of it on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from auditor import amounts
+from auditor.cli import console
+from auditor.judging import catalogue
+
+FIRST_S, LEAST_S, SILENCE_S = 3.0, 4.0, 15.0
+"""Off a terminal: the first line comes after so long, two lines are never closer than the second,
+nor in one pass than the third.
+"""
+
+COSTS = {"trace": 1.7, "loud": 1.2, "memory": 1.2, "numbers": 4.0, "origin": 6.0, "replay": 2.0}
+"""How many times as long a step takes with a pass's instruments, by docs/overhead.md; one of those
+not named takes as long as it is.
+"""
+
+RUNS = {
+    "target": "",
+    "second run": "second run, up to the step before",
+    "replay": "replay of the step that went bad",
+    "rehearsal": "rehearsal of the GPU path",
+}
+"""What a run after the first is called."""
+
+Clock = Callable[[], float]
+
+
+class Estimate:
+    """Where a run stands, and how long it will take, from the steps seen so far. ``now`` is a clock
+    in s.
+
+    With ``rehearses`` a run that finds no GPU is followed by a rehearsal, which is not in the
+    estimate.
+    """
+
+    def __init__(self, now: Clock = time.monotonic, *, rehearses: bool = False) -> None:
+        self._now = now
+        self._rehearses = rehearses
+        self.run = ""
+        self.begin("target")
+
+    def begin(self, run: str) -> None:
+        """Another run begins: what was seen of the one before says nothing about it."""
+        self.run = RUNS.get(run, run)
+        self.passes: list[tuple[str, int]] = []
+        self.name, self.done, self.steps = "", 0, 0
+        self.began = self._pass_began = self._first_done = self._now()
+        self._per_step: float | None = None
+
+    def step(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps of a pass are complete."""
+        now = self._now()
+        if name != self.name:
+            self._pass_began = now
+        if name != self.name or done == 1:
+            self._first_done = now
+        self.name, self.done, self.steps = name, done, steps
+        taken = self._of_this_pass()
+        if taken is not None:
+            self._per_step = taken / COSTS.get(name, 1.0)
+
+    def _of_this_pass(self) -> float | None:
+        """Seconds that a step of this pass takes; the first, which also starts the instruments,
+        counts only where it is alone.
+        """
+        now = self._now()
+        if self.done > 1 and now > self._first_done:
+            return (now - self._first_done) / (self.done - 1)
+        return (now - self._pass_began) / self.done if self.done else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that this run may still take; None before anything is known."""
+        if self._per_step is None:
+            return None
+        names = [name for name, _ in self.passes]
+        after = self.passes[names.index(self.name) + 1 :] if self.name in names else []
+        now = (self.steps - self.done) * self._per_step * COSTS.get(self.name, 1.0)
+        return now + sum(steps * self._per_step * COSTS.get(name, 1.0) for name, steps in after)
+
+    def __str__(self) -> str:
+        """``pass 2 of 6: timing pass, step 12 of 50, about 40 s left``."""
+        if not self.name:
+            return f"{self.run}: starting the target" if self.run else "starting the target"
+        names = [name for name, _ in self.passes]
+        where = (
+            f"pass {names.index(self.name) + 1} of {len(names)}"
+            if self.name in names and len(names) > 1
+            else ""
+        )
+        words = ", ".join(word for word in (self.run, where) if word)
+        said = (
+            f"{words}: {amounts.pass_named(self.name)}" if words else amounts.pass_named(self.name)
+        )
+        left = self.left
+        then = (
+            ", then the rehearsal"
+            if self._rehearses and not self.run and "memory" not in names
+            else ""
+        )
+        return f"{said}, step {self.done} of {self.steps}" + (
+            f", {about(left)} left{then}" if left is not None else ""
+        )
+
+
+def about(seconds: float) -> str:
+    """``about 40 s``, ``about 3 min``: no more exact than it is known."""
+    if seconds < 5:
+        return "a few seconds"
+    if seconds < 100:
+        return f"about {5 * max(1, round(seconds / 5))} s"
+    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def clock(seconds: float) -> str:
+    """``0:45``, ``1:02:03``."""
+    minutes, rest = divmod(int(seconds), 60)
+    return (
+        f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+    )
+
+
+class Lines:
+    """Says on stderr, line by line, how a run goes: when a pass begins, and now and then that it
+    goes on.
+
+    ``say`` writes a line. :meth:`tick` must be called about once a second, from any thread.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], now: Clock = time.monotonic, *, rehearses: bool = False
+    ) -> None:
+        self._say = say
+        self._now = now
+        self._estimate = Estimate(now, rehearses=rehearses)
+        self._told = ("", "")
+        self._last = now() + FIRST_S - LEAST_S
+        self._lock = threading.Lock()
+
+    def stage(self, name: str) -> None:
+        """Another run begins."""
+        with self._lock:
+            self._estimate.begin(name)
+        self.tick()
+
+    def outline(self, passes: list[tuple[str, int]]) -> None:
+        """All passes of the run."""
+        with self._lock:
+            self._estimate.passes = passes
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps of a pass are complete."""
+        with self._lock:
+            self._estimate.step(name, done, steps)
+        self.tick()
+
+    def tick(self) -> None:
+        """Say where it stands, if it is time to."""
+        with self._lock:
+            where = (self._estimate.run, self._estimate.name)
+            if self._now() - self._last < (LEAST_S if where != self._told else SILENCE_S):
+                return
+            self._told, self._last = where, self._now()
+            text = str(self._estimate)
+        self._say(text)
+
+
+class Bar:
+    """The same as a bar on a terminal, with a clock of its own."""
+
+    def __init__(self, bar: Any, *, rehearses: bool = False) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting the target", total=None)
+        self._estimate = Estimate(rehearses=rehearses)
+
+    def stage(self, name: str) -> None:
+        """Another run begins."""
+        self._estimate.begin(name)
+        self._bar.reset(self._task, description=str(self._estimate), total=None)
+
+    def outline(self, passes: list[tuple[str, int]]) -> None:
+        """All passes of the run."""
+        self._estimate.passes = passes
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps of a pass are complete."""
+        self._estimate.step(name, done, steps)
+        self._bar.update(self._task, description=str(self._estimate), completed=done, total=steps)
+
+
+class Steps:
+    """Remembers how far a run is, for :func:`working`."""
+
+    def __init__(self) -> None:
+        self._where = ""
+
+    def __call__(self, name: str, done: int, steps: int) -> None:
+        """``done`` of ``steps`` steps are complete."""
+        self._where = f"step {done} of {steps}"
+
+    def __str__(self) -> str:
+        return self._where
+
+
+def on_terminal() -> bool:
+    """Whether a bar may be drawn: stderr is a terminal, and ``NO_COLOR`` is not set."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+
+@contextmanager
+def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callable[[str], None]]]:
+    """Progress of ``audit run``, and how to show the target's own output beside it; nothing of both
+    with ``quiet``.
+    """
+    if quiet:
+        yield (lambda name, done, steps: None), (lambda text: None)
+    elif on_terminal():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns: tuple[Any, ...] = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(20),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            yield (
+                Bar(bar, rehearses=rehearses),
+                lambda text: bar.console.print(_last_line(text), markup=False, highlight=False),
+            )
+    else:
+        lines = Lines(lambda text: console.say(f"audit: {text}", err=True), rehearses=rehearses)
+        with _every_second(lines.tick):
+            yield lines, _echo
+
+
+@contextmanager
+def working(what: str, detail: Callable[[], str] = lambda: "", *, quiet: bool) -> Iterator[None]:
+    """Show that a command works at something that has no steps, and for how long: ``verify: 0:45,
+    run 3``.
+
+    ``detail`` gives words that stand behind the clock. Off a terminal the first line comes after
+    :data:`SILENCE_S`.
+    """
+    if quiet:
+        yield
+        return
+    began = time.monotonic()
+
+    def said() -> str:
+        words = ", ".join(word for word in (clock(time.monotonic() - began), detail()) if word)
+        return f"{what}: {words}"
+
+    if on_terminal():
+        from rich.console import Console
+
+        with (
+            Console(stderr=True).status(_plain(said())) as status,
+            _every_second(lambda: status.update(_plain(said()))),
+        ):
+            yield
+        return
+    last = began
+
+    def tick() -> None:
+        nonlocal last
+        if time.monotonic() - last >= SILENCE_S:
+            last = time.monotonic()
+            console.say(said(), err=True)
+
+    with _every_second(tick):
+        yield
+
+
+def _plain(words: str) -> Any:
+    """Words that may hold a file's name, for rich: no markup is looked for in them, and nothing
+    steers the terminal.
+    """
+    from rich.text import Text
+
+    shown = catalogue.reports("text")
+    return Text(shown.inert(shown.visible(words)))
+
+
+@contextmanager
+def _every_second(do: Callable[[], None]) -> Iterator[None]:
+    """Call ``do`` once a second from a thread of its own."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(1.0):
+            do()
+
+    thread = threading.Thread(target=run, name="audit-clock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=2.0)
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip("\n").rpartition("\r")[2]
+
+
+def _echo(text: str) -> None:
+    """What the target printed, as it is."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):  # a closed stderr costs the words, never the run
+        return

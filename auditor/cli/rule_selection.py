@@ -1,0 +1,62 @@
+"""Which rules a command asks, with which settings, and how it ends: the same for every command that
+judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from auditor.cli import console
+from auditor.cli.main import exit_code
+from auditor.judging import catalogue, config
+from auditor.model import Report
+from auditor.rule import Rule
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rules, the settings of ``pyproject.toml``, and sentences on rule packs that were left out
+    (``--allow-broken-rules``).
+    """
+
+    rules: tuple[type[Rule], ...]
+    settings: config.Settings
+    broken: tuple[str, ...] = ()
+    allow_broken_rules: bool = False
+
+    def ended(self, report: Report, fail_on: str | None) -> int:
+        """The exit code for a report, with its reason on stderr where no finding explains it."""
+        code = exit_code(
+            report, fail_on or self.settings.fail_on, allow_broken_rules=self.allow_broken_rules
+        )
+        failed = [each.code for each in report.verdicts if each.status == "failed"]
+        if code == 2 and failed and not self.allow_broken_rules:
+            console.say(f"audit: exit code 2, since rules broke: {', '.join(failed)}", err=True)
+            console.say(
+                "       the report says why; --allow-broken-rules goes on without them", err=True
+            )
+        elif code == 2 and report.caveats:
+            console.say(f"audit: exit code 2, since {report.caveats[0]}", err=True)
+        return code
+
+
+def choose(
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    *,
+    allow_broken_rules: bool = False,
+    any_family: bool = False,
+) -> Choice:
+    """Rules by the command line and ``pyproject.toml``, whose ``select`` is passed over with
+    ``any_family``.
+
+    Raises :class:`auditor.errors.AuditProblem` for a setting or a code that is not known, and for a
+    rule pack that cannot be imported (unless ``allow_broken_rules``).
+    """
+    broken: list[str] | None = [] if allow_broken_rules else None
+    settings = config.load(Path.cwd(), catalogue.rules(broken), lenient=bool(broken))
+    broken = [] if allow_broken_rules else None  # once more: choosing asks the catalogue itself
+    selected = select or (() if any_family else settings.select)
+    chosen = catalogue.choose(selected, (*ignore, *settings.ignore), broken)
+    return Choice(chosen, settings, tuple(broken or ()), allow_broken_rules)

@@ -1,0 +1,150 @@
+"""``audit run``: record in a child process, judge, write the report."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.cli.deferred_signals import Ending
+from auditor.cli.usage import EXIT_INTERRUPTED
+from auditor.cli.verify import verified
+from auditor.errors import AuditProblem
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report, engine
+from auditor.model import Report
+from auditor.runs import extra_runs
+from auditor.runs import target as targets
+from auditor.runs.plan import Device, Plan
+
+
+def run(
+    *,
+    target: str,
+    steps: int,
+    warmup: int,
+    out: str | None,
+    device: Device,
+    memory_limit: int | None,
+    timeout: float | None,
+    nproc: int,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: str | None,
+    allow_broken_rules: bool,
+    formats: tuple[tuple[str, str], ...],
+    quiet: bool,
+    debug: bool,
+    verify: bool,
+    budget: float,
+    args: tuple[str, ...],
+) -> int:
+    """Audit a target; returns the exit code."""
+    address = targets.parse(target)
+    if memory_limit is not None and device == "cpu":
+        raise AuditProblem(
+            "--memory-limit is a limit of device memory: it says nothing with --device cpu"
+        )
+    if nproc > 1 and device == "rehearse":
+        raise AuditProblem(
+            "a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu"
+        )
+    choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
+    rules = choice.rules
+    folder, ours = _folder(None if out is None else Path(out), address.label)
+    plan = Plan(
+        target,
+        args,
+        steps,
+        warmup,
+        device,
+        str((folder / "recording").resolve()),
+        engine.parts_of(rules),
+    )
+    rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
+    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=nproc)
+    if device == "rehearse":
+        plan = plan.on_shadow(steps)
+    try:
+        with progress_display.shown(
+            quiet=quiet, rehearses=device == "auto" and bool(rehearsed)
+        ) as (display, echo):
+            recording = extra_runs.record(plan, timeout, display, echo)
+    except (AuditProblem, KeyboardInterrupt) as ended:
+        if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
+            shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
+        raise
+    ending, evidence = Ending(), Evidence(recording)
+    try:
+        with ending.after_the_report(), progress_display.working("judging", quiet=quiet):
+            report = write_results.judge(evidence, rules, choice.settings, choice.broken)
+        if verify and report.run.outcome == "completed" and not ending.asked:
+            report = _with_verification(report, evidence, folder, args, budget, quiet=quiet)
+        with ending.after_the_report():
+            write_results.deliver(report, evidence, folder, formats, quiet=quiet, tensorboard=True)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"what was recorded is kept: audit analyze {folder} judges it"
+        ) from None
+    if recording.manifest.get("unwritten"):
+        raise AuditProblem(
+            str(recording.manifest["unwritten"]), "the report is on what was recorded before that"
+        )
+    return EXIT_INTERRUPTED if ending.asked else choice.ended(report, fail_on)
+
+
+def _with_verification(
+    report: Report,
+    evidence: Evidence,
+    folder: Path,
+    args: tuple[str, ...],
+    budget: float,
+    *,
+    quiet: bool,
+) -> Report:
+    """The report with what re-runs of its patches measured; without it stands on disk meanwhile,
+    whatever becomes of them.
+    """
+    report = build_report.drawn(report, evidence)
+    with suppress(AuditProblem):  # said when the whole report cannot be written, either
+        write_results.write(report, evidence, folder, (), tensorboard=True)
+    evidence.recording.manifest["argv"] = list(args)  # on disk it may be masked
+    return _verified(report, evidence, budget, quiet=quiet)
+
+
+def _verified(report: Report, evidence: Evidence, budget: float, *, quiet: bool) -> Report:
+    try:
+        return verified(report, evidence, budget=budget, quiet=quiet) or report
+    except AuditProblem as problem:
+        return replace(
+            report, warnings=(*report.warnings, f"the patches were not verified: {problem.message}")
+        )
+
+
+def _folder(out: Path | None, label: str) -> tuple[Path, bool]:
+    """The folder for the results, made and claimed, and whether it is ours to remove when nothing
+    could be recorded.
+    """
+    while True:
+        folder = out_folder.fresh(label) if out is None else out
+        _refuse_recorded(folder)
+        ours = not folder.exists()
+        out_folder.make(folder)
+        if out_folder.claimed(folder):
+            break
+        if out is not None:
+            raise AuditProblem(
+                f"another audit is writing to {out}", "choose another --out, or wait for it to end"
+            )
+    _refuse_recorded(folder)  # the other one may have ended meanwhile
+    return folder, ours
+
+
+def _refuse_recorded(folder: Path) -> None:
+    if (folder / "recording").exists():
+        raise AuditProblem(
+            f"{folder} already holds a recording",
+            "choose another --out, or remove it; a recording is never overwritten",
+        )

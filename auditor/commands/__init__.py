@@ -1,1 +1,0 @@
-"""What the commands do, one module each; ``auditor.cli`` says how they are called."""

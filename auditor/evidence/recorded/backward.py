@@ -1,0 +1,117 @@
+"""Backward passes: which asked to keep their graph, and which kept graphs were walked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import BackwardRow, ReusedRow
+
+
+@dataclass(frozen=True)
+class BackwardCall:
+    """Backward calls at one place with the same flags in one step.
+
+    ``held_bytes`` are the saved tensors that a retained graph still held after the call (None: not
+    measured).
+    """
+
+    site: Site
+    step: int
+    n: int = 1
+    retain: bool = False
+    create: bool = False
+    held_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Retained:
+    """A line that asked to keep its graph, with its calls that did so."""
+
+    site: Site
+    calls: tuple[BackwardCall, ...]
+    steps: int
+
+    @property
+    def times(self) -> int:
+        """How many calls kept their graph."""
+        return sum(call.n for call in self.calls)
+
+    @property
+    def rhythm(self) -> StepPattern:
+        """On which steps."""
+        return rhythm({call.step for call in self.calls}, self.steps)
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Most that one kept graph held; None if not measured."""
+        return max(
+            (call.held_bytes for call in self.calls if call.held_bytes is not None), default=None
+        )
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        held = "not measured" if self.held_bytes is None else amounts.size(self.held_bytes)
+        return ("kept graphs", str(self.times)), ("held by one", held)
+
+
+@dataclass(frozen=True)
+class Backward(Table):
+    """Backward calls of the loud pass; ``reused`` are the lines whose kept graph was walked again
+    (file, line).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("backward", "reused", "steps")
+
+    steps: int = 0
+    calls: tuple[BackwardCall, ...] = ()
+    reused: frozenset[tuple[str, int]] = frozenset()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Backward:
+        """From the loud pass."""
+        calls = tuple(
+            _call(evidence, row)
+            for row in rows_of(evidence, BackwardRow)
+            if row.pass_name == "loud"
+        )
+        kept = (evidence.recording.site(row.at) for row in rows_of(evidence, ReusedRow))
+        return cls(
+            len(evidence.get(Steps).loud), calls, frozenset((site.file, site.line) for site in kept)
+        )
+
+    def never_reused(self) -> Iterator[Retained]:
+        """Lines that kept graphs which no later backward walked.
+
+        A line that also builds a graph of the backward itself (``create_graph``) is left out: that
+        graph refers to the kept one without walking it through the engine's front door.
+        """
+        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
+        for line, there in groupby(calls, key=_by_line):
+            here = list(there)
+            kept = tuple(call for call in here if call.retain)
+            if kept and line not in self.reused and not any(call.create for call in here):
+                yield Retained(kept[0].site, kept, self.steps)
+
+
+def _by_line(call: BackwardCall) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _call(evidence: Evidence, row: BackwardRow) -> BackwardCall:
+    return BackwardCall(
+        site=evidence.recording.site(row.at),
+        step=row.step,
+        n=row.n,
+        retain=row.retain,
+        create=row.create,
+        held_bytes=row.held_bytes,
+    )

@@ -1,0 +1,279 @@
+"""What the data loaders gave the step, how long it waited for them, and on which device the batches
+were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor import amounts
+from auditor.batch_means import Estimate, mean_of
+from auditor.evidence.recorded.machine import Device, device_of
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import BatchRow, LoaderRow
+from auditor.rule import NotLooked
+
+Cause = Literal["default device", "collate function", "dataset"]
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One DataLoader. ``made_at`` is its constructor's call, None if it was made before the
+    recorder looked.
+
+    ``collate_at`` and ``dataset_at`` are the user's source where it is recorded: the line that
+    moves tensors to a device if there is one, else the definition. ``length`` is None for an
+    iterable dataset.
+    """
+
+    number: int
+    consumed_at: Site | None = None
+    made_at: Site | None = None
+    workers: int = 0
+    length: int | None = None
+    dataset: str = ""
+    dataset_at: Site | None = None
+    collate: str = ""
+    collate_at: Site | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one loader gave in one step. ``devices`` are those of the batch, ``sample_devices``
+    those of the samples.
+    """
+
+    loader: int
+    step: int
+    wait_us: float = 0.0
+    devices: frozenset[str] = frozenset()
+    sample_devices: frozenset[str] = frozenset()
+    default_device: str = "cpu"
+
+    @property
+    def resident(self) -> bool:
+        """True if a tensor of the batch was on the device already."""
+        return any(device.startswith("cuda") for device in self.devices)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How long the quiet steps waited for input; ``loader`` is the one they waited for most."""
+
+    loader: Loader
+    waits_us: tuple[float, ...]
+    steps_us: tuple[float, ...]
+
+    @property
+    def mean_us(self) -> float:
+        """Mean wait of a step."""
+        return sum(self.waits_us) / len(self.waits_us)
+
+    @property
+    def price(self) -> Estimate | None:
+        """The same with its interval; None of too few steps."""
+        return mean_of(self.waits_us)
+
+    @property
+    def share(self) -> float:
+        """Share of the pass's time that was spent waiting."""
+        return sum(self.waits_us) / (sum(self.steps_us) or 1.0)
+
+    @property
+    def recurring_share(self) -> float:
+        """The same without the step that waited longest: what is left where one stall is not all
+        there was.
+        """
+        if len(self.waits_us) < 2:
+            return self.share
+        longest = max(range(len(self.waits_us)), key=lambda number: self.waits_us[number])
+        return (sum(self.waits_us) - self.waits_us[longest]) / (
+            (sum(self.steps_us) - self.steps_us[longest]) or 1.0
+        )
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return ("waiting", f"{amounts.percent(self.share)} of the timing pass"), (
+            "num_workers",
+            str(self.loader.workers),
+        )
+
+    def steps_above(self, share: float) -> int:
+        """Steps that waited for at least this share of their time."""
+        return sum(
+            wait >= share * us for wait, us in zip(self.waits_us, self.steps_us, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Resident:
+    """A loader whose batches come on the device, and why."""
+
+    loader: Loader
+    rhythm: StepPattern
+    cause: Cause
+    devices: tuple[str, ...]
+    default_set_at: Site | None = None
+
+    @property
+    def site(self) -> Site | None:
+        """The line to change, as near as it is known."""
+        nearest = {
+            "dataset": self.loader.dataset_at,
+            "collate function": self.loader.collate_at,
+            "default device": self.default_set_at,
+        }
+        return (
+            nearest[self.cause]
+            or self.loader.collate_at
+            or self.loader.made_at
+            or self.loader.consumed_at
+        )
+
+    @property
+    def blame(self) -> str:
+        """The cause in words."""
+        if self.cause == "default device":
+            return "torch.set_default_device"
+        return f"the {self.cause} {self.loader.dataset if self.cause == 'dataset' else self.loader.collate}".strip()
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return (
+            ("cause", self.blame),
+            ("devices", ", ".join(self.devices)),
+            ("num_workers", str(self.loader.workers)),
+        )
+
+
+@dataclass(frozen=True)
+class Batches(Table):
+    """Loaders, and their batches in the quiet pass (waits) and the loud pass (devices)."""
+
+    parts: ClassVar[tuple[str, ...]] = ("batches", "loaders", "steps")
+
+    device: Device = "cpu"
+    loaders: tuple[Loader, ...] = ()
+    quiet_steps: tuple[Step, ...] = ()
+    loud_steps: int = 0
+    quiet: tuple[Batch, ...] = ()
+    loud: tuple[Batch, ...] = ()
+    default_set_at: Site | None = None
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Batches:
+        """From the quiet and loud passes."""
+        rows, source, steps = rows_of(evidence, BatchRow), evidence.get(Source), evidence.get(Steps)
+        loaders = tuple(_loader(evidence, source, row) for row in rows_of(evidence, LoaderRow))
+        quiet = tuple(_batch(row) for row in rows if row.pass_name == "quiet")
+        loud = tuple(_batch(row) for row in rows if row.pass_name == "loud")
+        default = source.first_call("set_default_device")
+        return cls(device_of(evidence), loaders, steps.quiet, len(steps.loud), quiet, loud, default)
+
+    def need_a_loader(self) -> None:
+        """Raises :class:`NotLooked` if no DataLoader gave a batch: other input pipelines are not
+        watched.
+        """
+        if not self.quiet and not self.loud:
+            raise NotLooked("no torch DataLoader gave a batch inside the audited steps")
+
+    def need_times(self) -> None:
+        """Raises :class:`NotLooked` if no step was timed: a rehearsal has no times."""
+        if not self.quiet_steps:
+            raise NotLooked("no step was timed")
+
+    def waits_by_step(self) -> dict[int, float]:
+        """Us that each quiet step waited for loaders, by its number."""
+        waits: dict[int, float] = {}
+        for batch in self.quiet:
+            waits[batch.step] = waits.get(batch.step, 0.0) + batch.wait_us
+        return waits
+
+    def waiting(self) -> Waiting | None:
+        """How the quiet steps waited; None if there were none."""
+        totals: dict[int, float] = {}
+        waits = {step.number: 0.0 for step in self.quiet_steps}
+        for batch in self.quiet:
+            if batch.step in waits:
+                waits[batch.step] += batch.wait_us
+                totals[batch.loader] = totals.get(batch.loader, 0.0) + batch.wait_us
+        slowest = max(totals, key=lambda number: totals[number], default=None)
+        loader = next((loader for loader in self.loaders if loader.number == slowest), None)
+        if loader is None:
+            return None
+        return Waiting(
+            loader, tuple(waits.values()), tuple(step.own_us for step in self.quiet_steps)
+        )
+
+    def resident(self) -> Iterator[Resident]:
+        """Loaders that gave batches on the device."""
+        for loader in self.loaders:
+            mine = [
+                batch for batch in self.loud if batch.loader == loader.number and batch.resident
+            ]
+            if mine:
+                devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
+                on = rhythm({batch.step for batch in mine}, self.loud_steps)
+                yield Resident(loader, on, _cause(mine), devices, self.default_set_at)
+
+
+def _cause(batches: list[Batch]) -> Cause:
+    """Who put the batch on the device: samples that were there already, the default device, else
+    the collate function.
+    """
+    if all(batch.default_device.startswith("cuda") for batch in batches):
+        return "default device"
+    there = sum(
+        any(device.startswith("cuda") for device in batch.sample_devices) for batch in batches
+    )
+    return "dataset" if 2 * there >= len(batches) else "collate function"
+
+
+def _batch(row: BatchRow) -> Batch:
+    return Batch(
+        loader=row.loader,
+        step=row.step,
+        wait_us=row.wait_us,
+        devices=frozenset(row.devices or ()),
+        sample_devices=frozenset(row.sample_devices or ()),
+        default_device=row.default_device or "cpu",
+    )
+
+
+def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:
+    return Loader(
+        number=row.loader,
+        consumed_at=_site(evidence, row.at),
+        made_at=_site(evidence, row.made_at),
+        workers=row.workers,
+        length=row.length,
+        dataset=row.dataset,
+        dataset_at=_definition(evidence, source, row.dataset_file, row.dataset_line),
+        collate=row.collate,
+        collate_at=_definition(evidence, source, row.collate_file, row.collate_line),
+    )
+
+
+def _site(evidence: Evidence, number: int | None) -> Site | None:
+    return None if number is None else evidence.recording.site(number)
+
+
+def _definition(
+    evidence: Evidence, source: Source, file: str | None, line: int | None
+) -> Site | None:
+    """The user's own definition (None for a library's): the line in it that moves tensors, else
+    where it begins.
+    """
+    if not file or not line or evidence.recording.relative(file) not in source.texts:
+        return None
+    return evidence.recording.site_at(
+        file, source.move_in_function(evidence.recording.relative(file), line) or line
+    )

@@ -1,0 +1,277 @@
+"""Copies from the host to the device in the step: what was copied, from which memory, and whether
+the host waited.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import ClassVar, Literal
+
+from auditor import amounts
+from auditor.evidence.recorded.batches import Batches, Loader
+from auditor.evidence.recorded.machine import Device, device_of
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.model.devices import device_named
+from auditor.recordings.schema import CopyRow, SiteRow
+from auditor.syntax.tensor_factories import FACTORIES
+
+What = Literal["constant", "made on the host", "batch", "tensor"]
+"""A number or list written in Python; the result of a factory function; a tensor of a loader's
+batch; any other tensor.
+"""
+
+MOVES = frozenset({"to", "cuda"})
+OF_ONE = frozenset({"abs", "cos", "diag", "exp", "flip", "log", "sin", "sqrt", "tril", "triu"})
+"""Functions of torch that make a tensor out of one other."""
+
+CONSTANTS = frozenset(
+    {"tensor", "as_tensor", "scalar_tensor", "Tensor", "FloatTensor", "LongTensor"}
+)
+WRITTEN = (ast.Constant, ast.List, ast.Tuple, ast.ListComp, ast.UnaryOp, ast.BinOp, ast.IfExp)
+"""Arguments that are numbers of Python's, by the look of them; what else is given may be an
+array.
+"""
+
+FEW = 64
+"""Bytes up to which what else is given counts as numbers too: eight of them."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copies of one kind by one expression in one step. ``bytes`` is their sum, ``loader`` the
+    number of the batch's loader.
+    """
+
+    site: Site
+    what: What
+    step: int
+    n: int = 1
+    bytes: int = 0
+    pinned: bool = False
+    blocking: bool = True
+    loader: int | None = None
+    index: bool = False
+    """The host's tensor or array indexes one that lies on the device."""
+    via: str = ""
+    written: bool = False
+    """Numbers of Python's for sure; else ``what`` is ``constant`` because it is so small."""
+    call: str = ""
+    """Last name of the copying call as written: ``to``, ``cuda``, ``tensor``; empty where it is not
+    a call.
+    """
+    span: Span | None = None
+    """Where that call stands; None where Python does not say (3.10)."""
+
+
+@dataclass(frozen=True)
+class CopySite:
+    """A line that copies tensors of one kind to the device."""
+
+    site: Site
+    copies: tuple[Copy, ...]
+    steps: int
+
+    @property
+    def rhythm(self) -> StepPattern:
+        """On which steps it copies."""
+        return rhythm({copy.step for copy in self.copies}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Copies in each step, on average."""
+        return sum(copy.n for copy in self.copies) / self.steps if self.steps else 0.0
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Bytes in each step, on average."""
+        return sum(copy.bytes for copy in self.copies) / self.steps if self.steps else 0.0
+
+    @property
+    def amount(self) -> str:
+        """The bytes of a step on which it copies, in words."""
+        steps = {copy.step for copy in self.copies}
+        return (
+            amounts.size(sum(copy.bytes for copy in self.copies) / len(steps))
+            if steps
+            else amounts.size(0)
+        )
+
+    @property
+    def memory(self) -> str:
+        """The host memory they come from."""
+        return "pinned" if all(copy.pinned for copy in self.copies) else "pageable"
+
+    @property
+    def moves(self) -> tuple[tuple[Site, str, Span | None], ...]:
+        """The ``.to(...)`` and ``.cuda()`` calls that block: line, name and place of each."""
+        made = (
+            (copy.site, copy.call, copy.span)
+            for copy in self.copies
+            if copy.blocking and copy.call in MOVES
+        )
+        return tuple(sorted(set(made), key=str))
+
+    @property
+    def indexes(self) -> bool:
+        """All that it copies are indices."""
+        return all(copy.index for copy in self.copies)
+
+    @property
+    def written(self) -> bool:
+        """All that it copies are numbers that stand in the source, as far as that shows."""
+        return all(copy.written for copy in self.copies)
+
+    @property
+    def library(self) -> str:
+        """The library function that copies on the line's behalf; empty if the line itself does."""
+        names = {copy.via for copy in self.copies}
+        return "" if "" in names else ", ".join(sorted(names))
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        number = amounts.digits(self.per_step)
+        copies = "copy" if number == "1" else "copies"
+        facts = [
+            ("copied", f"{amounts.size(self.bytes_per_step)} per step in {number} {copies}"),
+            ("from", f"{self.memory} memory"),
+            ("seen on", str(self.rhythm)),
+        ]
+        if self.library:
+            facts.append(("copied inside", self.library))
+        return tuple(facts)
+
+
+@dataclass(frozen=True)
+class Copies(Table):
+    """All copies from host to device in the loud pass that the step's own code made (not a
+    loader's).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("copies", "loaders", "batches", "steps")
+    absent: ClassVar[Mapping[str, str]] = {
+        "copies": "copies to a GPU are only followed in a rehearsal, and this recording has none"
+    }
+    of_rehearsals: ClassVar[bool] = True
+
+    device: Device = "cpu"
+    steps: int = 0
+    copies: tuple[Copy, ...] = ()
+    loaders: Mapping[int, Loader] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Copies:
+        """From the loud pass."""
+        source, loaders = (
+            evidence.get(Source),
+            {each.number: each for each in evidence.get(Batches).loaders},
+        )
+        rows = [
+            row for row in rows_of(evidence, CopyRow) if row.pass_name == "loud" and not row.lib
+        ]
+        copies = tuple(_copy(evidence, source, row) for row in rows)
+        return cls(device_of(evidence), len(evidence.get(Steps).loud), copies, loaders)
+
+    @property
+    def host_waits(self) -> str:
+        """What a blocking copy means, said for the device that it was seen on."""
+        return "the host waits" if device_named(self.device).timed else "on a GPU the host waits"
+
+    def sites(
+        self, *what: What, blocking: bool | None = None, pinned: bool | None = None
+    ) -> Iterator[CopySite]:
+        """Lines that copy such tensors, by file and line."""
+        wanted = [
+            copy
+            for copy in self.copies
+            if copy.what in what
+            and copy.step < self.steps
+            and blocking in (None, copy.blocking)
+            and pinned in (None, copy.pinned)
+        ]
+        for _, there in groupby(sorted(wanted, key=_by_line), key=_by_line):
+            here = tuple(there)
+            yield CopySite(here[0].site, here, self.steps)
+
+
+def _by_line(copy: Copy) -> tuple[str, int]:
+    return copy.site.file, copy.site.line
+
+
+def _copy(evidence: Evidence, source: Source, row: CopyRow) -> Copy:
+    where, site = evidence.recording.site_row(row.at), evidence.recording.site(row.at)
+    node = _node(source, site, where)
+    made = _made_in_place(node)
+    return Copy(
+        site=site,
+        what=_what(row, made),
+        written=_is_written(row, made),
+        step=row.step,
+        n=row.n,
+        bytes=row.bytes,
+        pinned=row.pinned,
+        blocking=row.blocking,
+        loader=row.loader,
+        index=row.index,
+        via=where.via or "",
+        call=name_of(node.func) if isinstance(node, ast.Call) else "",
+        span=span_of(node) if node is not None and where.col is not None else None,
+    )
+
+
+def _what(row: CopyRow, made: ast.Call | None) -> What:
+    if row.loader is not None:
+        return "batch"
+    if _is_written(row, made) or (_is_number_maker(made) and row.bytes <= FEW * row.n):
+        return "constant"
+    return "made on the host" if made is not None and name_of(made.func) in FACTORIES else "tensor"
+
+
+def _is_written(row: CopyRow, made: ast.Call | None) -> bool:
+    shown = (
+        made is not None
+        and _is_number_maker(made)
+        and bool(made.args)
+        and isinstance(made.args[0], WRITTEN)
+    )
+    return row.constant or shown
+
+
+def _is_number_maker(made: ast.Call | None) -> bool:
+    return made is not None and name_of(made.func) in CONSTANTS
+
+
+def _made_in_place(node: ast.expr | None) -> ast.Call | None:
+    """``torch.zeros(3)`` for ``torch.zeros(3).to(device)`` and
+    ``torch.triu(torch.zeros(3)).to(device)``: it makes what it moves.
+    """
+    while (node := _before(node)) is not None:
+        if name_of(node.func) in FACTORIES | CONSTANTS:
+            return node
+    return None
+
+
+def _before(node: ast.expr | None) -> ast.Call | None:
+    """The call whose result this one is a method of, or a function of that alone."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    inner = (
+        node.args[0]
+        if node.args and name_of(node.func) in OF_ONE and name_of(node.func.value) == "torch"
+        else node.func.value
+    )
+    return inner if isinstance(inner, ast.Call) else None
+
+
+def _node(source: Source, site: Site, where: SiteRow) -> ast.expr | None:
+    if where.col is None or where.end_col is None:
+        return next((call for call in source.calls_at(site) if name_of(call.func) in MOVES), None)
+    first = where.first_line or where.line
+    return source.node_at(site.file, Span(first, where.end_line or first, where.col, where.end_col))

@@ -1,0 +1,122 @@
+"""Calls from the user's code of functions that query or command the device, with the host time
+spent inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from auditor import amounts
+from auditor.batch_means import Estimate, mean_of
+from auditor.evidence.recorded.machine import Device, device_of
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import CallRow
+
+
+@dataclass(frozen=True)
+class DeviceCall:
+    """Calls of one function at one place in one step; ``us`` is host time inside them."""
+
+    site: Site
+    name: str
+    step: int
+    n: int = 1
+    us: float = 0.0
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A line that makes such calls. ``calls`` are those of the pass that it was judged by."""
+
+    site: Site
+    calls: tuple[DeviceCall, ...]
+    steps: int
+    pass_name: str
+
+    @property
+    def name(self) -> str:
+        """The function called there; of several the one that took longest."""
+        return max(self.calls, key=lambda call: call.us).name
+
+    @property
+    def rhythm(self) -> StepPattern:
+        """On which steps it is called."""
+        return rhythm({call.step for call in self.calls}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Calls in each step, on average."""
+        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def us_per_step(self) -> float:
+        """Host time inside the calls without waiting for a processor, averaged over all steps of
+        the pass, in us.
+        """
+        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
+
+    @property
+    def price(self) -> Estimate | None:
+        """The same with its interval; None of too few steps, and of a pass with instruments: that
+        has no times that count.
+        """
+        if self.pass_name != "quiet":
+            return None
+        us = [0.0] * self.steps
+        for call in self.calls:
+            us[call.step] += call.us
+        return mean_of(us)
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return (
+            ("call", self.name),
+            ("seen on", f"{self.rhythm} of the {amounts.pass_named(self.pass_name)}"),
+            ("host time", f"{amounts.duration(self.us_per_step)} per step"),
+        )
+
+
+@dataclass(frozen=True)
+class DeviceCalls(Table):
+    """The calls of the quiet pass, or of the loud pass where there was no quiet one."""
+
+    parts: ClassVar[tuple[str, ...]] = ("calls", "steps")
+
+    device: Device = "cpu"
+    steps: int = 0
+    calls: tuple[DeviceCall, ...] = ()
+    pass_name: str = "quiet"
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> DeviceCalls:
+        """From the quiet pass if any of its steps completed."""
+        steps = evidence.get(Steps)
+        name = "quiet" if steps.quiet else "loud"
+        rows = [row for row in rows_of(evidence, CallRow) if row.pass_name == name]
+        calls = tuple(
+            DeviceCall(evidence.recording.site(row.at), row.name, row.step, row.n, row.us)
+            for row in rows
+        )
+        return cls(device_of(evidence), len(steps.quiet or steps.loud), calls, name)
+
+    def sites(self, names: Iterable[str]) -> Iterator[CallSite]:
+        """Lines that call any of ``names``, by file and line."""
+        wanted = frozenset(names)
+        calls = sorted(
+            (call for call in self.calls if call.name in wanted and call.step < self.steps),
+            key=_by_line,
+        )
+        for _, there in groupby(calls, key=_by_line):
+            here = tuple(there)
+            yield CallSite(here[0].site, here, self.steps, self.pass_name)
+
+
+def _by_line(call: DeviceCall) -> tuple[str, int]:
+    return call.site.file, call.site.line

@@ -1,0 +1,84 @@
+"""What the step ran on: the device it could use and the processors of the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Basis
+from auditor.model.devices import DeviceInfo, device_named
+from auditor.rule import NotLooked
+
+Device = Literal["cpu", "cuda", "rehearsal"]
+"""``rehearsal``: the GPU path of the program, run on a shadow device; it has counts and bytes, no
+times.
+"""
+
+
+@dataclass(frozen=True)
+class Machine(Table):
+    """Device of the audited step, and how many processors it may use (0: not recorded).
+
+    ``capability`` is the major compute capability of NVIDIA's GPU, real or rehearsed (0: not
+    recorded, or another maker's).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    device: Device = "cpu"
+    cpus: int = 0
+    capability: int = 0
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Machine:
+        """From the manifest alone."""
+        environment = evidence.recording.manifest.get("environment") or {}
+        cpus = str(environment.get("cpu_count", ""))
+        major = str(environment.get("capability", "")).partition(".")[0]
+        return cls(
+            device_of(evidence),
+            int(cpus) if cpus.isdecimal() else 0,
+            int(major) if major.isdecimal() else 0,
+        )
+
+    @property
+    def on(self) -> DeviceInfo:
+        """The device, with what may be asked of it."""
+        return device_named(self.device)
+
+    @property
+    def simulated(self) -> bool:
+        """True in a rehearsal: no such device took part."""
+        return self.on.simulated
+
+    @property
+    def cuda(self) -> bool:
+        """True if the step could use a CUDA device: only then do its times say anything about
+        one.
+        """
+        return self.on.timed
+
+    @property
+    def gpu_path(self) -> bool:
+        """True if the program ran its path for a CUDA device, on a real one or in a rehearsal."""
+        return self.on.accelerator
+
+    @property
+    def bytes_basis(self) -> Basis:
+        """How bytes on the device were come by: in a rehearsal they are those of a simulated
+        allocator.
+        """
+        return "estimated" if self.on.simulated else "measured"
+
+    def nothing_seen_without_cuda(self, why: str) -> None:
+        """Having seen nothing means *clean* only where there was a CUDA device: raises
+        :class:`NotLooked` elsewhere.
+        """
+        if not self.gpu_path:
+            raise NotLooked(f"no CUDA device in this run: {why}")
+
+
+def device_of(evidence: Evidence) -> Device:
+    """Where findings of a recording's probes were seen."""
+    return evidence.recording.device.seen_on

@@ -1,0 +1,362 @@
+"""Values of tensors that the host read during the step, told apart by what the line does with
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.machine import Device, device_of
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source, Span
+from auditor.evidence.source.read_purpose import Act, Expression, act_of, framework_of, library_of
+from auditor.evidence.source.statements import Statements, shorten
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import FoundAt, Site
+from auditor.model.devices import DeviceInfo, device_named
+from auditor.recordings.schema import ReadRow, SiteRow
+
+LEADS: tuple[Act, ...] = ("branch", "scalar", "transfer", "shape")
+"""What a line is reported as when it does several things, strongest first."""
+
+KEYWORD = re.compile(r"^(if|elif|while|assert)\s+")
+# Within one expression a read may happen inside another (print reads items, unique copies): the
+# outer one is the line's.
+NESTING = ("print", "tolist", "numpy", "to_cpu", "cpu")
+
+# Reads that belong to torch's own machinery: the protocol of GradScaler, optimizers' host-side step
+# counters, and what runs inside the backward pass (anomaly mode's checks; NUM009 reports those).
+MACHINERY = (
+    "torch/amp/",
+    "torch/cuda/amp/",
+    "torch/autograd/",
+    "torch/optim/",
+    "torch/utils/data/",
+)
+NOT_MACHINERY = ("torch/optim/lr_scheduler.py",)
+
+
+ExpressionKey = tuple[str, int, str, Span | None, str]
+"""Which expression of the source: file, line, bytecode instruction, span; and the function of a
+framework that it called.
+"""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads of one kind by one expression in one step of the loud pass. ``us`` is how long they
+    took together.
+    """
+
+    site: Site
+    kind: str
+    act: Act
+    step: int
+    n: int = 1
+    us: float = 0.0
+    grad: int = 0
+    tensor_device: str = "cpu"
+    lib: str = ""
+    expression: Expression = field(default_factory=Expression)
+
+    @property
+    def key(self) -> ExpressionKey:
+        """The expression, whatever function of torch was under it: instruments of the origin pass
+        may be.
+        """
+        expression = self.expression
+        return (
+            self.site.file,
+            self.site.line,
+            expression.opcode,
+            expression.span,
+            framework_of(expression.via),
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Lines of one statement of the user's that read tensors and are reported alike, and everything
+    they read that counts.
+
+    ``site`` is the first of them, ``reads`` are in the order of the source.
+    """
+
+    site: Site
+    act: Act
+    reads: tuple[Read, ...]
+    steps: int
+    device: Device
+    chooses_device: bool = True
+
+    @property
+    def rhythm(self) -> StepPattern:
+        """On which steps it reads."""
+        return rhythm({read.step for read in self.reads}, self.steps)
+
+    @property
+    def per_step(self) -> float:
+        """Reads of the leading act in each audited step, on average."""
+        return sum(read.n for read in self._leading) / self.steps if self.steps else 0.0
+
+    @property
+    def found_at(self) -> tuple[FoundAt, ...]:
+        """What it reads, expression by expression."""
+        parts: dict[ExpressionKey, list[Read]] = {}
+        for read in self.reads:
+            parts.setdefault(read.key, []).append(read)
+        return tuple(map(self._part, parts.values()))
+
+    def _part(self, reads: list[Read]) -> FoundAt:
+        times, us = max(1, self.steps), sum(read.us for read in reads)
+        held = None if self.held_us is None else us / times
+        return FoundAt(reads[0].site, _written(reads), sum(read.n for read in reads) / times, held)
+
+    @property
+    def on(self) -> DeviceInfo:
+        """The device that the host would wait for."""
+        return device_named(self.device)
+
+    @property
+    def held_us(self) -> float | None:
+        """How long the host was held in each step (loud pass), in us; None where there was no
+        device to wait for.
+        """
+        if not self.on.timed or not self.steps:
+            return None
+        return sum(read.us for read in self.reads) / self.steps
+
+    @property
+    def text(self) -> str:
+        """The reading expression as written (shortened), else the line."""
+        return _written(self._leading)
+
+    @property
+    def library(self) -> str:
+        """The library function that reads on the line's behalf; empty if the line itself reads."""
+        names = {library_of(read.expression.via) for read in self._leading}
+        return "" if "" in names else ", ".join(sorted(names))
+
+    def waits(self, subject: str) -> str:
+        """What it does to the host and on which steps, said for the device of this run; ``subject``
+        is what does it.
+        """
+        if self.on.timed:
+            return f"{subject} makes the host wait for the GPU on {self.rhythm}"
+        if self.on.simulated:
+            return f"{subject} would make the host wait for the GPU on {self.rhythm}"
+        if self.chooses_device:
+            return f"{subject} would make the host wait if this ran on a GPU, on {self.rhythm}"
+        return (
+            f"{subject} runs on {self.rhythm}; nothing in this program uses a GPU, and only there "
+            "would the host wait"
+        )
+
+    @property
+    def through(self) -> str:
+        """``, in torch/nn/...:function`` where a library reads; else empty."""
+        return f" (inside {self.library})" if self.library else ""
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        kinds = ", ".join(sorted({read.kind for read in self.reads}))
+        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the diagnostic pass")]
+        if self.library:
+            facts.append(("reads inside", self.library))
+        if self.held_us is not None:
+            facts.append(
+                ("host held", f"{amounts.duration(self.held_us)} per step (diagnostic pass)")
+            )
+        return tuple(facts)
+
+    @property
+    def _leading(self) -> tuple[Read, ...]:
+        return tuple(read for read in self.reads if read.act == self.act)
+
+
+@dataclass(frozen=True)
+class Reads(Table):
+    """All reads of the loud pass, and what the origin pass says of the expressions that it reached.
+
+    ``origin`` maps an expression to (reads seen, of which computed from the model or moved to its
+    device). ``chooses_device``: the program could run on a GPU, as far as its source and the
+    rehearsal tell.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("reads", "steps")
+
+    device: Device = "cpu"
+    steps: int = 0
+    rows: tuple[Read, ...] = ()
+    origin: Mapping[ExpressionKey, tuple[int, int]] = field(default_factory=dict)
+    statements: Statements = field(default_factory=Statements)
+    chooses_device: bool = True
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Reads:
+        """From the loud and origin passes."""
+        rows, source = rows_of(evidence, ReadRow), evidence.get(Source)
+        reads = tuple(_read(evidence, source, row) for row in rows if row.pass_name == "loud")
+        origin = _origin(evidence, source, [row for row in rows if row.pass_name == "origin"])
+        steps, chooses = (
+            len(evidence.get(Steps).loud),
+            not evidence.recording.manifest.get("gpu_unused") and source.chooses_device,
+        )
+        return cls(
+            device_of(evidence),
+            steps,
+            reads,
+            origin,
+            Statements(evidence.recording.source),
+            chooses,
+        )
+
+    def clips(self) -> Iterator[Place]:
+        """Lines that clip gradients by a function which reads their norm."""
+        reads = [
+            read
+            for read in self.rows
+            if read.step < self.steps and read.lib != "loader" and _is_clip(read.expression.via)
+        ]
+        for _, there in groupby(sorted(reads, key=_by_line), key=_by_line):
+            here = tuple(there)
+            yield Place(
+                here[0].site, here[0].act, here, self.steps, self.device, self.chooses_device
+            )
+
+    def places(self, act: Act) -> Iterator[Place]:
+        """Statements with lines to be reported as ``act``, in the order of file and line: each line
+        leads with one act only.
+        """
+        return (place for place in self._places if place.act == act)
+
+    def counts(self, read: Read) -> bool:
+        """True if the read is a host sync where the model is on a GPU."""
+        if (
+            read.lib == "loader"
+            or _is_machinery(read.expression.via)
+            or _is_clip(read.expression.via)
+        ):
+            return False
+        if device_named(self.device).accelerator:
+            return read.tensor_device.startswith("cuda")
+        known = self.origin.get(read.key)
+        if known is None:
+            return read.grad > 0
+        seen, derived = known
+        return 2 * derived >= seen > 0
+
+    @cached_property
+    def _places(self) -> tuple[Place, ...]:
+        counted = _outermost(
+            [read for read in self.rows if read.step < self.steps and self.counts(read)]
+        )
+        counted.sort(key=_by_place)
+        together: dict[tuple[str, int, Act], list[Read]] = {}
+        for _, line in groupby(counted, key=_by_line):
+            reads = list(line)
+            site = reads[0].site
+            together.setdefault(
+                (site.file, self.statements.lines(site).start, _leading(reads)), []
+            ).extend(reads)
+        more = self.steps, self.device, self.chooses_device
+        return tuple(
+            Place(reads[0].site, key[-1], tuple(reads), *more) for key, reads in together.items()
+        )
+
+
+def _leading(reads: list[Read]) -> Act:
+    """What a line is reported as."""
+    own = [
+        read for read in reads if not library_of(read.expression.via)
+    ]  # what the line itself does comes first
+    acts = {read.act for read in own or reads}
+    return next(act for act in LEADS if act in acts)
+
+
+def _written(reads: Iterable[Read]) -> str:
+    """The first reading expression as it is written, else its line; shortened."""
+    found = tuple(reads)
+    written = next((read.expression.text for read in found if read.expression.text), "")
+    return shorten(written or KEYWORD.sub("", found[0].site.text).rstrip(":"))
+
+
+def _by_line(read: Read) -> tuple[str, int]:
+    return read.site.file, read.site.line
+
+
+def _by_place(read: Read) -> tuple[str, int, int, int]:
+    span = read.expression.span
+    return (*_by_line(read), *((span.line, span.col) if span is not None else (0, 0)))
+
+
+def _is_machinery(via: str) -> bool:
+    return via.startswith(MACHINERY) and not via.startswith(NOT_MACHINERY)
+
+
+def _is_clip(via: str) -> bool:
+    return via.startswith("torch/nn/utils/clip_grad.py")
+
+
+def _outermost(reads: list[Read]) -> list[Read]:
+    """Without the reads that another read of the same expression contains."""
+    best: dict[ExpressionKey, int] = {}
+    for read in reads:
+        best[read.key] = min(best.get(read.key, len(NESTING) + 1), _depth(read))
+    return [read for read in reads if _depth(read) == best[read.key]]
+
+
+def _depth(read: Read) -> int:
+    if read.kind in NESTING:
+        return NESTING.index(read.kind)
+    return len(NESTING) + (read.kind == "item")
+
+
+def _origin(
+    evidence: Evidence, source: Source, rows: list[ReadRow]
+) -> dict[ExpressionKey, tuple[int, int]]:
+    origin: dict[ExpressionKey, tuple[int, int]] = {}
+    for row in rows:
+        key = _read(evidence, source, row).key
+        seen, derived = origin.get(key, (0, 0))
+        origin[key] = seen + row.n, derived + (row.derived or 0)
+    return origin
+
+
+def _read(evidence: Evidence, source: Source, row: ReadRow) -> Read:
+    where, site = evidence.recording.site_row(row.at), evidence.recording.site(row.at)
+    span = _span(where)
+    expression = Expression(
+        opcode=where.opcode or "",
+        via=where.via or "",
+        span=span,
+        text=source.excerpt(site.file, span) if span is not None else "",
+    )
+    kind: str = row.kind
+    return Read(
+        site=site,
+        kind="print" if expression.via.startswith("torch/_tensor_str.py") else kind,
+        act=act_of(kind, expression, site, source),
+        step=row.step,
+        n=row.n,
+        us=row.us,
+        grad=row.grad,
+        tensor_device=row.tensor_device,
+        lib=row.lib,
+        expression=expression,
+    )
+
+
+def _span(where: SiteRow) -> Span | None:
+    if where.col is None or where.end_col is None:
+        return None
+    first = where.first_line or where.line
+    return Span(first, where.end_line or first, where.col, where.end_col)

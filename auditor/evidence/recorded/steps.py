@@ -1,0 +1,143 @@
+"""The audited steps, pass by pass: their times, the allocator's counters, the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.batch_means import Estimate, difference, median_of
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.recordings.schema import DeviceTimeRow, StepRow
+from auditor.recordings.schema.run import known
+
+
+@dataclass(frozen=True)
+class Step:
+    """One completed step. Times in us, memory in bytes; allocator counters are None without CUDA.
+
+    ``us`` is by device events where these timed it (``by_device``), else by the host's clock.
+    """
+
+    number: int
+    us: float
+    rss: int = 0
+    allocated: int | None = None
+    reserved: int | None = None
+    peak_allocated: int | None = None
+    retries: int = 0
+    ooms: int = 0
+    gc_us: float = 0.0
+    """Time in the garbage collector."""
+    queued_us: float = 0.0
+    """Time that the step's thread was ready to run while something else had the processor (0 where
+    the system does not say).
+    """
+    by_device: bool = False
+    host_us: float = 0.0
+    """Time by the host's clock; 0 where that is ``us`` itself."""
+
+    @property
+    def own_us(self) -> float:
+        """Its time without waiting for the processor, between 0 and ``us``: what *measured* means
+        everywhere.
+
+        The device's own time stands as it is: its clock does not wait for a processor.
+        """
+        return self.us if self.by_device else self.us - min(max(self.queued_us, 0.0), self.us)
+
+
+def own_times(steps: Sequence[Step]) -> tuple[float, ...]:
+    """:attr:`Step.own_us` of each, in order. A step of which nothing is left tells no time: it is
+    left out where others do.
+    """
+    return tuple(us for step in steps if (us := step.own_us) > 0.0) or tuple(
+        step.own_us for step in steps
+    )
+
+
+def queued_share(steps: Sequence[Step]) -> float:
+    """Share (0 to 1) of the host's time in these steps in which they waited for the processor; 0
+    where nothing says.
+    """
+    host = sum(step.host_us or step.us for step in steps)
+    return min(1.0, max(0.0, sum(step.queued_us for step in steps) / host)) if host > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Steps(Table):
+    """Completed steps of the passes that are judged. Any of them may be empty: a target may end
+    early.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("steps",)
+
+    quiet: tuple[Step, ...] = ()
+    loud: tuple[Step, ...] = ()
+    anomaly_off: tuple[Step, ...] = ()
+    quiet_from: int = 0
+    """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Steps:
+        """From the ``steps`` part; where device events timed the step, theirs is its time."""
+        rows = rows_of(evidence, StepRow)
+        device_us = {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}
+        quiet, loud, anomaly_off = (
+            _steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off")
+        )
+        return cls(quiet, loud, anomaly_off, evidence.recording.run_step("quiet", 0))
+
+    @property
+    def typical(self) -> Estimate | None:
+        """Median time of a quiet step in us with its interval, without waiting for the processor;
+        None of too few steps.
+        """
+        return median_of(own_times(self.quiet), busy=queued_share(self.quiet))
+
+    def share_of_step(self, us: float) -> float:
+        """``us`` as a share of the mean quiet step, as the report has it; 0 where there is no time
+        to compare with.
+        """
+        own = own_times(self.quiet)
+        return us * len(own) / sum(own) if sum(own) else 0.0
+
+    def saved_with_anomaly_off(self) -> Estimate | None:
+        """How many us a step is faster with anomaly mode held off; None if that was not measured,
+        or on too few steps.
+
+        The two passes follow one another in one process: :func:`auditor.batch_means.difference` has
+        the interval.
+        """
+        busy = queued_share(self.quiet), queued_share(self.anomaly_off)
+        return difference(own_times(self.quiet), own_times(self.anomaly_off), busy=busy)
+
+
+_Times = dict[tuple[str, int], float]
+
+
+def _steps_of(rows: list[StepRow], pass_name: str, device_us: _Times) -> tuple[Step, ...]:
+    mine = (row for row in rows if row.pass_name == pass_name)
+    return tuple(_step(row, device_us.get((pass_name, row.step))) for row in mine)
+
+
+def _step(row: StepRow, device_us: float | None) -> Step:
+    host_us = max(0.0, float(row.us))
+    us = host_us if device_us is None else max(0.0, device_us)
+    # Older recordings read the count outside the step's time, so that it could be the larger of the
+    # two.
+    queued_us = min(max(0.0, row.queued_us), host_us)
+    return Step(
+        number=row.step,
+        us=us,
+        rss=known(row.rss) or 0,
+        allocated=known(row.allocated),
+        reserved=known(row.reserved),
+        peak_allocated=known(row.peak_allocated),
+        retries=known(row.retries) or 0,
+        ooms=known(row.ooms) or 0,
+        gc_us=min(row.gc_us, host_us if device_us is not None else host_us - queued_us),
+        queued_us=queued_us,
+        by_device=device_us is not None,
+        host_us=host_us,
+    )

@@ -1,0 +1,247 @@
+"""Memory over time by the line that allocated it or by what it is for: what a chart shows of an
+allocation history, few points, every extreme.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from auditor.evidence.snapshot.file import SnapshotData
+from auditor.evidence.snapshot.history import Course
+from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.state_at import placed, state_after
+from auditor.model import Site
+from auditor.model.charts import Layers, Tone
+
+LINES = 8
+"""Lines with a layer of their own at most."""
+
+SEEN = 0.005
+"""Share of the chart's height below which nobody sees a layer: such lines are among the rest."""
+
+POINTS = 5000
+"""Points of the whole chart, as in the other charts of the report."""
+
+SQUEEZED = 0.1
+"""Where nine tenths of the events lie in less than this share of the time, the chart runs by
+events: time would hide them.
+"""
+
+Owner = Site | str
+By = Literal["line", "purpose"]
+OLDER, NO_FRAME, REST = (
+    "from before the history",
+    "no Python frame: from backward's threads",
+    "all other lines",
+)
+RESTS: dict[By, str] = {"line": REST, "purpose": "all the rest"}
+TITLES: dict[By, str] = {"line": "by the line that allocated it", "purpose": "by what it is for"}
+
+
+@dataclass(frozen=True)
+class Move:
+    """Bytes that count for another owner from an event on, without being freed. Owners are
+    indices.
+    """
+
+    source: int
+    target: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """A history with the owner of each change: ``owner`` has an index of ``owners`` for each event,
+    -1 where nothing changed.
+    """
+
+    course: Course
+    owners: tuple[Owner, ...]
+    owner: Sequence[int]
+    before: tuple[int, ...]
+    """Bytes of each owner before the first event."""
+    last_at: Mapping[int, int]
+    """Owner of the block that was last allocated at an address."""
+    moves: Mapping[int, Sequence[Move]] = field(default_factory=dict)
+    """What changes hands just before an event."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Bytes of each owner after some events (``at``)."""
+
+    at: tuple[int, ...]
+    held: tuple[tuple[int, ...], ...]
+
+
+def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
+    """Who allocated and freed, event by event."""
+    numbers: dict[Owner, int] = {OLDER: 0}
+    at: dict[int, int] = {}
+    before: dict[int, int] = {0: 0}
+    for block in state_after(data, course.device, -1).blocks:
+        number = at[block.address] = numbers.setdefault(
+            origins.site(block.frames) or OLDER, len(numbers)
+        )
+        before[number] = before.get(number, 0) + block.size
+    before[0] += course.start_allocated - sum(before.values())  # blocks whose free was pending
+    owner = array("i")
+    for event in data.trace(course.device):
+        number, action = -1, event["action"]
+        if action == "alloc":
+            site = origins.site(event.get("frames") or ()) or NO_FRAME
+            number = at[event["addr"]] = numbers.setdefault(site, len(numbers))
+        elif action == "free_requested":
+            number = at.get(event["addr"], 0)
+        owner.append(number)
+    return Told(
+        course,
+        tuple(numbers),
+        owner,
+        tuple(before.get(number, 0) for number in range(len(numbers))),
+        at,
+    )
+
+
+def layers(
+    history: Told, steps: Sequence[tuple[float, str]], *, note: str, by: By = "line"
+) -> tuple[Layers, dict[Owner, Tone]]:
+    """The chart, and the colour of each owner that has one. ``steps`` are times in us since the
+    epoch, with their names.
+    """
+    course = history.course
+    moments = held_at(history, positions(course, POINTS // (LINES + 3)))
+    shown = largest(moments, LINES)
+    tones = {
+        history.owners[number]: Tone(named(history.owners[number]), colour)
+        for colour, number in enumerate(shown, 1)
+    }
+    rest = set(range(len(history.owners))).difference(shown)
+    rows = [tuple(held[number] for held in moments.held) for number in shown]
+    others = tuple(sum(held[number] for number in rest) for held in moments.held)
+    stacked = [
+        *zip(tones.values(), rows, strict=True),
+        *([(Tone(RESTS[by], -1), others)] if any(others) else []),
+    ]
+    by_time = in_time(course)
+    chart = Layers(
+        title=f"Memory on cuda:{course.device} over time, {TITLES[by]}",
+        note=note,
+        x_unit="us" if by_time else "event",
+        x=tuple(
+            float(course.time_us[index] - course.time_us[0]) if by_time else float(index)
+            for index in moments.at
+        ),
+        layers=tuple(tone for tone, _ in stacked),
+        held=tuple(row for _, row in stacked),
+        reserved=tuple(course.reserved[index] for index in moments.at),
+        marks=tuple(_marks(course, steps, by_time=by_time)),
+        events=len(course.reserved),
+        codes=("MEM", "GRAPH", "SYNC012"),
+        by=by,
+    )
+    return chart, tones
+
+
+def positions(course: Course, limit: int) -> tuple[int, ...]:
+    """Events to show: first, last, and of each stretch those with most and least allocated and
+    reserved memory.
+    """
+    count = len(course.reserved)
+    if count <= limit:
+        return tuple(range(count))
+    stretches = limit // 2
+    while True:
+        found = {0, count - 1}
+        for number in range(stretches):
+            start, end = number * count // stretches, (number + 1) * count // stretches
+            found.update(
+                _extremes(course.allocated, start, end), _extremes(course.reserved, start, end)
+            )
+        if len(found) <= limit:
+            return tuple(sorted(found))
+        stretches = stretches * 3 // 4
+
+
+def _extremes(column: Sequence[int], start: int, end: int) -> tuple[int, ...]:
+    part = column[start:end]
+    low, high = min(part), max(part)
+    return (start + part.index(low), start + part.index(high)) if low < high else ()
+
+
+def held_at(history: Told, at: tuple[int, ...]) -> Moments:
+    """Who held how much after these events (sorted)."""
+    now, last, held = list(history.before), history.course.start_allocated, []
+    wanted = iter((*at, -1))
+    following = next(wanted)
+    for index, (number, total) in enumerate(
+        zip(history.owner, history.course.allocated, strict=True)
+    ):
+        for move in history.moves.get(index, ()):
+            now[move.source] -= move.size
+            now[move.target] += move.size
+        if number >= 0:
+            now[number] += total - last
+        last = total
+        if index == following:
+            held.append(tuple(now))
+            following = next(wanted)
+    return Moments(at, tuple(held))
+
+
+def largest(moments: Moments, count: int) -> tuple[int, ...]:
+    """The owners that ever held most, the steadiest first: what stays lies at the bottom of the
+    stack.
+    """
+    most = [max(column) for column in zip(*moments.held, strict=True)]
+    mean = [sum(column) / len(column) for column in zip(*moments.held, strict=True)]
+    least = SEEN * max((sum(held) for held in moments.held), default=0)
+    chosen = sorted(
+        (number for number, high in enumerate(most) if high > least),
+        key=lambda number: -most[number],
+    )[:count]
+    return tuple(sorted(chosen, key=lambda number: -mean[number] / most[number]))
+
+
+def named(owner: Owner) -> str:
+    """``trainer.py:152 step``; of a long path its last two parts."""
+    return owner if isinstance(owner, str) else placed(owner)
+
+
+def in_time(course: Course) -> bool:
+    """Whether the chart should run in time; by events where the times are missing, or most events
+    lie in a small part of it.
+    """
+    times = course.time_us
+    if len(times) < 2 or times[-1] <= times[0]:
+        return False
+    window = max(1, len(times) * 9 // 10)
+    shortest = min(
+        times[start + window - 1] - times[start]
+        for start in range(0, len(times) - window + 1, max(1, window // 50))
+    )
+    return shortest >= SQUEEZED * (times[-1] - times[0])
+
+
+def _marks(
+    course: Course, steps: Sequence[tuple[float, str]], *, by_time: bool
+) -> Iterator[tuple[float, str]]:
+    for index in course.ooms:
+        yield (
+            (float(course.time_us[index] - course.time_us[0]) if by_time else float(index)),
+            "out of memory",
+        )
+    if not course.time_us:
+        return
+    first, last = course.time_us[0], course.time_us[-1]
+    for us, name in steps:
+        if first <= us <= last:
+            yield (us - first if by_time else float(_event_at(course.time_us, us))), name
+
+
+def _event_at(times: Sequence[int], us: float) -> int:
+    return min(bisect_left(times, us), len(times) - 1)

@@ -1,0 +1,152 @@
+"""The memory charts of a report: each device's memory over time and its segments, from whatever
+snapshot the recording holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from auditor.evidence.snapshot.by_line import LINES, Owner, layers, named, told
+from auditor.evidence.snapshot.by_purpose import told_by_purpose
+from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
+from auditor.evidence.snapshot.history import Allocations, Course
+from auditor.evidence.snapshot.owners import Owners
+from auditor.evidence.snapshot.segment_map import segment_map
+from auditor.evidence.snapshot.segments import FREE as UNUSED
+from auditor.evidence.snapshot.segments import Origins, Snapshot, origins_of
+from auditor.evidence.table import Evidence
+from auditor.model.charts import Lanes, Layers, Tone
+from auditor.recordings.schema import StepRow
+from auditor.rule import NotLooked
+
+NO_LINE = "no line known"
+
+DEVICES = 4
+"""Devices that are drawn, those with most memory."""
+
+PREDICTED = (
+    "Predicted: the GPU path was rehearsed on the CPU, and its storages were followed through a "
+    "simulated allocator. "
+)
+TIMES_SAID = "The times are the CPU's. "
+PURPOSES_SAID = (
+    "What an optimizer's step worked with is known by its address; what a step made and nobody "
+    "freed counts as kept from the "
+    "beginning of the next step on."
+)
+ROWS_SAID = (
+    "Read it row by row: every row holds the same number of bytes, the largest segment comes "
+    "first, ticks part segments."
+)
+
+
+def memory_charts(
+    evidence: Evidence, *, predicted: bool
+) -> tuple[tuple[Layers, ...], tuple[Lanes, ...]]:
+    """Both kinds of chart of every device; empty where the recording holds no snapshot that can be
+    read.
+    """
+    try:
+        courses, now = _courses(evidence), evidence.get(Snapshot)
+    except NotLooked:
+        return (), ()  # a chart is no verdict: the rules say why the snapshot tells nothing
+    drawn = [
+        _device(evidence, device, courses.get(device), predicted=predicted)
+        for device in _devices(now, courses)
+    ]
+    return tuple(chart for charts, _ in drawn for chart in charts), tuple(
+        chart for _, chart in drawn if chart
+    )
+
+
+def _courses(evidence: Evidence) -> dict[int, Course]:
+    try:
+        return {course.device: course for course in evidence.get(Allocations).devices}
+    except NotLooked:
+        return {}
+
+
+def _devices(now: Snapshot, courses: dict[int, Course]) -> list[int]:
+    held = {each.device: each.reserved for each in now.devices}
+    peaks = {device: course.peak_reserved for device, course in courses.items()}
+    most = {
+        device: max(held.get(device, 0), peaks.get(device, 0))
+        for device in held.keys() | peaks.keys()
+    }
+    return sorted(
+        (device for device, size in most.items() if size),
+        key=lambda device: (-most[device], device),
+    )[:DEVICES]
+
+
+def _device(
+    evidence: Evidence, device: int, course: Course | None, *, predicted: bool
+) -> tuple[tuple[Layers, ...], Lanes | None]:
+    said, data, origins = (
+        PREDICTED if predicted else "",
+        snapshot_of(evidence),
+        origins_of(evidence),
+    )
+    if course is None:
+        return (), _map_alone(data, device, origins, note=f"{said}{ROWS_SAID}")
+    history, steps = told(data, course, origins), list(_steps(evidence))
+    times = TIMES_SAID if predicted else ""
+    chart, tones = layers(history, steps, note=f"{said}{times}{_about(course)}")
+    purposes = told_by_purpose(data, course, Owners(evidence))
+    other = (
+        layers(purposes, steps, note=f"{said}{times}{PURPOSES_SAID}", by="purpose")[:1]
+        if purposes
+        else ()
+    )
+
+    def owner(address: int, _: Event) -> Owner:
+        return history.owners[history.last_at.get(address, 0)]
+
+    moment = "when memory ran out" if data.at_oom else "at the end of the history"
+    moment = f"Predicted, {moment}." if predicted else f"{moment.capitalize()}."
+    return (chart, *other), segment_map(
+        data.of(device), device, tones, owner, note=f"{moment} {ROWS_SAID}"
+    )
+
+
+def _about(course: Course) -> str:
+    if course.starts_late:
+        return "What was there before the history began has no line."
+    return "The history begins before the first allocation."
+
+
+def _steps(evidence: Evidence) -> Iterator[tuple[float, str]]:
+    """When each step of the run that the snapshot is of began on the clock of snapshots, and its
+    name.
+    """
+    own, again, snapshot = evidence.recording, evidence.recording.rerun, evidence.recording.snapshot
+    run = (
+        again
+        if again is not None and snapshot is not None and snapshot.parent == again.folder
+        else own
+    )
+    for number, row in enumerate(
+        evidence.rows(StepRow) if again is None else run.own_rows(StepRow)
+    ):
+        if row.unix_us:
+            yield row.unix_us, f"step {number}"
+
+
+def _map_alone(data: SnapshotData, device: int, origins: Origins, *, note: str) -> Lanes | None:
+    """The map where nothing but the moment of the snapshot is known."""
+
+    def owner(_: int, block: Event) -> Owner:
+        return origins.site(block.get("frames") or ()) or NO_LINE
+
+    held: dict[Owner, int] = {}
+    for block in (
+        block
+        for segment in data.of(device)
+        for block in segment["blocks"]
+        if block["state"] != UNUSED
+    ):
+        whose = owner(0, block)
+        held[whose] = held.get(whose, 0) + int(block["size"])
+    shown = sorted(held, key=lambda whose: -held[whose])[:LINES]
+    tones = {whose: Tone(named(whose), number) for number, whose in enumerate(shown, 1)}
+    return segment_map(data.of(device), device, tones, owner, note=note)

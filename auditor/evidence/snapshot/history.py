@@ -1,0 +1,249 @@
+"""Memory over time on each device, from the allocation history in a snapshot: every event, back
+from the state that it ends in.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+from auditor import amounts
+from auditor.allocator import History
+from auditor.evidence.snapshot.file import Event, SnapshotData, snapshot_of
+from auditor.evidence.table import Evidence, Table
+from auditor.rule import NotLooked
+
+GAINS, LOSSES = ("segment_alloc", "segment_map"), ("segment_free", "segment_unmap")
+
+
+@dataclass(frozen=True)
+class Course:
+    """One device. The columns hold bytes after each event; ``start_*`` before the first.
+
+    ``active`` counts blocks whose free is pending, ``allocated`` does not. Blocks that were freed
+    again count with the size that their request is rounded to: an unsplit rest (at most 1 MiB of a
+    block) is not in the history.
+    """
+
+    device: int
+    reserved: Sequence[int]
+    allocated: Sequence[int]
+    active: Sequence[int]
+    time_us: Sequence[int]
+    """Empty where torch did not write times (before 2.3)."""
+    start_reserved: int
+    start_allocated: int
+    device_allocs: Sequence[int]
+    """Events at which memory was obtained from the device (cudaMalloc)."""
+    device_frees: Sequence[int]
+    """Events at which memory went back (cudaFree)."""
+    retries: int
+    ooms: Sequence[int]
+    """Events at which a request failed."""
+    untrusted: str
+    """Why a replay of this history would say nothing; empty if it can."""
+    history: History = field(repr=False, compare=False)
+    """The same as a program for the simulated allocator."""
+
+    @cached_property
+    def peak(self) -> int:
+        """The event after which tensors held most."""
+        return max(range(len(self.allocated)), key=self.allocated.__getitem__)
+
+    @property
+    def peak_allocated(self) -> int:
+        """What they held then, or before the first event if that was more."""
+        return max(self.start_allocated, self.allocated[self.peak])
+
+    @cached_property
+    def peak_reserved(self) -> int:
+        """The most that the allocator held from the device, at any time."""
+        highest = max(self.reserved)
+        return max(self.start_reserved, highest)
+
+    @property
+    def starts_late(self) -> bool:
+        """Whether memory was in use before the first event."""
+        return self.start_allocated > 0
+
+    @cached_property
+    def reserved_at_peak(self) -> int:
+        """The most that the allocator held from the device from the peak on."""
+        return max(self.reserved[self.peak :])
+
+    @property
+    def unneeded_bytes(self) -> int:
+        """Reserved bytes that no tensor can have needed: at the peak, and before the history began
+        at most what it had reserved.
+        """
+        return max(
+            0,
+            self.reserved_at_peak
+            - max(self.peak_allocated, self.start_reserved if self.starts_late else 0),
+        )
+
+    @property
+    def unneeded_share(self) -> float:
+        """The same as a share of the reserved bytes."""
+        return self.unneeded_bytes / self.reserved_at_peak if self.reserved_at_peak else 0.0
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        return (
+            ("peak allocated", amounts.size(self.peak_allocated)),
+            ("reserved then", amounts.size(self.reserved_at_peak)),
+            ("allocator retries", str(self.retries)),
+            ("out of memory", str(len(self.ooms))),
+            (
+                "memory obtained and given back",
+                f"{len(self.device_allocs)} and {len(self.device_frees)} times",
+            ),
+            ("obtained again, second half", amounts.size(self.late_churn)),
+            ("events in the history", str(len(self.reserved))),
+        )
+
+    def fragmented(self, *, share: float, least_bytes: int, share_if_pressed: float) -> bool:
+        """True if much of the reserved memory was never needed; less is enough where the allocator
+        ran short.
+        """
+        if self.retries or self.ooms:
+            return self.unneeded_bytes > 0 and self.unneeded_share >= share_if_pressed
+        return self.unneeded_bytes >= least_bytes and self.unneeded_share >= share
+
+    @property
+    def late_churn(self) -> int:
+        """Bytes that went back to the device and had to be obtained again, in the second half of
+        the history.
+        """
+        first, total, freed = max(1, len(self.reserved) // 2), 0, 0
+        for before, after in pairwise(self.reserved[first - 1 :]):
+            if after == before:
+                continue
+            change = after - before
+            again = min(freed, max(change, 0))
+            freed, total = freed - again + max(-change, 0), total + again
+        return total
+
+
+@dataclass(frozen=True)
+class Allocations(Table):
+    """The course of memory on each device that has a history, that with most memory first."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    devices: tuple[Course, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Allocations:
+        """From the recording's snapshot. Raises :class:`NotLooked` without a history."""
+        courses = _courses(snapshot_of(evidence))
+        if not courses:
+            raise NotLooked(
+                "the snapshot has no allocation history "
+                "(torch.cuda.memory._record_memory_history() was not on)"
+            )
+        return cls(courses)
+
+
+def _courses(data: SnapshotData) -> tuple[Course, ...]:
+    try:
+        courses = [_course(data, device) for device in data.devices if data.trace(device)]
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise NotLooked(
+            f"the snapshot's history has another layout than torch's: {type(error).__name__}"
+        ) from None
+    return tuple(sorted(courses, key=lambda course: -course.peak_reserved))
+
+
+def peak_allocated(evidence: Evidence) -> int | None:
+    """Peak of the device with most memory, of a snapshot that stands alone; None without one or
+    without its history.
+    """
+    if evidence.bare != "snapshot":
+        return None
+    try:
+        return max(course.peak_allocated for course in evidence.get(Allocations).devices)
+    except NotLooked:
+        return None
+
+
+def _course(data: SnapshotData, device: int) -> Course:
+    trace, history = data.trace(device), History.from_snapshot(data.as_torch(), device)
+    reserved, allocated, active = _backwards(trace, data.of(device), history)
+    timed = all("time_us" in event for event in trace)
+    return Course(
+        device=device,
+        reserved=reserved[1:],
+        allocated=allocated[1:],
+        active=active[1:],
+        time_us=array("q", (int(event["time_us"]) for event in trace)) if timed else (),
+        start_reserved=reserved[0],
+        start_allocated=allocated[0],
+        device_allocs=tuple(index for index, event in enumerate(trace) if event["action"] in GAINS),
+        device_frees=tuple(index for index, event in enumerate(trace) if event["action"] in LOSSES),
+        retries=history.recorded.retries,
+        ooms=tuple(index for index, event in enumerate(trace) if event["action"] == "oom"),
+        untrusted="its history does not say why cached memory went back to the device"
+        if history.unknown_flushes
+        else "",
+        history=history,
+    )
+
+
+Columns = tuple["array[int]", "array[int]", "array[int]"]
+
+
+def _backwards(trace: Sequence[Event], segments: Sequence[Event], history: History) -> Columns:
+    """Reserved, allocated and active before each event and after the last."""
+    round_size = cache(
+        history.settings.round_size
+    )  # a program asks for the same sizes again and again
+    active, allocated = live_at_end(segments), live_at_end(segments, pending=False)
+    now = [
+        sum(int(segment["total_size"]) for segment in segments),
+        sum(allocated.values()),
+        sum(active.values()),
+    ]
+    columns = reserved_column, allocated_column, active_column = (
+        array("q", now[:1]),
+        array("q", now[1:2]),
+        array("q", now[2:]),
+    )
+    for event in reversed(trace):
+        action, address, size = event["action"], event.get("addr", 0), int(event["size"])
+        if action in GAINS:
+            now[0] -= size
+        elif action in LOSSES:
+            now[0] += size
+        elif action == "alloc":
+            rounded = round_size(size)
+            now[1] -= allocated.pop(address, rounded)
+            now[2] -= active.pop(address, rounded)
+        elif action == "free_completed":
+            now[2] += active.setdefault(address, round_size(size))
+        elif action == "free_requested":
+            now[1] += allocated.setdefault(address, active.get(address, round_size(size)))
+        reserved_column.append(now[0])
+        allocated_column.append(now[1])
+        active_column.append(now[2])
+    for column in columns:
+        column.reverse()
+    return columns
+
+
+def live_at_end(segments: Sequence[Event], *, pending: bool = True) -> dict[int, int]:
+    """Sizes of the live blocks in a snapshot's segments, by address."""
+    found = {}
+    for segment in segments:
+        address = int(segment.get("address", 0))
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" or (pending and block["state"] != "inactive"):
+                found[address] = int(block["size"])
+            address += int(block["size"])
+    return found

@@ -1,0 +1,170 @@
+"""An out-of-memory error, explained: what was asked for, what was free and in which pieces, who
+held the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from auditor.allocator import AllocatorSettings
+from auditor.evidence.snapshot.file import SnapshotData, snapshot_of
+from auditor.evidence.snapshot.history import Allocations, Course
+from auditor.evidence.snapshot.owners import Owners
+from auditor.evidence.snapshot.segments import Origins, origins_of
+from auditor.evidence.snapshot.smaller_batch import with_half_the_batch
+from auditor.evidence.snapshot.state_at import Holder, State, by_line, state_after
+from auditor.evidence.snapshot.what_if import Outcome, what_if
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
+from auditor.rule import NotLooked
+
+Kind = Literal["demand", "fragmentation", "elsewhere", "unknown"]
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "bytes": 1}
+ASKED = re.compile(r"Tried to allocate ([\d.]+) (GiB|MiB|KiB|bytes)")
+
+
+@dataclass(frozen=True)
+class OutOfMemory(Table):
+    """The last error of a device, in bytes. ``happened`` is False where the run and its history
+    know of none.
+
+    ``requested`` is None where nothing tells it; ``device_free`` likewise. ``site`` is the line
+    that asked. ``what_ifs`` are the replays under other settings, empty where they would say
+    nothing (``why_no_what_if``).
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
+
+    happened: bool = False
+    device: int = 0
+    requested: int | None = None
+    tried: int | None = None
+    """What the allocator then asked of the device: a segment, which torch's message names (``Tried
+    to allocate``).
+    """
+    device_free: int | None = None
+    reserved: int = 0
+    live: int = 0
+    largest_free: int = 0
+    site: Site | None = None
+    holders: tuple[Holder, ...] = ()
+    what_ifs: tuple[Outcome, ...] = ()
+    why_no_what_if: str = ""
+    halved: tuple[tuple[str, str], ...] = ()
+    """A row of facts: what it would have come to with half the batch, up to the error."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> OutOfMemory:
+        """From the snapshot. Raises :class:`NotLooked` where memory ran out and no snapshot tells
+        about it.
+        """
+        ended = evidence.recording.manifest.get("outcome") == "oom"
+        bare = evidence.bare == "snapshot"
+        if not ended and not bare:
+            return cls()
+        data, why = snapshot_of(evidence), ""
+        courses: tuple[Course, ...] = ()
+        try:
+            courses = evidence.get(Allocations).devices
+        except NotLooked as reason:
+            why = str(reason)
+        failed = next((course for course in courses if course.ooms), None)
+        if failed is None and bare:
+            if why:
+                raise NotLooked(why)
+            return cls()
+        try:
+            if failed is not None:
+                return _from_history(data, failed, evidence)
+            return _from_message(data, evidence, why)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise NotLooked(
+                f"the snapshot has another layout than torch's: {type(error).__name__}"
+            ) from None
+
+    @property
+    def free_inside(self) -> int:
+        """Bytes that the allocator had and no tensor used."""
+        return self.reserved - self.live
+
+    @property
+    def kind(self) -> Kind:
+        """Whether all bytes were in use, or enough were free in too small pieces (or for another
+        stream or pool).
+        """
+        if self.requested is None:
+            return "unknown"
+        if self.free_inside < self.requested:
+            return "demand"
+        return "fragmentation" if self.largest_free < self.requested else "elsewhere"
+
+
+def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> OutOfMemory:
+    index, origins = course.ooms[-1], origins_of(evidence)
+    event, state = data.trace(course.device)[index], state_after(data, course.device, index)
+    outcomes: tuple[Outcome, ...] = ()
+    halved: tuple[tuple[str, str], ...] = ()
+    why = ""
+    try:
+        tried = what_if(evidence, course)
+        outcomes, halved = (
+            tried.others,
+            with_half_the_batch(evidence, course, Owners(evidence), tried.card),
+        )
+    except NotLooked as reason:
+        why = str(reason)
+    left = event.get("device_free", event.get("addr"))
+    settings = AllocatorSettings.from_snapshot(data.settings)
+    return _told(
+        state,
+        origins,
+        device=course.device,
+        requested=int(event["size"]),
+        tried=settings.segment_size(int(event["size"])),
+        device_free=int(left) if left is not None else None,
+        site=origins.site(event.get("frames") or ()),
+        what_ifs=outcomes,
+        halved=halved,
+        why_no_what_if=why,
+    )
+
+
+def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemory:
+    """Without a history: the state is the snapshot's, the request is in torch's message."""
+    error = evidence.recording.manifest.get("error") or {}
+    found = ASKED.search(str(error.get("message", "")))
+    asked = round(float(found[1]) * UNITS[found[2]]) if found else None
+    device = max(
+        data.devices,
+        key=lambda number: sum(int(each["total_size"]) for each in data.of(number)),
+        default=0,
+    )
+    site = (
+        evidence.recording.site_at(error["file"], error.get("line", 0), error.get("function", ""))
+        if error.get("file")
+        else None
+    )
+    state = state_after(data, device, -1)
+    return _told(
+        state,
+        origins_of(evidence),
+        device=device,
+        requested=asked,
+        site=site,
+        why_no_what_if=why,
+        timed=False,
+    )
+
+
+def _told(state: State, origins: Origins, *, timed: bool = True, **more: object) -> OutOfMemory:
+    return OutOfMemory(
+        happened=True,
+        reserved=sum(state.segments.values()),
+        live=sum(block.size for block in state.blocks),
+        largest_free=state.largest_free,
+        holders=by_line(state.blocks, origins, timed=timed),
+        **more,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,1 @@
+"""Tables of the user's source and configuration files."""

@@ -1,0 +1,212 @@
+"""Where the value of an argument is written: in the call, as the default of an option, as a
+constant, or in a configuration file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, name_of
+from auditor.model import Action, Edit, Site
+from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key, text_of
+
+PLACES = "only where blocks lie in memory changes, not what is computed"
+"""Why a setting of the allocator is safe."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The one place to change a value at. ``own``: it is the call itself. ``span``: of the number,
+    where it has no name.
+    """
+
+    site: Site
+    action: Action
+    call: str = ""
+    keyword: str = ""
+    own: bool = False
+    span: tuple[int, int, int, int] | None = None
+
+    def edit(self, value: str, *, safe: bool = False, reason: str) -> Edit:
+        """The edit that sets the value here."""
+        return Edit(
+            self.site,
+            self.action,
+            self.call,
+            self.keyword,
+            value,
+            safe=safe,
+            reason=reason,
+            span=self.span,
+        )
+
+
+def home_of(
+    source: Source, configs: Configs, site: Site | None, call: str, keyword: str, *, ran: object
+) -> Home | None:
+    """Where ``keyword`` of the call on the site's line gets its value, which was ``ran``; None if
+    that is not one certain place.
+    """
+    if site is None:
+        return None
+    written = source.argument(site, call, keyword)
+    if written is None or isinstance(written, ast.Constant):
+        return Home(site, "set_keyword", call, keyword, own=True)
+    return home_of_value(source, configs, written, call, ran=ran)
+
+
+def home_of_value(
+    source: Source, configs: Configs, written: ast.expr, call: str, *, ran: object
+) -> Home | None:
+    """The one place where the value of an expression is written, which was ``ran``; None if that is
+    not certain.
+    """
+    found = [
+        home
+        for value, home in _candidates(source, configs, written, call)
+        if type(value) is type(ran) and value == ran
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def number_of(
+    source: Source, configs: Configs, written: ast.expr, call: str = ""
+) -> tuple[int, Home] | None:
+    """The whole number that an expression names, and the one place where it is written; None if it
+    may be another's.
+    """
+    found = list(_candidates(source, configs, written, call))
+    if len(found) != 1 or type(found[0][0]) is not int:
+        return None
+    ((value, home),) = found
+    return value, home  # type: ignore[return-value]
+
+
+def _candidates(
+    source: Source, configs: Configs, written: ast.expr, call: str
+) -> Iterator[tuple[object, Home]]:
+    """Values that an expression may name, and where they stand."""
+    key = last_key(written)
+    if key:
+        yield from _options(source, key)
+        yield from _constants(source, key, call)
+        yield from _configured(configs, key)
+
+
+def flags_of(source: Source, key: str) -> frozenset[str]:
+    """What is written on the command line for the option that is kept under this name:
+    ``--batch-size``, ``-b``.
+    """
+    calls = (
+        node for file in source.texts for node in source.nodes(file) if isinstance(node, ast.Call)
+    )
+    options = (
+        node for node in calls if name_of(node.func) in OPTIONS and key and kept_as(node) == key
+    )
+    return frozenset(
+        flag for node in options for each in node.args if (flag := text_of(each)).startswith("-")
+    )
+
+
+def allocator_home(configs: Configs) -> Home | None:
+    """The one line of a shell script or ``.env`` that sets the allocator's variable; None if there
+    is none, or several.
+    """
+    if len(configs.allocator) != 1:
+        return None
+    line = configs.allocator[0]
+    return Home(line.site, "set_value", keyword=str(line.where[0]))
+
+
+def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]:
+    """Where a name is read for anything but the keyword ``apart_from`` of a call."""
+    for file in source.texts:
+        nodes = list(source.nodes(file))
+        given = {
+            id(item.value)
+            for node in nodes
+            if isinstance(node, ast.Call)
+            for item in node.keywords
+            if item.arg == apart_from
+        }
+        for node in nodes:
+            read = (
+                isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node.ctx, ast.Load)
+                and name_of(node) == key
+            )
+            if read and id(node) not in given:
+                yield node  # type: ignore[misc]
+
+
+def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
+    named = [setting for setting in configs.settings if setting.where[-1:] == (key,)]
+    if len(named) == 1:
+        yield named[0].value, Home(named[0].site, "set_value", keyword=named[0].keyword)
+
+
+def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:
+    """Options that are kept under this name and have a literal default. Two of one name count as
+    two.
+    """
+    for file in source.texts:
+        for node in source.nodes(file):
+            if (
+                isinstance(node, ast.Call)
+                and name_of(node.func) in OPTIONS
+                and kept_as(node) == key
+            ):
+                default = next(
+                    (item.value for item in node.keywords if item.arg == "default"), None
+                )
+                if isinstance(default, ast.Constant):
+                    yield (
+                        default.value,
+                        Home(
+                            source.site_of(file, node), "set_keyword", name_of(node.func), "default"
+                        ),
+                    )
+
+
+def _constants(source: Source, key: str, call: str) -> Iterator[tuple[object, Home]]:
+    """``num_workers = 0``, as a variable or a class's field, where nothing else in any file sets
+    that name.
+    """
+    found = [
+        (file, node)
+        for file in source.texts
+        for node in source.nodes(file)
+        if _sets(node, key, call)
+    ]
+    if len(found) != 1:
+        return
+    ((file, node),) = found
+    if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Constant):
+        yield node.value.value, Home(source.site_of(file, node), "set_constant", keyword=key)
+
+
+def _sets(node: ast.AST, key: str, call: str) -> bool:
+    """True if the node gives the name a value: an assignment, a parameter, a loop, a keyword of
+    another call.
+    """
+    if isinstance(node, ast.Assign):
+        return any(_names(target, key) for target in node.targets)
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.NamedExpr)):
+        return _names(node.target, key)
+    if isinstance(node, ast.Call):
+        return name_of(node.func) != call and any(item.arg == key for item in node.keywords)
+    return isinstance(node, (ast.arg, ast.alias)) and key in (
+        getattr(node, "arg", ""),
+        getattr(node, "asname", ""),
+    )
+
+
+def _names(target: ast.expr, key: str) -> bool:
+    return any(
+        name_of(node) == key
+        for node in ast.walk(target)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )

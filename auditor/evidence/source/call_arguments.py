@@ -1,0 +1,423 @@
+"""What a call is given as a keyword: as it is written, what it came to in the run, and where that
+was set.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
+from auditor.evidence.source.config_values import Configs
+from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.model import Edit, Site
+from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
+
+POSITIONS = {
+    ("cuda", "non_blocking"): 1,
+    ("zero_grad", "set_to_none"): 0,
+    ("backward", "retain_graph"): 1,
+    ("set_detect_anomaly", "mode"): 0,
+}
+"""Keywords of methods that may be given by position, and at which."""
+
+STEPS = 4
+"""Names that are followed from one to the next, at most: ``self.fast`` to ``fast`` to ``args.fast``
+to its option.
+"""
+
+LONGEST = 100
+"""Characters of a line that are quoted."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class CallArgument:
+    """One keyword of one call. ``written`` is empty where the call is not given it, or as a
+    constant: then the call decides.
+    """
+
+    keyword: str
+    ran: object
+    site: Site | None
+    call: str
+    span: Span | None = None
+    written: str = ""
+    set_at: Site | None = None
+    why: str = ""
+    """What makes the expression come to something else than its author thought, where that
+    shows.
+    """
+    home: Home | None = None
+    shared: bool = False
+    """The home's name is read for something else, too."""
+    positional: bool = False
+
+    @property
+    def said(self) -> str:
+        """``non_blocking=use_cuda, which was False (set at train.py:12: `use_cuda = device ==
+        "cuda"`)``; empty without ``written``.
+        """
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.keyword}={self.written}, which was {self.ran}{where}" if self.written else ""
+
+    @property
+    def where(self) -> str:
+        """Where its value was set, and by what; empty where that does not show."""
+        if self.set_at is None:
+            return ""
+        line = self.set_at.text[:LONGEST] + ("..." if len(self.set_at.text) > LONGEST else "")
+        return f"set at {self.set_at}: `{line}`" if line else f"set at {self.set_at}"
+
+    @property
+    def advice(self) -> str:
+        """A sentence to end a remedy with, beginning with a space; empty where the call itself
+        decides.
+        """
+        if not self.written:
+            return ""
+        why = f" {self.why}" if self.why else ""
+        return (
+            f" Here `{self.written}` decides, and was "
+            f"{self.ran}{f' ({self.where})' if self.where else ''}.{why}"
+        )
+
+    @property
+    def refused(self) -> str | None:
+        """Why nothing is edited; None if something can be."""
+        if self.home is not None and not (self.positional and self.home.own):
+            return None
+        if not self.written:
+            return f"`{self.keyword}` is given by its position" if self.positional else None
+        place = f", which is {self.where}" if self.where else ""
+        return f"`{self.keyword}` is decided by `{self.written}`{place}: change it there"
+
+    def edits(self, value: str, *, safe: bool = False, reason: str) -> tuple[Edit, ...]:
+        """The edit that sets the keyword, where its value is written; none if that is not one
+        certain place.
+        """
+        if self.home is None or self.refused is not None:
+            return ()
+        if self.home.own:
+            assert self.site is not None
+            return (
+                Edit(
+                    self.site,
+                    "set_keyword",
+                    self.call,
+                    self.keyword,
+                    value,
+                    safe=safe,
+                    reason=reason,
+                    span=self.span,
+                ),
+            )
+        if self.shared:
+            return (
+                self.home.edit(
+                    value, reason=f"{reason}; what else reads `{self.written}` changes with it"
+                ),
+            )
+        return (self.home.edit(value, safe=safe, reason=reason),)
+
+
+def given(
+    source: Source,
+    configs: Configs,
+    site: Site | None,
+    call: str,
+    keyword: str,
+    *,
+    ran: object,
+    span: Span | None = None,
+) -> CallArgument:
+    """What the call of ``call`` on the site's line (at ``span``, where there are several) is given
+    as ``keyword``, which was ``ran``.
+    """
+    found = _call(source, site, call, keyword, span)
+    written, positional = _argument(found, call, keyword)
+    if site is None or found is None:
+        home = None if site is None else Home(site, "set_keyword", call, keyword, own=True)
+        return CallArgument(keyword, ran, site, call, span, home=home)
+    if written is None or isinstance(written, ast.Constant):
+        return CallArgument(
+            keyword,
+            ran,
+            site,
+            call,
+            span,
+            home=Home(site, "set_keyword", call, keyword, own=True),
+            positional=positional,
+        )
+    set_at, value = _origin(source, configs, site.file, found, written)
+    home = home_of_value(source, configs, written, call, ran=ran)
+    key = last_key(written)
+    return CallArgument(
+        keyword,
+        ran,
+        site,
+        call,
+        span,
+        ast.unparse(written),
+        set_at,
+        _why(value, ran),
+        home,
+        shared=key != keyword and any(reads_of(source, key, apart_from=keyword)),
+        positional=positional,
+    )
+
+
+def _call(
+    source: Source, site: Site | None, call: str, keyword: str, span: Span | None
+) -> ast.Call | None:
+    if site is None:
+        return None
+    calls = [node for node in source.calls_at(site) if name_of(node.func) == call]
+    exact = [node for node in calls if span_of(node) == span]
+    with_it = [node for node in calls if _argument(node, call, keyword)[0] is not None]
+    return next(iter(exact or with_it or calls), None)
+
+
+def _argument(found: ast.Call | None, call: str, keyword: str) -> tuple[ast.expr | None, bool]:
+    """The expression, and whether it is given by its position."""
+    if found is None:
+        return None, False
+    named = next((item.value for item in found.keywords if item.arg == keyword), None)
+    at = POSITIONS.get((call, keyword))
+    if (
+        named is None
+        and at is not None
+        and len(found.args) > at
+        and not any(isinstance(a, ast.Starred) for a in found.args)
+    ):
+        return found.args[at], True
+    return named, False
+
+
+# -- where a name was set --------------------------------------------------------------------------
+
+Origin = tuple[Site | None, ast.expr | None]
+
+
+def _origin(
+    source: Source,
+    configs: Configs,
+    file: str,
+    at: ast.AST,
+    written: ast.expr,
+    *,
+    steps: int = STEPS,
+) -> Origin:
+    """The line that gave the expression its value, followed from name to name, and the expression
+    there.
+    """
+    name = _sole_name(written)
+    if name is None or not steps:
+        return None, None
+    places = _settings(source, file, at, name)
+    if len(places) != 1:
+        return _configured(configs, last_key(name)) if not places else None, None
+    ((where, node, value),) = places
+    further = (
+        _origin(source, configs, where, node, value, steps=steps - 1)
+        if value is not None and _is_name(value)
+        else (None, None)
+    )
+    return further if further[0] is not None else (source.site_of(where, node), value)
+
+
+def _sole_name(written: ast.expr) -> ast.expr | None:
+    """The one name, dotted path or item that an expression hangs on; None if there are several."""
+    if last_key(written):
+        return written
+    inside = [
+        node
+        for node in ast.walk(written)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+    ]
+    parts = {id(part) for node in inside for part in ast.walk(node) if part is not node}
+    whole = [node for node in inside if id(node) not in parts]
+    return whole[0] if len(whole) == 1 and last_key(whole[0]) else None
+
+
+def _is_name(value: ast.expr) -> bool:
+    return bool(last_key(value))
+
+
+Place = tuple[str, "ast.stmt | ast.expr", "ast.expr | None"]
+
+
+def _settings(source: Source, file: str, at: ast.AST, name: ast.expr) -> list[Place]:
+    """Everything that sets a name which is read at a node: file, node, and the expression of its
+    value.
+    """
+    key = last_key(name)
+    if not isinstance(name, ast.Name):
+        return [*_options(source, key), *_attributes(source, key)]
+    for function in _functions_around(source, file, at):
+        own: list[Place] = [
+            (file, node, value) for node, value in _assigned(ast.walk(function), key)
+        ]
+        if own:
+            return own
+        if key in _parameters(function):
+            return list(_passed(source, file, function, key))
+    here: list[Place] = [
+        (file, node, value) for node, value in _assigned(_outside_functions(source, file), key)
+    ]
+    if here:
+        return here
+    others = (other for other in source.texts if other != file)
+    return [
+        (other, node, value)
+        for other in others
+        for node, value in _assigned(_outside_functions(source, other), key)
+    ]
+
+
+def _assigned(nodes: Iterator[ast.AST], key: str) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+    for node in nodes:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == key for target in node.targets
+        ):
+            yield node, node.value
+        elif (
+            isinstance(node, (ast.AnnAssign, ast.AugAssign))
+            and isinstance(node.target, ast.Name)
+            and node.target.id == key
+        ):
+            yield node, node.value if isinstance(node, ast.AnnAssign) else None
+
+
+def _attributes(source: Source, key: str) -> Iterator[Place]:
+    """``self.key = ...`` of any object, and ``key: bool = ...`` of a class."""
+    for file in source.texts:
+        for node in source.nodes(file):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Attribute) and t.attr == key for t in node.targets
+            ):
+                yield file, node, node.value
+            elif isinstance(node, ast.ClassDef):
+                yield from (
+                    (file, field, value) for field, value in _assigned(iter(node.body), key)
+                )
+
+
+def _options(source: Source, key: str) -> Iterator[Place]:
+    for file in source.texts:
+        for node in source.nodes(file):
+            if (
+                isinstance(node, ast.Call)
+                and name_of(node.func) in OPTIONS
+                and kept_as(node) == key
+            ):
+                yield file, node, None
+
+
+def _configured(configs: Configs, key: str) -> Site | None:
+    named = [setting.site for setting in configs.settings if setting.where[-1:] == (key,)]
+    return named[0] if len(named) == 1 else None
+
+
+def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
+    """Innermost first."""
+    line = getattr(at, "lineno", 0)
+    around = [
+        node
+        for node in source.nodes(file)
+        if isinstance(node, Function) and node.lineno < line <= (node.end_lineno or 0)
+    ]
+    return sorted(around, key=lambda node: node.lineno, reverse=True)
+
+
+def _outside_functions(source: Source, file: str) -> Iterator[ast.AST]:
+    inside = {
+        id(inner)
+        for node in source.nodes(file)
+        if isinstance(node, Function)
+        for inner in ast.walk(node)
+    }
+    return (node for node in source.nodes(file) if id(node) not in inside)
+
+
+def _parameters(function: Function) -> list[str]:
+    return [
+        each.arg
+        for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    ]
+
+
+def _passed(source: Source, file: str, function: Function, key: str) -> Iterator[Place]:
+    """What the calls of a function give one of its parameters, and its default where none does."""
+    names = _parameters(function)
+    method = names[:1] in (["self"], ["cls"])
+    wanted = _class_of(source, file, function) if function.name == "__init__" else function.name
+    given_by_calls = False
+    for other in source.texts:
+        for node in source.nodes(other):
+            if not isinstance(node, ast.Call) or name_of(node.func) != wanted:
+                continue
+            value = next((item.value for item in node.keywords if item.arg == key), None)
+            at = names.index(key) - method
+            if (
+                value is None
+                and at < len(node.args)
+                and key not in [each.arg for each in function.args.kwonlyargs]
+            ):
+                value = node.args[at]
+            if value is not None:
+                given_by_calls = True
+                yield other, node, value
+    if not given_by_calls:
+        default = _default(function, key)
+        yield file, default if default is not None else function, default
+
+
+def _class_of(source: Source, file: str, function: Function) -> str:
+    return next(
+        (
+            node.name
+            for node in source.nodes(file)
+            if isinstance(node, ast.ClassDef) and function in node.body
+        ),
+        "",
+    )
+
+
+def _default(function: Function, key: str) -> ast.expr | None:
+    placed = [*function.args.posonlyargs, *function.args.args]
+    defaults = dict(
+        zip(reversed([each.arg for each in placed]), reversed(function.args.defaults), strict=False)
+    )
+    named = {
+        each.arg: value
+        for each, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    }
+    return defaults.get(key) or named.get(key)
+
+
+def _why(value: ast.expr | None, ran: object) -> str:
+    """A comparison of a device with a string, which is not what it looks like."""
+    if (
+        ran is not False
+        or not isinstance(value, ast.Compare)
+        or len(value.ops) != 1
+        or not isinstance(value.ops[0], ast.Eq)
+    ):
+        return ""
+    sides = [value.left, value.comparators[0]]
+    kinds = [
+        each.value
+        for each in sides
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    ]
+    devices = [each for each in sides if name_of(each).lower().endswith("device")]
+    if len(devices) != 1 or kinds != ["cuda"]:
+        return ""
+    code = ast.unparse(devices[0])
+    return (
+        f'`{ast.unparse(value)}` is False for torch.device("cuda") and for "cuda:0": compare '
+        f"torch.device({code}).type."
+    )

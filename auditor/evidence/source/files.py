@@ -1,0 +1,370 @@
+"""The user's source as it was recorded: excerpts, and what a line of it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Site
+from auditor.recordings.sources import decode_source
+from auditor.syntax.config_files import suffix_of
+from auditor.syntax.logging_calls import Kind, log_kind
+
+DTYPES = ("float", "int", "long", "half", "bfloat", "double", "bool", "uint")
+"""How the names of torch's dtypes begin: ``torch.float32``."""
+
+LOGS = frozenset(
+    [
+        "print",
+        "write",
+        "set_postfix",
+        "set_postfix_str",
+        "set_description",
+        "set_description_str",
+        "add_scalar",
+        "add_scalars",
+        "info",
+        "debug",
+        "log",
+        "log_metric",
+        "log_metrics",
+    ]
+)
+"""Last names of calls that log: print, tqdm, logging, TensorBoard's writer, wandb and mlflow."""
+
+DEVICES = re.compile(r"\b(?:cuda|device|devices|device_map|accelerator|xpu|Trainer|Fabric)\b")
+"""What a program says that can run on more than the CPU: a device's name, torch's word for the
+choice, or who makes it.
+"""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Span(NamedTuple):
+    """A stretch of source as Python reports it, and edits have it: 1-based lines, 0-based UTF-8
+    byte columns.
+    """
+
+    line: int
+    end_line: int
+    col: int
+    end_col: int
+
+
+@dataclass(frozen=True)
+class Source(Table):
+    """Text of each recorded user file, by the path that sites use."""
+
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Source:
+        """From the recorded copies; a file whose copy is missing is left out."""
+        stored = evidence.recording.manifest.get("sources") or {}
+        raw = {
+            name: evidence.recording.source_bytes(name) for name in stored if not suffix_of(name)
+        }
+        return cls(
+            {name: decode_source(content) for name, content in raw.items() if content is not None}
+        )
+
+    def excerpt(self, file: str, span: Span) -> str:
+        """The text of a span that lies on one line, else an empty string."""
+        lines = self.texts.get(file, "").split(
+            "\n"
+        )  # splitlines() knows more separators than Python
+        if span.line != span.end_line or not 0 < span.line <= len(lines):
+            return ""
+        return lines[span.line - 1].encode()[span.col : span.end_col].decode(errors="replace")
+
+    @property
+    def chooses_device(self) -> bool:
+        """True if the program names a GPU, or a device that could be one."""
+        return any(DEVICES.search(text) for text in self.texts.values())
+
+    def node_at(self, file: str, span: Span) -> ast.expr | None:
+        """The expression that spans exactly these bytes."""
+        for node in self.nodes(file):
+            if isinstance(node, ast.expr) and span_of(node) == span:
+                return node
+        return None
+
+    def calls_at(self, site: Site) -> Iterator[ast.Call]:
+        """Calls whose text covers the site's line, outermost first."""
+        for node in self.nodes(site.file):
+            if isinstance(node, ast.Call) and node.lineno <= site.line <= (
+                node.end_lineno or node.lineno
+            ):
+                yield node
+
+    def call_with_keyword(self, site: Site, keyword: str) -> str:
+        """Last name of the call on the site's line that is given ``keyword``; empty if there is
+        none.
+        """
+        for call in self.calls_at(site):
+            if any(given.arg == keyword for given in call.keywords):
+                return name_of(call.func)
+        return ""
+
+    def argument(self, site: Site, call: str, keyword: str) -> ast.expr | None:
+        """What the one call of ``call`` on the site's line is given as ``keyword``; None if it is
+        not given it.
+        """
+        found = [node for node in self.calls_at(site) if name_of(node.func) == call]
+        given = (
+            [item.value for item in found[0].keywords if item.arg == keyword]
+            if len(found) == 1
+            else []
+        )
+        return given[0] if given else None
+
+    def called(self, site: Site, *names: str) -> str:
+        """Which of ``names`` is called on the site's line; empty if none is."""
+        return next(
+            (name for call in self.calls_at(site) if (name := name_of(call.func)) in names), ""
+        )
+
+    def first_call(self, name: str) -> Site | None:
+        """Where ``name`` is called first in the recorded files; None if nowhere."""
+        for file, text in self.texts.items():
+            if name not in text:
+                continue
+            calls = [
+                node
+                for node in self.nodes(file)
+                if isinstance(node, ast.Call) and name_of(node.func) == name
+            ]
+            if calls:
+                return self.site_of(file, min(calls, key=lambda call: call.lineno))
+        return None
+
+    def only_call(self, name: str, *, given: str = "", lacking: str = "") -> Site | None:
+        """Where ``name`` is called, if that is on one line of all recorded files, with the one
+        keyword and without the other.
+        """
+        found: dict[tuple[str, int], ast.Call] = {}
+        for file, text in self.texts.items():
+            for node in self.nodes(file) if name in text else ():
+                if isinstance(node, ast.Call) and name_of(node.func) == name:
+                    found[file, node.lineno] = node
+        if len(found) != 1:
+            return None
+        (((file, _), call),) = found.items()
+        keywords = {item.arg for item in call.keywords}
+        if (given and given not in keywords) or lacking in keywords:
+            return None
+        return self.site_of(file, call)
+
+    def only_asked(self, keyword: str) -> tuple[Site, str] | None:
+        """Where the keyword is given True or an expression and in the call of what, if on one line
+        of all files; else None.
+        """
+        found = [
+            (self.site_of(file, item.value), name_of(call.func))
+            for file, text in self.texts.items()
+            for call in (self.nodes(file) if keyword in text else ())
+            if isinstance(call, ast.Call)
+            for item in call.keywords
+            if item.arg == keyword
+            and (not isinstance(item.value, ast.Constant) or item.value.value is True)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def only_flag(self, path: str, *, value: bool) -> Site | None:
+        """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the
+        recorded files sets it; else None.
+        """
+        found = [
+            (file, node)
+            for file in self.texts
+            for node in self.nodes(file)
+            if _sets_attribute(node, path)
+        ]
+        if len(found) != 1:
+            return None
+        ((file, node),) = found
+        given = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(given, ast.Constant) or given.value is not value:
+            return None
+        return self.site_of(file, node)  # type: ignore[arg-type]
+
+    def site_of(self, file: str, node: ast.expr | ast.stmt) -> Site:
+        """The line that a node begins on."""
+        return Site(file, node.lineno, "", self.texts[file].split("\n")[node.lineno - 1].strip())
+
+    def makes_at(self, site: Site) -> str:
+        """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``;
+        empty where it moves something else.
+        """
+        moves = [call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")]
+        moved = moves[0].value if len(moves) == 1 and isinstance(moves[0], ast.Attribute) else None
+        if not isinstance(moved, ast.Call) or not isinstance(moved.func, ast.Attribute):
+            return ""
+        return moved.func.attr if name_of(moved.func.value) == "torch" else ""
+
+    def keywords_of(self, name: str) -> Iterator[tuple[str, str]]:
+        """Keyword arguments of all calls of ``name`` in the recorded files, with the text of their
+        values.
+        """
+        for file, text in self.texts.items():
+            calls = (
+                (node for node in self.nodes(file) if isinstance(node, ast.Call))
+                if name in text
+                else ()
+            )
+            for call in calls:
+                if name_of(call.func) == name:
+                    yield from (
+                        (given.arg, ast.unparse(given.value))
+                        for given in call.keywords
+                        if given.arg
+                    )
+
+    def stands_alone(self, site: Site, name: str) -> bool:
+        """True if the line is a statement that only calls ``name``: nobody uses what it returns."""
+        statements = (
+            node
+            for node in self.nodes(site.file)
+            if isinstance(node, ast.Expr) and node.lineno == site.line
+        )
+        return any(
+            isinstance(node.value, ast.Call) and name_of(node.value.func) == name
+            for node in statements
+        )
+
+    def logs_at(self, site: Site) -> Kind | None:
+        """Where the statement on the site's line logs to, if it does nothing but call a log, or
+        what is named like one; else None.
+        """
+        statements = (
+            node
+            for node in self.nodes(site.file)
+            if isinstance(node, ast.Expr) and _covers(node, site.line)
+        )
+        calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
+        kinds = (
+            log_kind(call) or ("screen" if name_of(call.func) in LOGS else None) for call in calls
+        )
+        return next((kind for kind in kinds if kind is not None), None)
+
+    def test_at(self, site: Site) -> bool:
+        """True if the line's ``if``, ``while``, ``assert``, ternary, ``and``, ``or`` or ``not`` may
+        ask a value for its truth.
+        """
+        return any(
+            _asks_truth(node) for node in self.nodes(site.file) if _begins_at(node, site.line)
+        )
+
+    def move_in_function(self, file: str, line: int) -> int | None:
+        """Line of the first ``.to(...)``, ``.cuda()`` or ``device=...`` in the function that begins
+        at ``line``.
+
+        ``line`` may be a decorator's, or that of a class: then its ``__call__``, ``__getitem__``
+        and ``__init__`` are read.
+        """
+        for function in self._functions_from(file, line):
+            moves = [
+                node.lineno
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call) and _places(node)
+            ]
+            if moves:
+                return min(moves)
+        return None
+
+    def _functions_from(self, file: str, line: int) -> list[Function | ast.Lambda]:
+        for node in self.nodes(file):
+            if isinstance(node, ast.ClassDef) and _first_line(node) <= line <= node.lineno:
+                methods = {item.name: item for item in node.body if isinstance(item, Function)}
+                return [
+                    methods[name]
+                    for name in ("__call__", "__getitem__", "__init__")
+                    if name in methods
+                ]
+            if isinstance(node, Function) and _first_line(node) <= line <= node.lineno:
+                return [node]
+            if isinstance(node, ast.Lambda) and node.lineno == line:
+                return [node]
+        return []
+
+    def nodes(self, file: str) -> Iterator[ast.AST]:
+        """All syntax nodes of a file; none if it was not kept or does not parse."""
+        tree = parsed(self.texts.get(file, ""))
+        return ast.walk(tree) if tree is not None else iter(())
+
+
+@lru_cache(maxsize=64)
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a source text, shared between those who ask; None if it is no Python of this
+    version.
+    """
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def name_of(callee: ast.expr) -> str:
+    """Last name of a called expression: ``backward`` for ``loss.backward``."""
+    if isinstance(callee, ast.Attribute):
+        return callee.attr
+    return callee.id if isinstance(callee, ast.Name) else ""
+
+
+def span_of(node: ast.expr) -> Span:
+    """Where an expression stands."""
+    return Span(
+        node.lineno,
+        node.end_lineno or node.lineno,
+        node.col_offset,
+        node.end_col_offset or node.col_offset,
+    )
+
+
+def _first_line(node: Function | ast.ClassDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _sets_attribute(node: ast.AST, path: str) -> bool:
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AugAssign)
+        else []
+    )
+    written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
+    return any(text == path or text.endswith(f".{path}") for text in written)
+
+
+def _covers(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _begins_at(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", None) == line
+
+
+def _asks_truth(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp | ast.BoolOp)
+
+
+def _places(call: ast.Call) -> bool:
+    """True if the call puts a tensor on a device: not a ``.to(dtype)``."""
+    if any(given.arg == "device" for given in call.keywords):
+        return True
+    name = name_of(call.func)
+    return name == "cuda" or (name == "to" and bool(call.args) and not _is_dtype(call.args[0]))
+
+
+def _is_dtype(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr.startswith(DTYPES)

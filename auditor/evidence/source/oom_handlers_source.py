@@ -1,0 +1,385 @@
+"""Handlers of out-of-memory errors as the source has them: what they try again, and in what state
+they leave the gradients.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from auditor.evidence.source.files import Function, name_of
+
+BACKWARD = frozenset({"backward", "manual_backward"})
+STEPS = frozenset({"optim", "opt", "scaler"})
+"""Parts of a name that its ``step()`` is an optimizer's or a GradScaler's."""
+
+AnyNode = TypeVar("AnyNode", bound=ast.AST)
+KEEPS = frozenset({"append", "appendleft", "add", "put", "extend", "setdefault"})
+LETS_GO = frozenset({"with_traceback", "clear_frames"})
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What the handler does again: a backward, or a call of what failed. ``inside``: while the
+    exception is still alive.
+    """
+
+    node: ast.Call | ast.ExceptHandler
+    inside: bool
+    same_graph: bool
+    cleared: bool
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One handler for memory that ran out. The audited step ran a backward under these ``lines`` of
+    its try or of itself.
+    """
+
+    scope: Function | ast.Module
+    tried: ast.Try
+    handler: ast.ExceptHandler
+    lines: tuple[int, ...]
+    following: tuple[ast.stmt, ...]
+    definitions: dict[str, Function]
+    """Functions of all recorded files by name; a name that several have is left out."""
+    loop: ast.For | ast.While | None = None
+    """The innermost loop around the try, in the same function."""
+
+    @cached_property
+    def body(self) -> list[ast.stmt]:
+        """The handler's statements that run when memory ran out, without the branches for other
+        errors.
+        """
+        return list(_when_out_of_memory(self.handler.body)) or self.handler.body
+
+    @cached_property
+    def retries(self) -> tuple[Retry, ...]:
+        """The first thing tried again inside the handler, in each branch after it that the handler
+        decides, and by a loop.
+        """
+        inside = self._retry(self.body, inside=True)
+        after = [self._retry(branch, inside=False) for branch in self._branches()]
+        found = tuple(retry for retry in (inside, *after) if retry is not None)
+        again = None if found or self.loop is None else self._by_loop(self.loop)
+        return found if again is None else (again,)
+
+    @property
+    def kept(self) -> ast.stmt | None:
+        """The statement that stores the exception itself, with its traceback."""
+        calls = (name_of(node.func) for node in _within(self.body, ast.Call))
+        if self.handler.name is None or LETS_GO.intersection(calls):
+            return None
+        return next(
+            (each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)),
+            None,
+        )
+
+    @property
+    def forgets_gradients(self) -> bool:
+        """The error skips the only clearing of gradients in this function, and the training goes
+        on.
+        """
+        if self.retries or _leaves(self.body) or self._clears_in(self.body):
+            return False
+        clearings = list(_clearings([self.scope]))
+        skipped = [line for line in clearings if self._is_skipped(line)]
+        return bool(skipped) and len(skipped) == len(clearings)
+
+    @property
+    def steps_anyway(self) -> bool:
+        """An optimizer steps behind the handler, with what the failed backward left."""
+        if self.retries or _leaves(self.body) or _ends(self.body) or self._clears_in(self.body):
+            return False
+        told = _assigned(self.body)
+        for statement in self.following:
+            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+                return False
+            if self._clears_in([statement]):
+                return False
+            if any(_steps(node) for node in _within([statement], ast.Call)):
+                return True
+        return False
+
+    def _is_skipped(self, line: int) -> bool:
+        failed = next(
+            (n for n in self.lines if _covers(self.tried.body, n)), self.tried.body[0].lineno
+        )
+        return _covers(
+            [each for each in self.tried.body if each.lineno > failed] + self.tried.orelse, line
+        )
+
+    def _branches(self) -> Iterator[list[ast.stmt]]:
+        told = _assigned(self.body)
+        for statement in self.following:
+            if isinstance(statement, ast.If | ast.While) and told & _names(statement.test):
+                yield statement.body
+                yield statement.orelse
+
+    def _retry(self, region: list[ast.stmt], *, inside: bool) -> Retry | None:
+        again = self._calls_tried
+        calls = [
+            node
+            for node in _within(region, ast.Call)
+            if name_of(node.func) in BACKWARD or ast.unparse(node.func) in again
+        ]
+        if not calls:
+            return None
+        first = min(calls, key=lambda node: (node.lineno, node.col_offset))
+        before = [
+            node
+            for node in ast.walk(self.scope)
+            if self.handler.lineno <= getattr(node, "lineno", 0) <= first.lineno
+        ]
+        backward = name_of(first.func) in BACKWARD
+        cleared = any(_clears(node) for node in before) or (
+            not backward and self._clears_itself(name_of(first.func))
+        )
+        return Retry(first, inside, backward and _old_graph(first, before), cleared)
+
+    def _by_loop(self, loop: ast.For | ast.While) -> Retry | None:
+        """The loop around the try runs it again until it succeeds."""
+        tried = [
+            node
+            for node in _within(self.tried.body, ast.Call)
+            if any(_covers([node], n) for n in self.lines)
+        ]
+        if not tried or _leaves(self.body) or not self._succeeds_out_of(loop):
+            return None
+        backward = next((node for node in tried if name_of(node.func) in BACKWARD), None)
+        cleared = self._clears_in(loop.body)
+        if backward is None:
+            given = {id(node) for call in tried for node in ast.walk(call) if node is not call}
+            cleared = cleared or any(
+                self._clears_itself(name_of(node.func)) for node in tried if id(node) not in given
+            )
+        nodes = [node for each in loop.body for node in ast.walk(each)]
+        return Retry(
+            self.handler, False, backward is not None and _old_graph(backward, nodes), cleared
+        )
+
+    def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
+        """What the try comes to without an error ends the loop, which so repeats one thing and is
+        no loop over batches.
+        """
+        last = (self.tried.orelse or self.tried.body)[-1]
+        if isinstance(last, ast.Break | ast.Return):
+            return True
+        if (
+            self.following
+            and isinstance(self.following[-1], ast.Break | ast.Return)
+            and isinstance(self.body[-1], ast.Continue)
+        ):
+            return True
+        asked = loop.test if isinstance(loop, ast.While) else None
+        flag = (
+            asked.operand
+            if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not)
+            else asked
+        )
+        done = [*self.tried.body, *self.tried.orelse]
+        return isinstance(flag, ast.Name | ast.Attribute) and ast.unparse(flag) in _assigned(done)
+
+    @cached_property
+    def _calls_tried(self) -> frozenset[str]:
+        """What the tried statements called, where the backward itself ran further inside."""
+        calls = [
+            node
+            for node in _within([self.tried], ast.Call)
+            if any(_covers([node], n) for n in self.lines)
+        ]
+        if BACKWARD.intersection(name_of(node.func) for node in calls):
+            return frozenset()
+        tried = frozenset(ast.unparse(node.func) for node in _within(self.tried.body, ast.Call))
+        return frozenset(ast.unparse(node.func) for node in calls) & tried
+
+    def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
+        """True also where a function of the program that is called here clears them."""
+        nodes = list(body)
+        called = (self.definitions.get(name_of(call.func)) for call in _within(nodes, ast.Call))
+        return any(_clearings([*nodes, *(function for function in called if function is not None)]))
+
+    def _clears_itself(self, name: str) -> bool:
+        """True also where the function is not known."""
+        function = self.definitions.get(name)
+        return function is None or any(_clearings([function]))
+
+
+def guards(
+    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function]
+) -> Iterator[Guard]:
+    """Handlers around any of these lines, each once."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    wanted = sorted(set(lines))
+    for tried in (node for node in ast.walk(tree) if isinstance(node, ast.Try)):
+        handler = next((each for each in tried.handlers if _catches(each)), None)
+        ran = tuple(
+            n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n)
+        )
+        if handler is not None and ran:
+            around = _following(tried, parents), definitions, _loop(tried, parents)
+            yield Guard(_scope(tried, parents), tried, handler, ran, *around)
+
+
+def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
+    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in nodes)
+
+
+def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
+    """All functions by name, without names that several have."""
+    found: dict[str, Function | None] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, Function):
+                found[node.name] = None if node.name in found else node
+    return {name: node for name, node in found.items() if node is not None}
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    named = handler.type is not None and _speaks_of_memory([handler.type])
+    return named or _speaks_of_memory(handler.body)
+
+
+def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:
+    """Names the error's class, or asks for its text."""
+    if "OutOfMemoryError" in {name_of(node) for node in _within(nodes, ast.expr)}:
+        return True
+    texts = (node.value for node in _within(nodes, ast.Constant))
+    return any(
+        isinstance(text, str) and "out of memory" in text.lower() and len(text) < 30
+        for text in texts
+    )
+
+
+def _scope(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Function | ast.Module:
+    while not isinstance(node, Function | ast.Module):
+        node = parents[node]
+    return node
+
+
+def _loop(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.For | ast.While | None:
+    while not isinstance(node, Function | ast.Module | ast.For | ast.While):
+        node = parents[node]
+    return node if isinstance(node, ast.For | ast.While) else None
+
+
+def _following(tried: ast.Try, parents: dict[ast.AST, ast.AST]) -> tuple[ast.stmt, ...]:
+    for _, block in ast.iter_fields(parents[tried]):
+        if isinstance(block, list) and tried in block:
+            return tuple(block[block.index(tried) + 1 :])
+    return ()
+
+
+def _within(nodes: Iterable[ast.AST], kind: type[AnyNode]) -> Iterator[AnyNode]:
+    for each in nodes:
+        yield from (node for node in ast.walk(each) if isinstance(node, kind))
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """The training ends here, or goes on somewhere that this function does not show."""
+    last = body[-1]
+    ends = (
+        isinstance(last, ast.Expr)
+        and isinstance(last.value, ast.Call)
+        and name_of(last.value.func) in ("exit", "_exit")
+    )
+    return ends or isinstance(last, ast.Raise | ast.Break)
+
+
+def _ends(body: list[ast.stmt]) -> bool:
+    """Nothing behind these statements runs after them."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, ast.Return | ast.Continue | ast.Break | ast.Raise)
+
+
+def _when_out_of_memory(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        branch = _branch(statement) if isinstance(statement, ast.If) else None
+        yield from [statement] if branch is None else branch
+        if branch is not None and _ends(branch):
+            return
+
+
+def _branch(asked: ast.If) -> list[ast.stmt] | None:
+    """The branch taken when memory ran out, of a test for its text or its class; None where it asks
+    something else.
+    """
+    test, negated = asked.test, False
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, True
+    if not _speaks_of_memory([test]):
+        return None
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotIn):
+        negated = not negated
+    return asked.orelse if negated else asked.body
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Variables, and attributes as they are written: ``self.failed``."""
+    return {
+        ast.unparse(each)
+        for each in _within([node], ast.expr)
+        if isinstance(each, ast.Name | ast.Attribute)
+    }
+
+
+def _assigned(body: Iterable[ast.AST]) -> set[str]:
+    kinds = ast.Name | ast.Attribute
+    return {
+        ast.unparse(each)
+        for each in _within(body, ast.expr)
+        if isinstance(each, kinds) and isinstance(each.ctx, ast.Store)
+    }
+
+
+def _clearings(body: Iterable[ast.AST]) -> Iterator[int]:
+    """Lines that clear gradients."""
+    return (getattr(node, "lineno", 0) for each in body for node in ast.walk(each) if _clears(node))
+
+
+def _clears(node: ast.AST) -> bool:
+    """``zero_grad()``, ``p.grad = None``, ``del p.grad`` or ``p.grad.zero_()``."""
+    if isinstance(node, ast.Call):
+        emptied = (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "zero_"
+            and name_of(node.func.value) == "grad"
+        )
+        return name_of(node.func) == "zero_grad" or emptied
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    return any(isinstance(target, ast.Attribute) and target.attr == "grad" for target in targets)
+
+
+def _steps(call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "step":
+        return False
+    owner = name_of(call.func.value).lower()
+    return any(part in owner for part in STEPS)
+
+
+def _old_graph(backward: ast.Call, before: list[ast.AST]) -> bool:
+    """The backward starts from a value that nothing computed anew since the error."""
+    roots = [backward.func.value] if isinstance(backward.func, ast.Attribute) else []
+    roots += backward.args
+    forward = [
+        node
+        for root in roots
+        for node in ast.walk(root)
+        if isinstance(node, ast.Call) and name_of(node.func) != "scale"
+    ]
+    return not forward and not set().union(*map(_names, roots), set()) & _assigned(before)
+
+
+def _stores(statement: ast.stmt, name: str) -> bool:
+    """``self.error = e`` or ``errors.append(e)``: the exception itself, not its text."""
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.value, ast.Name) and statement.value.id == name
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or name_of(call.func) not in KEEPS:
+        return False
+    return any(isinstance(given, ast.Name) and given.id == name for given in call.args)

@@ -1,0 +1,155 @@
+"""Which ``total += loss.item()`` could stay a tensor: every other use of the sum works with a
+tensor of no dimensions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.model import Site
+
+SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
+"""Calls that take a tensor of no dimensions as they take a number, and read it themselves."""
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+INTEGER_FORMAT = re.compile(r"%[^%a-zA-Z]*[dioxXc]")
+"""A ``%`` format that takes no tensor of floats."""
+
+DEEPEST = 3
+"""Names that a sum is handed on to (``mean = total / n``), one after the other, that are
+followed.
+"""
+
+
+def summed_read(source: Source, site: Site) -> Span | None:
+    """Where the ``.item()`` of a running sum on the site's line stands; None if a tensor could not
+    take the number's place.
+    """
+    scopes = _Scopes(source.nodes(site.file))
+    for node in scopes.parents:
+        if (
+            isinstance(node, ast.AugAssign)
+            and isinstance(node.op, ast.Add)
+            and node.lineno <= site.line <= (node.end_lineno or 0)
+        ):
+            reads = [
+                call
+                for call in ast.walk(node.value)
+                if isinstance(call, ast.Call) and name_of(call.func) == "item"
+            ]
+            if (
+                len(reads) == 1
+                and not reads[0].args
+                and scopes.only_arithmetic(reads[0], node)
+                and scopes.takes_a_tensor(node)
+            ):
+                return span_of(reads[0])
+    return None
+
+
+class _Scopes:
+    """The nodes of one file with their parents: who else uses a name."""
+
+    def __init__(self, nodes: Iterator[ast.AST]) -> None:
+        self.parents = {child: parent for parent in nodes for child in ast.iter_child_nodes(parent)}
+
+    def up(self, node: ast.AST) -> Iterator[ast.AST]:
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def only_arithmetic(self, node: ast.AST, root: ast.AST) -> bool:
+        """Between the read and the statement nothing but sums and products, which tensors and
+        numbers share.
+        """
+        between: list[ast.AST] = []
+        for up in self.up(node):
+            if up is root:
+                return all(
+                    isinstance(each, ast.BinOp) and isinstance(each.op, ARITHMETIC)
+                    for each in between
+                )
+            between.append(up)
+        return False
+
+    def takes_a_tensor(self, summing: ast.AugAssign) -> bool:
+        """True if all other uses of the sum do, and none of them reads it on every step."""
+        if not isinstance(summing.target, ast.Name):
+            return False  # who else reads an attribute or an element cannot be seen
+        scope = next(up for up in self.up(summing) if isinstance(up, SCOPES))
+        loop = next((up for up in self.up(summing) if isinstance(up, LOOPS)), None)
+        if loop is None or summing.target.id in _shared(scope):
+            return False
+        return self._all_fine(summing.target.id, scope, loop, DEEPEST)
+
+    def _all_fine(self, name: str, scope: ast.AST, loop: ast.AST, deeper: int) -> bool:
+        uses = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == name]
+        return deeper > 0 and all(self._fine(use, scope, loop, deeper) for use in uses)
+
+    def _fine(self, use: ast.Name, scope: ast.AST, loop: ast.AST, deeper: int) -> bool:
+        if isinstance(use.ctx, ast.Store):
+            return True
+        top, parent = self._whole(use)
+        if isinstance(parent, ast.Assign):
+            target = parent.targets[0]
+            if (
+                len(parent.targets) > 1
+                or not isinstance(target, ast.Name)
+                or parent.value is not top
+            ):
+                return False
+            return self._all_fine(target.id, scope, loop, deeper - 1)
+        return self._is_read(top, parent) and not self._on_every_step(use, loop)
+
+    def _whole(self, use: ast.AST) -> tuple[ast.AST, ast.AST]:
+        """The arithmetic that the use is part of, and what stands around it."""
+        parent = self.parents[use]
+        while isinstance(parent, ast.UnaryOp) or (
+            isinstance(parent, ast.BinOp) and isinstance(parent.op, ARITHMETIC)
+        ):
+            use, parent = parent, self.parents[parent]
+        return use, parent
+
+    def _is_read(self, top: ast.AST, parent: ast.AST) -> bool:
+        if isinstance(parent, ast.Call):
+            return top is not parent.func and (
+                name_of(parent.func) in SINKS or _is_math(parent.func)
+            )
+        if isinstance(parent, ast.Tuple):
+            parent = self.parents[parent]
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mod):
+            text = parent.left.value if isinstance(parent.left, ast.Constant) else None
+            return isinstance(text, str) and not INTEGER_FORMAT.search(text)
+        return isinstance(parent, (ast.FormattedValue, ast.Compare))
+
+    def _on_every_step(self, use: ast.AST, loop: ast.AST) -> bool:
+        for up in self.up(use):
+            if up is loop:
+                return True
+            if isinstance(up, ast.If):
+                return False
+        return False
+
+
+def _is_math(callee: ast.expr) -> bool:
+    """True for ``math.exp``: it takes what has ``__float__`` and gives a number."""
+    return (
+        isinstance(callee, ast.Attribute)
+        and isinstance(callee.value, ast.Name)
+        and callee.value.id == "math"
+    )
+
+
+def _shared(scope: ast.AST) -> set[str]:
+    """Names that the scope shares with others by ``global`` or ``nonlocal``."""
+    return {
+        name
+        for node in ast.walk(scope)
+        if isinstance(node, (ast.Global, ast.Nonlocal))
+        for name in node.names
+    }

@@ -1,0 +1,57 @@
+"""Which lines of a source file are one statement, and its text cut to what fits into a message."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from auditor.evidence.source.files import parsed
+from auditor.model import Site
+
+LONGEST_TEXT = 60
+"""Characters of source quoted in a message at most."""
+
+
+class Statements:
+    """Which lines of a file are one statement. ``read`` gives a file's lines as they were recorded,
+    none where it was not.
+    """
+
+    def __init__(self, read: Callable[[str], Sequence[str]] = lambda _: ()) -> None:
+        self._read = read
+        self._files: dict[str, Mapping[int, range]] = {}
+
+    def lines(self, site: Site) -> range:
+        """Lines of the innermost statement that covers the site's, of one with a body its head
+        alone; else the line itself.
+        """
+        known = self._files.get(site.file)
+        if known is None:
+            known = self._files[site.file] = _statements("\n".join(self._read(site.file)))
+        return known.get(site.line, range(site.line, site.line + 1))
+
+
+@lru_cache(maxsize=16)
+def _statements(text: str) -> Mapping[int, range]:
+    tree, found = parsed(text), dict[int, range]()
+    for node in (
+        ast.walk(tree) if tree is not None else ()
+    ):  # outer ones come first, so the innermost stays
+        if isinstance(node, ast.stmt):
+            lines = _own_lines(node)
+            found.update(dict.fromkeys(lines, lines))
+    return found
+
+
+def _own_lines(node: ast.stmt) -> range:
+    decorators = getattr(node, "decorator_list", None) or ()
+    first = min([node.lineno, *(each.lineno for each in decorators)])
+    body = getattr(node, "body", None)
+    last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+    return range(first, last + 1)
+
+
+def shorten(text: str) -> str:
+    """The text, cut to what fits into a message."""
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."

@@ -1,0 +1,103 @@
+"""The charts of a report that come from its trace: one step by lanes with the findings in it, and
+what the steps are made of.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.facts import timed_timeline
+from auditor.evidence.trace.host_waits import TraceWaits
+from auditor.model import Finding
+from auditor.model.charts import Lanes, Pointer
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.bars import Window
+
+POINTERS = 60
+"""Places that are marked for one finding at most."""
+
+Fact = tuple[str, str]
+
+SPANS = {
+    "DATA007": "enumerate(DataLoader)",
+    "OPT001": "Optimizer.step",
+    "OPT002": "Optimizer.zero_grad",
+    "OPT003": "Optimizer.step",
+}
+"""Rules whose findings are about a phase that the trace names, and how its name begins."""
+
+
+def trace_charts(evidence: Evidence, findings: Iterable[Finding]) -> tuple[Lanes, ...]:
+    """Both charts; empty where there is no trace, or nothing in it."""
+    try:
+        line = timed_timeline(evidence)
+    except NotLooked:
+        return ()
+    from auditor.timeline.picture import step_parts, step_timeline, window
+
+    drawn, chosen = step_timeline(line), window(line)
+    if (
+        drawn is not None and chosen is not None and evidence.has("steps")
+    ):  # a run of ours, whose steps have numbers
+        number = evidence.recording.run_step("trace", line.steps.start.tolist().index(chosen.start))
+        drawn = replace(drawn, note=f"Step {number} of the run: {drawn.note}")
+    if drawn is not None and chosen is not None:
+        drawn = replace(drawn, pointers=tuple(_pointers(evidence, line, chosen, tuple(findings))))
+    return tuple(chart for chart in (drawn, step_parts(line)) if chart is not None)
+
+
+def _pointers(
+    evidence: Evidence, line: Timeline, chosen: Window, findings: tuple[Finding, ...]
+) -> Iterator[Pointer]:
+    try:
+        places = evidence.get(TraceWaits).places
+    except NotLooked:
+        places = ()
+    shown = ((line.waits.start >= chosen.start) & (line.waits.start < chosen.end)).tolist()
+    known: dict[Fact, list[tuple[frozenset[Fact], list[int]]]] = defaultdict(list)
+    for place in places:
+        facts = place.facts
+        known[facts[0]].append(
+            (frozenset(facts), [row for row in place.rows if shown[row]][:POINTERS])
+        )
+    for finding in findings:
+        said = {
+            *finding.facts,
+            *finding.hints.get("facts", ()),
+        }  # where it joins several, those of each as they were
+        rows = [
+            row
+            for fact in said
+            for facts, found in known.get(fact, ())
+            if facts <= said
+            for row in found
+        ]
+        spans = [(int(line.waits.start[row]), int(line.waits.end[row])) for row in rows] or _named(
+            line, finding, chosen
+        )
+        for start, end in spans[:POINTERS]:
+            yield Pointer(
+                finding.key, (start - chosen.start) / 1e3, (min(end, chosen.end) - start) / 1e3
+            )
+
+
+def _named(line: Timeline, finding: Finding, chosen: Window) -> list[tuple[int, int]]:
+    """Spans of the phase that a finding is about, as far as they begin in the window."""
+    from auditor.timeline.naming import mask
+
+    begins = SPANS.get(finding.code)
+    if begins is None:
+        return []
+    spans = line.trace.operators
+    inside = (spans.start >= chosen.start) & (spans.start < chosen.end)
+    rows = (
+        inside & mask(line.trace.names, spans.name, lambda name: name.startswith(begins))
+    ).nonzero()[0][:POINTERS]
+    return list(zip(spans.start[rows].tolist(), spans.end[rows].tolist(), strict=True))

@@ -1,0 +1,300 @@
+"""Where the host waited for the device in a trace: by cause and place, for how long, and what the
+device lost by it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from auditor import amounts
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.facts import timeline_of
+from auditor.model import Site
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.frames import Place
+
+Cause = Literal[
+    "scalar", "branch", "shape", "copy to host", "copy to device", "copy", "explicit", "other"
+]
+
+CAUSES: dict[str, Cause] = {
+    "item": "scalar",
+    "nonzero": "shape",
+    "copy to host": "copy to host",
+    "copy to device": "copy to device",
+    "copy on device": "copy",
+    "copy": "copy",
+    "explicit": "explicit",
+}
+"""Words of :data:`auditor.timeline.waits.CAUSES`; anything else is ``other``."""
+
+
+@dataclass(frozen=True)
+class WaitPlace:
+    """Waits of one cause at one place. Times are sums over the trace in us; ``steps`` are those
+    that it was seen on.
+
+    ``operator`` is the outermost operator around the wait (what the program called), ``api`` the
+    runtime call that held the host. ``site`` is None where the trace has no Python frames;
+    ``exact`` is False where its line is only that of the function's ``def``. ``won_us`` is the idle
+    time of the device that the wait caused: what would come back without it.
+    """
+
+    cause: Cause
+    operator: str
+    api: str
+    site: Site | None
+    exact: bool
+    backward: bool
+    synchronises: bool
+    asynchronous: bool
+    """Whether nothing but the memory's being pageable held the host: the copy was asked not to
+    wait.
+    """
+    seen: frozenset[int]
+    n: int
+    held_us: float
+    won_us: float
+    of: int
+    copied: int = 0
+    """Bytes that the copies among the waits moved; -1 where the trace does not say."""
+    slow_us: float = 0.0
+    """What copies of pageable memory among them took longer on the device than pinned memory would
+    have, with nothing beside them.
+    """
+    copying_us: float = 0.0
+    """Time of the copies among them on the device."""
+    pinned: str = ""
+    """What pinned memory reaches, and the source of that, in words."""
+    rows: tuple[int, ...] = ()
+    """Which waits of the timeline they are."""
+    timed: bool = True
+    """Whether its times are a GPU's."""
+
+    @property
+    def rhythm(self) -> StepPattern:
+        """On which steps the host waited here."""
+        return rhythm(set(self.seen), self.of)
+
+    @property
+    def per_step(self) -> float:
+        """Waits in each step, on average."""
+        return self.n / self.of
+
+    @property
+    def won_us_per_step(self) -> float:
+        """Idle time of the device in each step that the wait caused."""
+        return self.won_us / self.of
+
+    @property
+    def lost_us_per_step(self) -> float:
+        """What each step would gain: the device's idle time, and what pinned memory would have
+        saved of the copies.
+        """
+        return (self.won_us + self.slow_us) / self.of
+
+    @property
+    def speed(self) -> str:
+        """How fast the copies ran on the device; empty where the trace does not say."""
+        return (
+            f"{self.copied / self.copying_us / 1e3:.3g} GB/s"
+            if self.copied > 0 and self.copying_us
+            else ""
+        )
+
+    @property
+    def amount(self) -> str:
+        """How much was copied each time, in words; empty where the trace does not say."""
+        speed = f" at {self.speed}" if self.slow_us else ""
+        return f"{amounts.size(self.copied / self.n)} each{speed}" if self.copied > 0 else ""
+
+    @property
+    def where(self) -> str:
+        """The place in words: ``in train_step (train.py), `` where only the function is known, else
+        empty.
+        """
+        if self.site is None or self.exact:
+            return ""
+        return f" in {self.site.function}"
+
+    @property
+    def _times(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("host held", f"{amounts.duration(self.held_us / self.of)} per step"),
+            ("device idle because of it", f"{amounts.duration(self.won_us_per_step)} per step"),
+        )
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        copied = (("copied", self.amount),) if self.copied > 0 else ()
+        slow = f"{self.pinned}: {amounts.duration(self.slow_us / self.of)} per step less"
+        return (
+            *copied,
+            *((("pinned memory reaches", slow),) if self.slow_us else ()),
+            ("operator", self.operator or "none: the program's own call"),
+            ("runtime call", self.api),
+            ("seen on", f"{self.rhythm} of the trace"),
+            *(self._times if self.timed else ()),
+            ("pass", "backward" if self.backward else "forward"),
+        )
+
+
+def _untimed(place: WaitPlace) -> WaitPlace:
+    return replace(place, held_us=0.0, won_us=0.0, slow_us=0.0, copying_us=0.0, timed=False)
+
+
+@dataclass(frozen=True)
+class TraceWaits(Table):
+    """Waits inside the trace's steps (in all of it where it marks none). The profiler's own are
+    left out.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: int = 1
+    marked: bool = False
+    """Whether the trace marks its steps; else the whole of it counts as one, and nothing is said
+    per step.
+    """
+    timed: bool = True
+    """Whether its times are a GPU's: not those of a null device."""
+    places: tuple[WaitPlace, ...] = ()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> TraceWaits:
+        """From the trace. Raises :class:`NotLooked` where it shows no device: on a CPU nothing
+        waits.
+        """
+        line = timeline_of(evidence)
+        if line.device_missing:
+            raise NotLooked(
+                "the trace lists a GPU and holds none of its work (the profiler could not record "
+                "it)"
+            )
+        if not line.devices:
+            raise NotLooked("the trace shows no GPU")
+        steps = line.steps
+        timed = not line.trace.info.null_device
+        return cls(
+            max(1, steps.count),
+            steps.marked,
+            timed,
+            tuple(_places(line) if timed else map(_untimed, _places(line))),
+        )
+
+    def of(self, *causes: Cause, asynchronous: bool = False) -> list[WaitPlace]:
+        """Places with one of these causes, the dearest first; copies that were asked not to wait
+        are told apart.
+        """
+        chosen = (
+            place
+            for place in self.places
+            if place.cause in causes and place.asynchronous == asynchronous
+        )
+        return sorted(chosen, key=lambda place: -place.won_us)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What makes two waits one finding."""
+
+    cause: Cause
+    operator: str
+    place: Place | None
+    backward: bool
+    asynchronous: bool
+
+
+def _places(line: Timeline) -> Iterator[WaitPlace]:
+    waits = line.waits
+    inside = ~waits.profiler & ((waits.step >= 0) | (not line.steps.marked))
+    groups: dict[_Key, list[int]] = defaultdict(list)
+    synchronised = frozenset(waits.operator[waits.synchronises & (waits.operator >= 0)].tolist())
+    for row in inside.nonzero()[0].tolist():
+        alone = not waits.synchronises[row] and int(waits.operator[row]) not in synchronised
+        groups[_key(line, row, alone)].append(row)
+    for key, rows in groups.items():
+        yield _place(line, key, rows)
+
+
+def _key(line: Timeline, row: int, asynchronous: bool) -> _Key:
+    trace, waits, tree = line.trace, line.waits, line.tree
+    outermost = int(waits.outermost[row])
+    operator = trace.names[tree.name[outermost]] if outermost >= 0 else ""
+    cause = _cause(waits.cause_name(row, trace, tree), operator)
+    return _Key(
+        cause,
+        operator,
+        line.wait_places[row],
+        bool(waits.backward[row]),
+        asynchronous and cause in COPYING,
+    )
+
+
+def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
+    trace, waits, place = line.trace, line.waits, key.place
+    longest = max(rows, key=lambda row: int(waits.held[row]))
+    slow, copying, rate = _slow(line, rows)
+    synchronised = int(
+        waits.synchronises[rows].sum()
+    )  # a copy and its synchronisation are one wait
+    return WaitPlace(
+        cause=key.cause,
+        operator=key.operator,
+        api=trace.names[trace.calls.name[waits.call[longest]]],
+        site=Site(place.file, place.line, place.function) if place is not None else None,
+        exact=place is not None and place.exact,
+        backward=key.backward,
+        synchronises=synchronised > 0,
+        asynchronous=key.asynchronous,
+        seen=frozenset(max(0, int(step)) for step in waits.step[rows]),
+        n=synchronised or len(rows),
+        held_us=float(waits.held[rows].sum()) / 1e3,
+        won_us=float(line.wait_prices[rows].sum()) / 1e3,
+        of=max(1, line.steps.count),
+        copied=_copied(line, rows),
+        slow_us=slow,
+        copying_us=copying,
+        pinned=rate,
+        rows=tuple(rows),
+    )
+
+
+def _copied(line: Timeline, rows: list[int]) -> int:
+    """Bytes that the calls of these waits copied."""
+    work = line.launches.copy_of_call[line.waits.call[rows]]
+    sizes = line.trace.work.bytes[work[work >= 0]]
+    return int(sizes.sum()) if (sizes >= 0).all() else -1
+
+
+def _slow(line: Timeline, rows: list[int]) -> tuple[float, float, str]:
+    """Us that the copies of these waits took longer than pinned memory would have, us that they
+    took, and its rate in words.
+    """
+    import numpy as np
+
+    made = line.copies
+    work = line.launches.copy_of_call[line.waits.call[rows]]
+    mine = np.searchsorted(made.work, work[work >= 0])
+    lost = line.pageable
+    rate = lost.to_host if made.to_host[mine].any() else lost.to_device
+    return float(lost.slow_ns[mine].sum()) / 1e3, float(made.ns[mine].sum()) / 1e3, str(rate)
+
+
+def _cause(name: str, operator: str) -> Cause:
+    cause = CAUSES.get(name, "other")
+    return "branch" if cause == "scalar" and operator in BRANCHES else cause
+
+
+COPYING = frozenset({"copy to host", "copy to device", "copy"})
+
+BRANCHES = frozenset({"aten::is_nonzero", "aten::equal", "aten::allclose"})
+"""Operators whose result Python asks for its truth."""

@@ -1,0 +1,221 @@
+"""Idle time of the device in a trace: how much, whose it was, and what the host did in the longest
+gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor import amounts
+from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.facts import timed_timeline
+from auditor.rule import NotLooked
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.idle import Idle
+
+INPUT, WAIT, DRIVER, PROFILER = "input", "wait", "driver", "profiler"
+LAUNCHING, HOST, DEVICE, UNKNOWN = "launching", "host", "device", "unknown"
+"""Words of :mod:`auditor.timeline.idle` for who could have filled the time."""
+
+LONGEST = 5
+"""Gaps that are told one by one."""
+
+EMPTY_NS = 20_000
+"""A kernel that starts sooner after its launch found nothing before it in the queue (a launch takes
+about 5 us).
+"""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A stretch in which the device had nothing to do. ``at_us`` counts from the begin of the first
+    window, ``us`` is the part of one cause: the host's, or that of work in the queue.
+
+    ``doing`` is the operator, annotation, call or Python function that the host was in for the
+    greater part of it; empty where the trace shows none. ``api`` is the call that launched the work
+    which ended the gap, ``launched_us`` how long before that work it returned (0 where it had not).
+    """
+
+    at_us: float
+    us: float
+    doing: str = ""
+    api: str = ""
+    launched_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class DeviceIdle(Table):
+    """Idle time of the device with the most work, inside the steps (inside the span of its work
+    where the trace marks none).
+
+    Times are sums over ``steps`` in us; ``idle_us`` has one entry for each of :data:`INPUT`,
+    :data:`WAIT`, :data:`DRIVER`, :data:`PROFILER`, :data:`LAUNCHING`, :data:`HOST`, :data:`DEVICE`
+    and :data:`UNKNOWN`. ``empty`` is the share of kernels that found the queue empty, ``gap_steps``
+    the number of steps with a gap of :data:`HOST`.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: int = 1
+    marked: bool = False
+    device: str = ""
+    window_us: float = 0.0
+    idle_us: tuple[tuple[str, float], ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    """The longest of :data:`HOST`."""
+    queued: tuple[Gap, ...] = ()
+    """The longest of :data:`DEVICE`: work was launched, and did not start."""
+    gap_steps: int = 0
+    kernels: int = 0
+    short: int = 0
+    """Kernels shorter than 10 us."""
+    median_kernel_us: float = 0.0
+    empty: float = 0.0
+    deepest: int = 0
+    """Most kernels that ever waited in the queue."""
+    full_us: float = 0.0
+    """Host time in launches that found the queue full."""
+    graphs: int = 0
+    """Launches of CUDA graphs."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> DeviceIdle:
+        """From the trace. Raises :class:`NotLooked` where it shows no work of a device."""
+        line = timed_timeline(evidence)
+        found = line.idle
+        if line.device_missing:
+            raise NotLooked(
+                "the trace lists a GPU and holds none of its work (the profiler could not record "
+                "it)"
+            )
+        if found is None:
+            raise NotLooked("the trace shows no GPU")
+        return _table(line, found)
+
+    @property
+    def share(self) -> float:
+        """Part of the windows in which the device had nothing to do."""
+        return sum(us for _, us in self.idle_us) / self.window_us if self.window_us else 0.0
+
+    def share_of(self, *causes: str) -> float:
+        """Part of the windows that the device was idle because of these."""
+        return (
+            sum(us for cause, us in self.idle_us if cause in causes) / self.window_us
+            if self.window_us
+            else 0.0
+        )
+
+    def us_per_step(self, *causes: str) -> float:
+        """The same time in each step, in us."""
+        return self.share_of(*causes) * self.window_us / self.steps
+
+    @property
+    def small(self) -> bool:
+        """Whether most kernels are short: then launching less (fusion, graphs) is the cure for slow
+        launches.
+        """
+        return 2 * self.short >= self.kernels > 0
+
+    @property
+    def of_what(self) -> str:
+        """What the shares are of, in words."""
+        return (
+            "the steps' time"
+            if self.marked
+            else "the time from its first work to its last (the trace marks no steps)"
+        )
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report."""
+        words = {
+            INPUT: "idle while the loop had no batch",
+            WAIT: "idle because the host had waited for it",
+            DRIVER: "idle because the host took memory from the driver, or gave it back",
+            LAUNCHING: "idle between launches (queue empty, gaps under 500 us)",
+            HOST: "idle while the host did something else (gaps from 500 us)",
+            DEVICE: "idle with work in the queue",
+            PROFILER: "idle while the profiler was busy with itself",
+            UNKNOWN: "idle at the end of a step, or for a reason the trace does not show",
+        }
+        idle = tuple(
+            (words[cause], f"{amounts.percent(us / self.window_us)}")
+            for cause, us in self.idle_us
+            if us >= 1e-3 * self.window_us
+        )
+        return (
+            *idle,
+            (
+                "kernels",
+                (
+                    f"{self.kernels:,}, median {amounts.duration(self.median_kernel_us)}, "
+                    f"{self.short:,} under 10 us"
+                ),
+            ),
+        )
+
+
+def _table(line: Timeline, found: Idle) -> DeviceIdle:
+    from auditor.timeline.idle import queue_depth
+
+    use, delay = line.devices[0], line.launch_delay_ns
+    depth = queue_depth(line.trace, use, line.launches)
+    return DeviceIdle(
+        steps=max(1, line.steps.count),
+        marked=line.steps.marked,
+        device=use.name,
+        window_us=found.windows.length / 1e3,
+        idle_us=tuple((cause, ns / 1e3) for cause, ns in found.by_cause().items()),
+        gap_steps=len(set(line.steps.of(found.start[found.of_host()]).tolist()) - {-1}),
+        gaps=tuple(_gap(line, found, row) for row in found.of_host()[:LONGEST].tolist()),
+        queued=tuple(_queued(line, found, row) for row in found.of_queue()[:LONGEST].tolist()),
+        kernels=use.kernels,
+        short=use.short_kernels,
+        median_kernel_us=use.median_kernel_ns / 1e3,
+        empty=float((delay < EMPTY_NS).mean()) if len(delay) else 0.0,
+        deepest=int(depth.max()) if len(depth) else 0,
+        full_us=_full(line, depth.max() if len(depth) else 0),
+        graphs=sum(total.calls for total in line.runtime_calls if "GraphLaunch" in total.name),
+    )
+
+
+FULL, SLOW_LAUNCH_NS = 1000, 50_000
+"""The driver's queue holds 1024 kernels; a launch that finds it full takes as long as the next
+kernel (a free one 5 us).
+"""
+
+
+def _full(line: Timeline, deepest: int) -> float:
+    from auditor.timeline.naming import is_launch, mask
+
+    calls = line.trace.calls
+    if deepest < FULL:
+        return 0.0
+    took = (calls.end - calls.start)[
+        mask(line.trace.names, calls.name, is_launch) & (line.steps.of(calls.start) >= 0)
+    ]
+    return float(took[took >= SLOW_LAUNCH_NS].sum()) / 1e3
+
+
+def _gap(line: Timeline, found: Idle, row: int) -> Gap:
+    start, end = int(found.start[row]), int(found.start[row] + found.dry[row])
+    at, call = start - int(found.windows.start[0]), int(found.call[row])
+    doing = line.host_in(start, end, int(line.trace.calls.thread[call]))
+    return Gap(at / 1e3, (end - start) / 1e3, doing, _api(line, call))
+
+
+def _queued(line: Timeline, found: Idle, row: int) -> Gap:
+    end, call = int(found.end[row]), int(found.call[row])
+    start = int(found.start[row] + found.dry[row])
+    ago = max(0, end - int(line.trace.calls.end[call]))
+    at = start - int(found.windows.start[0])
+    return Gap(at / 1e3, int(found.queued[row]) / 1e3, api=_api(line, call), launched_us=ago / 1e3)
+
+
+def _api(line: Timeline, call: int) -> str:
+    from auditor.timeline.naming import plain
+
+    return plain(line.trace.names[line.trace.calls.name[call]])

@@ -1,0 +1,168 @@
+"""What the order of a trace's operators says about the program: attention in pieces, index loops,
+biases that are lost, layouts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.facts import kernel_timeline
+from auditor.evidence.trace.user_code import NOWHERE, Where, where
+
+if TYPE_CHECKING:
+    from auditor.timeline import Timeline
+    from auditor.timeline.patterns import IndexLoop
+
+TRANSPOSES = ("nchwToNhwc", "nhwcToNchw", "batched_transpose_")
+"""Kernels of cuDNN and MIOpen that turn the layout of a tensor around a convolution."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A cycle of operators with an indexing one in it, run again and again. ``us`` is host time in
+    each step.
+    """
+
+    cycle: tuple[str, ...]
+    parent: str
+    repeats: int
+    times: int
+    us_per_step: float
+    where: Where = NOWHERE
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """cuDNN trying its algorithms: the steps on which it did, and the host time that it held, in us
+    in all.
+    """
+
+    seen: frozenset[int]
+    times: int
+    us: float
+
+
+@dataclass(frozen=True)
+class Structure(Table):
+    """Patterns in a trace with work of a device. Times are sums in us where not said otherwise."""
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: int = 1
+    marked: bool = False
+    window_us: float = 0.0
+    kernel_us: float = 0.0
+    attentions: int = 0
+    """Softmaxes between two batched products, forward and backward."""
+    attention_us: float = 0.0
+    attention_at: Where = NOWHERE
+    loops: tuple[Loop, ...] = ()
+    shapes: bool = False
+    """Whether shapes of convolutions were recorded."""
+    biased: int = 0
+    """Convolutions whose bias a batch norm takes away."""
+    biased_at: Where = NOWHERE
+    bias_us: float = 0.0
+    convolutions: int = 0
+    transposes: tuple[tuple[str, float], ...] = ()
+    """Kernels that change layouts, and their time."""
+    tuning: Tuning | None = None
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Structure:
+        """From the trace. Raises :class:`NotLooked` where it shows no kernel."""
+        return _table(kernel_timeline(evidence))
+
+    @property
+    def attention_share(self) -> float:
+        """Part of all kernel time in attention that runs in pieces."""
+        return self.attention_us / self.kernel_us if self.kernel_us else 0.0
+
+    @property
+    def bias_share(self) -> float:
+        """Part of all kernel time in adding biases that are lost."""
+        return self.bias_us / self.kernel_us if self.kernel_us else 0.0
+
+    @property
+    def transpose_us(self) -> float:
+        """Time of kernels that change layouts."""
+        return sum(us for _, us in self.transposes)
+
+    @property
+    def tuned(self) -> StepPattern:
+        """On which steps cuDNN tried its algorithms."""
+        return rhythm(set(self.tuning.seen) if self.tuning else set(), self.steps)
+
+
+def _table(line: Timeline) -> Structure:
+    use, steps, biased = line.devices[0], max(1, line.steps.count), line.biased_convolutions
+    return Structure(
+        steps=steps,
+        marked=line.steps.marked,
+        window_us=line.idle.windows.length / 1e3 if line.idle else 0.0,
+        kernel_us=use.kernel_ns / 1e3,
+        attentions=len(line.attention.softmax),
+        attention_us=line.attention.ns / 1e3,
+        attention_at=where(line, line.attention.softmax),
+        loops=_loops(line),
+        shapes=biased.looked,
+        biased=len(biased.rows),
+        biased_at=where(line, biased.rows),
+        bias_us=biased.bias_ns / 1e3,
+        convolutions=sum(
+            line.operator_calls.get(name, 0)
+            for name in ("aten::conv1d", "aten::conv2d", "aten::conv3d")
+        ),
+        transposes=tuple(
+            (one.name, one.ns / 1e3)
+            for one in line.kernels
+            if any(word in one.name for word in TRANSPOSES)
+        ),
+        tuning=_tuning(line),
+    )
+
+
+def _loops(line: Timeline) -> tuple[Loop, ...]:
+    import numpy as np
+
+    steps = max(1, line.steps.count)
+    groups: dict[tuple[tuple[str, ...], str], list[IndexLoop]] = {}
+    for loop in line.index_loops:
+        if not line.steps.marked or line.steps.start[0] <= loop.start <= line.steps.end[-1]:
+            groups.setdefault((loop.cycle, loop.parent), []).append(loop)
+    found = [
+        Loop(
+            cycle,
+            parent,
+            repeats=max(run.repeats for run in runs),
+            times=len(runs),
+            us_per_step=sum(run.ns for run in runs) / 1e3 / steps,
+            where=where(line, np.array([run.first for run in runs])),
+        )
+        for (cycle, parent), runs in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda loop: -loop.us_per_step))
+
+
+def _tuning(line: Timeline) -> Tuning | None:
+    waits, tree, names = line.waits, line.tree, line.trace.names
+    seen: set[int] = set()
+    times, held = 0, 0
+    for row in waits.synchronises.nonzero()[0].tolist():
+        operator, step = int(waits.operator[row]), int(waits.step[row])
+        if (
+            operator < 0
+            or step < 0
+            or "EventSynchronize" not in names[line.trace.calls.name[waits.call[row]]]
+        ):
+            continue
+        if (
+            "cudnn_convolution" in names[tree.name[operator]]
+            or names[tree.name[operator]] == "aten::convolution_backward"
+        ):
+            seen.add(step)
+            times, held = times + 1, held + int(waits.held[row])
+    return Tuning(frozenset(seen), times, held / 1e3) if seen else None

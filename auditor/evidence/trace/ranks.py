@@ -1,0 +1,168 @@
+"""All ranks of a job side by side: who came late to the collectives, what the others waited, and
+why it was late.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor import amounts
+from auditor.evidence.table import Evidence, Table
+from auditor.model import Rank
+
+if TYPE_CHECKING:
+    from auditor.timeline import Fleet
+    from auditor.timeline.ranks import RankFacts
+
+RANKS = "ranks"
+"""Attribute of a recording that holds the facts of all ranks
+(:class:`auditor.recordings.standalone_trace.RankedTraces`).
+"""
+
+
+RECORDED = "rows_of_ranks"
+"""Attribute of the recordings of one run's processes: rows with their own times
+(:class:`auditor.runs.rank_recordings.RankedRecording`).
+"""
+
+
+@dataclass(frozen=True)
+class Ranks(Table):
+    """The ranks of a job; no rows where one trace stands alone. Times are in us for each step."""
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    rows: tuple[Rank, ...] = ()
+    world_size: int = 1
+    late: int | None = None
+    """The rank that the others wait for; None where none can be named."""
+    last: int = 0
+    """How many of the shared collectives it came last to."""
+    shared: int = 0
+    """Collectives that every rank has."""
+    waited_us: float = 0.0
+    """What the median rank waits for others in collectives, less what the late one does."""
+    clocks_us: float = 0.0
+    """How far apart the ranks' clocks still are after they were set by the ends of collectives."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Ranks:
+        """From the ranks of the recording; empty where it is one trace, or one process."""
+        found = getattr(evidence.recording, RANKS, None)
+        table = _table(found) if found is not None else cls()
+        recorded = getattr(evidence.recording, RECORDED, None)
+        if recorded is None:
+            return table
+        rows = recorded({row.file: row for row in table.rows})
+        return replace(table, rows=rows, world_size=len(rows))
+
+    @property
+    def step_us(self) -> float:
+        """Median of the ranks' median steps."""
+        return statistics.median(row.step_us for row in self.rows) if self.rows else 0.0
+
+    @property
+    def waited_share(self) -> float:
+        """Part of a step that the median rank waits for the late one."""
+        return self.waited_us / self.step_us if self.step_us else 0.0
+
+    @property
+    def steps(self) -> int:
+        """Steps of the rank with the fewest."""
+        return min((row.steps for row in self.rows), default=0)
+
+    def excess(self) -> tuple[str, float] | None:
+        """What the late rank spends more on than the median rank, and how much in us; None where
+        nothing stands out.
+        """
+        late = next((row for row in self.rows if row.rank == self.late), None)
+        others = [row for row in self.rows if row.rank != self.late]
+        if late is None or not others:
+            return None
+        kinds = {
+            "computing": "compute_us",
+            "waiting for its loader": "loader_us",
+            "waiting for its device": "wait_us",
+        }
+        over = {
+            words: getattr(late, name) - statistics.median(getattr(row, name) for row in others)
+            for words, name in kinds.items()
+        }
+        words = max(over, key=lambda kind: over[kind])
+        return (words, over[words]) if over[words] >= self.waited_us / 2 else None
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Rows for the report: the extremes of each column (all rows are in the report's list of
+        ranks).
+        """
+        if not self.rows:
+            return ()
+        return tuple(
+            (label, _extremes(self.rows, name))
+            for label, name in (
+                ("step", "step_us"),
+                ("device busy", "busy_us"),
+                ("exposed communication", "exposed_us"),
+                ("loader", "loader_us"),
+            )
+        )
+
+
+def _extremes(rows: tuple[Rank, ...], name: str) -> str:
+    if len(rows) == 1:
+        return amounts.duration(getattr(rows[0], name))
+    low = min(rows, key=lambda row: float(getattr(row, name)))
+    high = max(rows, key=lambda row: float(getattr(row, name)))
+    return (
+        f"{amounts.duration(getattr(low, name))} (rank {low.rank}) to "
+        f"{amounts.duration(getattr(high, name))} (rank {high.rank})"
+    )
+
+
+def ranks_of(evidence: Evidence) -> tuple[Rank, ...]:
+    """The rows of a report: empty where the recording is not one of several ranks."""
+    return evidence.get(Ranks).rows
+
+
+def rank_of(facts: RankFacts) -> Rank:
+    """One row of the report from one rank's facts."""
+    steps = max(1, len(facts.step_ns))
+    each = 1e3 * steps
+    return Rank(
+        rank=facts.rank,
+        file=facts.path,
+        host=facts.host,
+        device=facts.device_name,
+        steps=len(facts.step_ns),
+        step_us=facts.median_step_ns / 1e3,
+        busy_us=facts.busy_ns / each,
+        compute_us=facts.compute_ns / each,
+        communication_us=facts.communication_ns / each,
+        exposed_us=facts.exposed_ns / each,
+        loader_us=facts.loader_ns / each,
+        wait_us=facts.wait_ns / each,
+        peak_bytes=facts.peak_allocated if facts.peak_allocated >= 0 else None,
+    )
+
+
+def _table(found: Fleet) -> Ranks:
+    rows = tuple(rank_of(one) for one in found.ranks)
+    clocks = found.alignment
+    if clocks is None:
+        return Ranks(rows, found.world_size)
+    steps = max(1, min(row.steps for row in rows))
+    place = clocks.straggler
+    others = [ns for number, ns in enumerate(clocks.waited_ns.tolist()) if number != place]
+    waited = statistics.median(others) - int(clocks.waited_ns[place])
+    return Ranks(
+        rows,
+        found.world_size,
+        late=rows[place].rank,
+        last=int(clocks.last_count[place]),
+        shared=clocks.shared,
+        waited_us=max(0.0, waited / 1e3 / steps),
+        clocks_us=float(clocks.spread_ns.max()) / 1e3,
+    )

@@ -1,0 +1,221 @@
+"""The steps of a trace and what their time was spent on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from auditor import amounts
+from auditor.evidence.recorded.step_pattern import FEWEST_STEPS
+from auditor.evidence.table import Evidence, Table
+from auditor.evidence.trace.facts import timed_timeline
+from auditor.model import Site
+from auditor.rule import NotLooked
+
+PROFILER, OPTIMIZER = "ProfilerStep", "optimizer"
+"""Words of :mod:`auditor.timeline.steps`, which is not imported here: it needs numpy."""
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from auditor.timeline import Timeline
+    from auditor.timeline.frames import Place
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One step, times in us. ``*_alone`` is the part of a time in which no (other) device work ran,
+    ``*_slow`` of copies the part of that which pinned memory would not have needed (the price of
+    the waits for them).
+    """
+
+    us: float
+    busy_us: float = 0.0
+    to_device_us: float = 0.0
+    to_device_alone_us: float = 0.0
+    loader_us: float = 0.0
+    loader_alone_us: float = 0.0
+    unknown_us: float = 0.0
+    to_device_slow_us: float = 0.0
+    to_host_us: float = 0.0
+    to_host_alone_us: float = 0.0
+    to_host_slow_us: float = 0.0
+
+
+@dataclass(frozen=True)
+class Silence:
+    """The longest stretch of the steps in which the trace shows nothing.
+
+    ``site`` is the user's function that ran, ``function`` the innermost one that holds the stretch,
+    whoever wrote it.
+    """
+
+    us: float
+    site: Site | None = None
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class TraceSteps(Table):
+    """Steps in order of time. ``source`` says how they were found; where not ``marked``, the whole
+    trace is the only one.
+    """
+
+    files: ClassVar[tuple[str, ...]] = ("trace.json.gz",)
+
+    steps: tuple[TraceStep, ...] = ()
+    source: str = "whole trace"
+    marked: bool = False
+    device: bool = False
+    """Whether the trace shows a device's work."""
+    device_missing: bool = False
+    """Whether it should show some and does not: then nothing can be said about what ran beside the
+    host.
+    """
+    loader: str = ""
+    """The loader's iterator, such as ``_SingleProcessDataLoaderIter``; empty where no loader was
+    recorded.
+    """
+    loader_site: Site | None = None
+    """The function that asked it for the batch which took longest, where the trace has Python
+    frames.
+    """
+    silence: Silence | None = None
+    numbers: tuple[int, ...] = ()
+    """Number of each step, as the profiler counts them."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> TraceSteps:
+        """From the trace."""
+        line = timed_timeline(evidence)
+        return cls(
+            steps=_steps(line),
+            numbers=line.steps.numbers,
+            source=line.steps.source,
+            marked=line.steps.marked,
+            device=bool(line.devices),
+            device_missing=line.device_missing,
+            loader=_loader(line.loader.names) if line.loader is not None else "",
+            loader_site=_loader_site(line),
+            silence=_silence(line),
+        )
+
+    @property
+    def certain(self) -> bool:
+        """Whether the profiler marked the steps itself and there are enough of them to tell what is
+        usual.
+        """
+        return self.source == PROFILER and len(self.steps) >= FEWEST_STEPS
+
+    @property
+    def workers(self) -> str:
+        """How the loader loads, in words."""
+        return "num_workers=0" if "SingleProcess" in self.loader else "worker processes"
+
+    @property
+    def where(self) -> str:
+        """What the shares are of, in words."""
+        if not self.marked:
+            return "the trace, which marks no steps"
+        return ("the only step" if len(self.steps) == 1 else f"{len(self.steps)} steps") + (
+            " (from one optimizer step to the next)" if self.source == OPTIMIZER else ""
+        )
+
+    def need_steps(self, least: int = 1) -> None:
+        """Raises :class:`NotLooked` where the trace marks fewer steps than that."""
+        if not self.marked:
+            raise NotLooked("the trace marks no steps")
+        if len(self.steps) < least:
+            raise NotLooked(
+                f"the trace holds {amounts.count(len(self.steps), 'step')}, {least} are needed"
+            )
+
+    def need_a_device(self) -> None:
+        """Raises :class:`NotLooked` where the trace shows no device's work."""
+        if self.device_missing:
+            raise NotLooked(
+                "the trace lists a GPU and holds none of its work (the profiler could not record "
+                "it)"
+            )
+        if not self.device:
+            raise NotLooked("the trace shows no GPU")
+
+    def share(self, part: str) -> float:
+        """Share of all steps' time that a field of :class:`TraceStep` takes."""
+        total = sum(step.us for step in self.steps)
+        return float(sum(getattr(step, part) for step in self.steps)) / total if total else 0.0
+
+    def mean(self, part: str) -> float:
+        """Mean of a field of :class:`TraceStep` in us."""
+        return (
+            float(sum(getattr(step, part) for step in self.steps)) / len(self.steps)
+            if self.steps
+            else 0.0
+        )
+
+    def steady(self, part: str) -> float:
+        """The share without the first step, in which loaders start and models are sent; of all
+        steps where there are only two.
+        """
+        later = self.steps[1:] if len(self.steps) >= FEWEST_STEPS else self.steps
+        total = sum(step.us for step in later)
+        return float(sum(getattr(step, part) for step in later)) / total if total else 0.0
+
+    def recurs(self, part: str, share: float) -> bool:
+        """Whether a part takes at least this share of two steps or more, the first left out."""
+        return len([step for step in self.steps[1:] if getattr(step, part) >= share * step.us]) > 1
+
+    def steps_above(self, part: str, share: float) -> int:
+        """Steps of whose time a field of :class:`TraceStep` takes at least this share."""
+        return sum(getattr(step, part) >= share * step.us for step in self.steps)
+
+
+def _steps(line: Timeline) -> tuple[TraceStep, ...]:
+    parts = line.composition
+    columns = (
+        parts.total,
+        parts.busy,
+        parts.to_device,
+        parts.to_device_alone,
+        parts.loader,
+        parts.loader_alone,
+        parts.unknown,
+        parts.to_device_slow,
+        parts.to_host,
+        parts.to_host_alone,
+        parts.to_host_slow,
+    )
+    return tuple(TraceStep(*row) for row in zip(*(_us(column) for column in columns), strict=True))
+
+
+def _us(ns: NDArray[np.int64]) -> list[float]:
+    us: list[float] = (ns / 1e3).tolist()
+    return us
+
+
+def _loader(names: tuple[str, ...]) -> str:
+    """``enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`` ->
+    ``_SingleProcessDataLoaderIter``.
+    """
+    return names[0].partition("#")[2].partition(".")[0] or names[0]
+
+
+def _loader_site(line: Timeline) -> Site | None:
+    if line.loader is None:
+        return None
+    spans, rows = line.trace.operators, line.loader.rows
+    longest = rows[[int((spans.end[rows] - spans.start[rows]).argmax())]]
+    return _site(line.functions_at(spans.start[longest], spans.thread[longest])[0])
+
+
+def _silence(line: Timeline) -> Silence | None:
+    start, end = line.composition.longest_unknown
+    if end <= start:
+        return None
+    place, function = line.longest_unknown
+    return Silence((end - start) / 1e3, _site(place), function)
+
+
+def _site(place: Place | None) -> Site | None:
+    return Site(place.file, place.line, place.function) if place is not None else None

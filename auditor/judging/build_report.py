@@ -1,0 +1,367 @@
+"""From a recording and a judgement to the one Report: run facts, series, excerpts, patches, and how
+it was measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import cast
+
+from auditor import __version__
+from auditor.evidence.recorded.cpu_contention import CpuContention
+from auditor.evidence.recorded.step_series import step_series, traced_series
+from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
+from auditor.evidence.recorded.training import Trained
+from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.history import peak_allocated
+from auditor.evidence.source.excerpts import excerpt
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace import facts as traces
+from auditor.evidence.trace.charts import trace_charts
+from auditor.evidence.trace.device_time import device_time
+from auditor.evidence.trace.ranks import ranks_of
+from auditor.judging import guard
+from auditor.judging.caveats import caveats
+from auditor.judging.engine import Judgement
+from auditor.judging.manual import page
+from auditor.judging.method import method_of
+from auditor.judging.step_rows import device_peak, host_peak, step_rows
+from auditor.model import (
+    Finding,
+    Outcome,
+    PeakBytes,
+    Report,
+    Run,
+    Severity,
+    StepTimes,
+    TargetError,
+    charts,
+    prices,
+)
+from auditor.model.charts import Lanes, Layers
+from auditor.patch import Permitted, diff_bytes, shows_line
+from auditor.patch import plan as plan_patches
+from auditor.recordings.folder import Recording, Row
+from auditor.recordings.schema import StepRow
+from auditor.rule import Rule
+from auditor.runs.plan import REHEARSAL
+
+TOP_OPERATORS = 15
+
+NULL_DEVICE = (
+    "the trace comes from a null device: no GPU ran, so that launches, copies and waits are "
+    "counted, and nothing is said of their time"
+)
+
+
+def report(
+    evidence: Evidence,
+    judgement: Judgement,
+    rules: Iterable[type[Rule]],
+    broken: Iterable[str] = (),
+    *,
+    note_below: float = prices.NOTE_BELOW,
+) -> Report:
+    """The report of a judged recording, in words: :func:`drawn` adds the charts.
+
+    Reads sources as they were recorded, never the files as they are now. ``broken`` are sentences
+    on rule packs left out. Findings whose price is below the share ``note_below`` of the step or
+    the peak become notes.
+    """
+    recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
+    manifest = recording.manifest
+    steps = step_rows(evidence)
+    facts = traces.read(evidence)
+    rules = tuple(rules)
+    permitted = Permitted(
+        guard.permits_of(rules), recording.source_bytes, manifest.get("sources") or ()
+    )
+    quiet = _quiet(evidence)
+    run = _run(manifest, steps, evidence, facts, quiet)
+    peaks = _peaks(run, rehearsed)
+    findings = tuple(
+        prices.weighed(
+            with_diff(recording, guard.without_foreign(finding, permitted)),
+            Severity.NOTE,
+            note_below,
+            run.step_us,
+            peaks,
+        )
+        for finding in judgement.findings
+    )
+    found = {code for finding in findings for code in finding.codes}
+    faults: list[str] = []
+    trained = _trained(evidence)
+    first = tuple(caveats(trained, judgement.verdicts, broken))
+    series = charts.drawn(
+        "step times and memory by step",
+        lambda: step_series(evidence, steps) or traced_series(facts),
+        faults,
+    )
+    used = charts.drawn("where the device's time went", lambda: (device_time(evidence),), faults)
+    return Report(
+        run=replace(run, training=trained.state if trained is not None else None),
+        verdicts=judgement.verdicts,
+        findings=findings,
+        warnings=(
+            *first,
+            *manifest.get("warnings", ()),
+            *_said_in(rehearsed),
+            *_masked(manifest, recording),
+            *(facts.warnings if facts else ()),
+            *judgement.warnings,
+            *faults,
+        ),
+        caveats=first,
+        cautions=_cautions(quiet, facts),
+        tool={"name": "torch-step-audit", "version": __version__},
+        environment=_environment(manifest, rehearsed),
+        method=(*method_of(manifest, steps, queued_share(quiet)), *_rehearsed(rehearsed)),
+        series=series,
+        operators=tuple(
+            (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
+        )
+        if facts
+        else (),
+        excerpts={str(f.site): excerpt(recording, f.site) for f in findings if f.site is not None},
+        manual={rule.code: page(rule) for rule in rules if rule.code in found},
+        ranks=ranks_of(evidence),
+        device_time=used[0] if used else None,
+    )
+
+
+def _cautions(quiet: tuple[Step, ...], facts: traces.TraceFacts | None) -> tuple[str, ...]:
+    busy = CpuContention.of(quiet).caution
+    return (
+        *((busy,) if busy else ()),
+        *((NULL_DEVICE,) if facts is not None and facts.null_device else ()),
+    )
+
+
+def _trained(evidence: Evidence) -> Trained | None:
+    """What was trained; None where the run ended early, or a recording of another kind cannot
+    say.
+    """
+    if evidence.recording.manifest.get("outcome") != "completed" or not evidence.has(
+        *Trained.parts
+    ):
+        return None
+    return evidence.get(Trained)
+
+
+def drawn(report: Report, evidence: Evidence) -> Report:
+    """The report with its charts. Where one cannot be drawn a warning says so, and everything else
+    stands.
+    """
+    if report.layers or report.lanes:
+        return report
+    faults: list[str] = []
+    traced = charts.drawn(
+        "the timeline of a step", lambda: trace_charts(evidence, report.findings), faults
+    )
+    memory = charts.drawn(
+        "memory over time", lambda: (_memory(evidence, evidence.inside(REHEARSAL)),), faults
+    )
+    layers, segments = memory[0] if memory else ((), ())
+    said = (each for each in faults if each not in report.warnings)
+    return replace(
+        report, layers=layers, lanes=(*traced, *segments), warnings=(*report.warnings, *said)
+    )
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def _run(
+    manifest: Row,
+    steps: list[StepRow],
+    evidence: Evidence,
+    facts: traces.TraceFacts | None,
+    quiet: tuple[Step, ...],
+) -> Run:
+    bare = facts is not None and evidence.bare == "trace"
+    return Run(
+        target=manifest.get("target", ""),
+        steps=facts.steps if facts is not None and bare else manifest.get("steps", 0),
+        warmup=manifest.get("warmup", 0),
+        world_size=manifest.get("world_size", 1),
+        device=", ".join(facts.devices) or "cpu"
+        if facts is not None and bare
+        else manifest.get("device", "cpu"),
+        outcome=cast("Outcome", manifest.get("outcome", "killed")),
+        error=_error(manifest.get("error"), evidence.recording),
+        step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
+        peak_bytes=PeakBytes(
+            device=device_peak(steps, peak_allocated(evidence)),
+            host=host_peak(steps),
+        ),
+        torch=str(manifest.get("environment", {}).get("torch", "")),
+        python=str(manifest.get("environment", {}).get("python", "")),
+        recorded_at=manifest.get("recorded_at", ""),
+    )
+
+
+def _error(error: Row | None, recording: Recording) -> TargetError | None:
+    if not error:
+        return None
+    site = (
+        recording.site_at(error["file"], error.get("line", 0), error.get("function", ""))
+        if error.get("file")
+        else None
+    )
+    return TargetError(
+        error.get("type", ""),
+        error.get("message", ""),
+        error.get("traceback", ""),
+        recording.ended_in,
+        error.get("pass_name") or "",
+        site,
+    )
+
+
+def _quiet(evidence: Evidence) -> tuple[Step, ...]:
+    """Steps of the pass without instruments; none where no step was recorded."""
+    return evidence.get(Steps).quiet if evidence.has("steps") else ()
+
+
+def _quiet_times(quiet: tuple[Step, ...]) -> StepTimes | None:
+    """What they took, waiting for a processor taken off. No interval of their median leaves the
+    range of the steps.
+    """
+    times, within = _times(list(own_times(quiet))), Steps(quiet).typical
+    if times is None:
+        return None
+    low, high = (
+        (None, None)
+        if within is None
+        else (max(times.min, within.low), min(times.max, within.high))
+    )
+    return replace(times, low=low, high=high, queued=queued_share(quiet))
+
+
+def _times(us: list[float]) -> StepTimes | None:
+    if not us:
+        return None
+    ordered = sorted(us)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    return StepTimes(
+        statistics.median(ordered),
+        p95,
+        ordered[0],
+        ordered[-1],
+        len(ordered),
+        mean=statistics.fmean(ordered),
+    )
+
+
+# -- charts ----------------------------------------------------------------------------------------
+
+Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
+
+
+def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
+    """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
+    layers, lanes = memory_charts(evidence, predicted=evidence.recording.device.simulated)
+    return (
+        (layers, lanes)
+        if layers or lanes or rehearsed is None
+        else memory_charts(rehearsed, predicted=True)
+    )
+
+
+# -- findings --------------------------------------------------------------------------------------
+
+
+def _peaks(run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
+    """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly
+    Python's and torch's own.
+    """
+    device = run.peak_bytes.device
+    simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
+    return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
+
+
+def with_diff(recording: Recording, finding: Finding) -> Finding:
+    """The finding with the diff that its edits come to, whatever diff it had."""
+    remedy = finding.remedy
+    if remedy is None:
+        return finding
+    if not remedy.edits:
+        return replace(finding, remedy=replace(remedy, diff=None))
+    planned = plan_patches(remedy.edits, recording.source_bytes, cwd=recording.cwd)
+    reasons = (*filter(None, (remedy.refused,)), *(reason for _, reason in planned.refused))
+    refused = "; ".join(dict.fromkeys(reasons)) or None
+    masked = recording.manifest.get("masked") or {}
+    if any(
+        shows_line(diff_bytes(each.before, each.after, each.path), masked.get(each.path, ()))
+        for each in planned.files
+    ):
+        return replace(finding, remedy=replace(remedy, diff=None, refused=BESIDE_SECRET))
+    diff = planned.diff.decode("utf-8", "replace") or None
+    return replace(finding, remedy=replace(remedy, diff=diff, refused=refused))
+
+
+BESIDE_SECRET = (
+    "a diff would show a line beside it that holds a secret, masked in the recording; audit fix "
+    "--apply makes the change"
+)
+"""Why a patch is not shown: `git apply` would not find the masked line."""
+
+
+# -- the rehearsal ---------------------------------------------------------------------------------
+
+
+def _environment(manifest: Row, rehearsed: Evidence | None) -> dict[str, str]:
+    facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
+    played = (
+        (rehearsed.recording.manifest.get("environment") or {}).get("device")
+        if rehearsed is not None
+        else None
+    )
+    return {**facts, "rehearsed on": str(played)} if played else facts
+
+
+def _masked(manifest: Row, recording: Recording) -> Iterable[str]:
+    """What was kept out of the recording because it looks like a secret."""
+    lines = [
+        f"{file}:{line}" for file, found in (manifest.get("masked") or {}).items() for line in found
+    ]
+    names = [*lines, *(f"the value of {name}" for name in manifest.get("masked_arguments") or ())]
+    if names:
+        yield f"masked in the recording, because it looks like a secret: {_some(names)}"
+    withheld = [recording.relative(file) for file in manifest.get("withheld") or ()]
+    if withheld:
+        yield (
+            "left out of the recording, because it looks as if it held a secret: "
+            f"{_some(withheld)}; it has no patch"
+        )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (
+        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    )
+
+
+NAMED = 5
+"""Places that a warning names one by one."""
+
+
+def _said_in(rehearsed: Evidence | None) -> Iterable[str]:
+    for text in rehearsed.recording.manifest.get("warnings", ()) if rehearsed is not None else ():
+        yield f"in the rehearsal: {text}"
+
+
+def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:
+    if rehearsed is not None:
+        steps = sum(
+            each["steps"]
+            for each in rehearsed.recording.manifest.get("passes", ())
+            if each["name"] == "loud"
+        )
+        yield (
+            "rehearsal: the program's GPU path on a shadow CUDA device, with real values and no "
+            f"times ({steps} steps)"
+        )

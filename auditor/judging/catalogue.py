@@ -1,0 +1,190 @@
+"""The one door to the rooms rules/ and reports/, and to third-party rule packs (entry points of the
+group ``auditor.rules``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from auditor.errors import AuditProblem, fault
+from auditor.model import Severity
+from auditor.rule import FAMILIES, Rule
+
+GROUP = "auditor.rules"
+"""Entry points of rule packs: each loads as an iterable of rule classes."""
+
+CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
+"""A family and three digits."""
+
+FORMATS = ("terminal", "json", "sarif", "junit", "github", "markdown")
+"""Formats that ``--format`` offers; report.json and report.html are always written."""
+
+
+def own_rules() -> tuple[type[Rule], ...]:
+    """The rules of the room ``rules/``."""
+    own: tuple[type[Rule], ...] = importlib.import_module("auditor.rules").CATALOGUE
+    return own
+
+
+def rules(broken: list[str] | None = None) -> tuple[type[Rule], ...]:
+    """Every rule class, ours first, in the order of the catalogue.
+
+    A pack that cannot be imported, brings something else than rules, or a code that is already
+    taken raises :class:`AuditProblem`; with a list ``broken`` it is left out instead, and a
+    sentence on it is added there.
+    """
+    found = {each.code: each for each in own_rules()}
+    for entry in entry_points(group=GROUP):
+        try:
+            brought = _brought(entry, found)
+        except AuditProblem as problem:
+            if broken is None:
+                raise
+            broken.append(problem.message)
+            continue
+        found |= {each.code: each for each in brought}
+    return tuple(found.values())
+
+
+def _brought(entry: EntryPoint, taken: Mapping[str, type[Rule]]) -> tuple[type[Rule], ...]:
+    """The rules of a pack. Raises :class:`AuditProblem` that names it and its distribution."""
+    dist = entry.dist
+    of = f" of the distribution {dist.name} {dist.version}" if dist is not None else ""
+    pack = f"the rule pack {entry.name!r} ({entry.value}){of}"
+    way_out = "mend it" + (
+        f" or uninstall it (pip uninstall {dist.name})" if dist is not None else ""
+    )
+    hint = f"{way_out}, or go on without it: --allow-broken-rules"
+    try:
+        brought = tuple(entry.load())
+    except (Exception, SystemExit) as error:  # importing it runs whatever a stranger wrote
+        said = fault(error).splitlines()[0].rstrip(": ")
+        raise AuditProblem(
+            f"{pack} cannot be imported: {said}", hint, traceback.format_exc()
+        ) from None
+    for each in brought:
+        if wrong := _fault_of(each):
+            raise AuditProblem(f"{pack} is broken: {wrong}", hint)
+        if each.code in taken:
+            other = taken[each.code].__module__
+            raise AuditProblem(
+                f"{pack} brings a second rule {each.code}, the code of one in {other}", hint
+            )
+    return brought
+
+
+def _fault_of(rule: Any) -> str:
+    """Why this cannot be asked as a rule; empty if it can."""
+    if not (isinstance(rule, type) and issubclass(rule, Rule)):
+        return f"{rule!r} is not a class of rules"
+    missing = [name for name in ("code", "severity", "since", "detect") if not hasattr(rule, name)]
+    if missing:
+        return f"the rule {rule.__name__} has no {' and no '.join(missing)}"
+    if not isinstance(rule.code, str) or not CODE.fullmatch(rule.code):
+        return (
+            f"the rule {rule.__name__} has the code {rule.code!r}; a family and three digits are "
+            "wanted, as in ACME001"
+        )
+    return (
+        ""
+        if isinstance(rule.severity, Severity)
+        else f"{rule.code} has the severity {rule.severity!r}"
+    )
+
+
+def rule(code: str) -> type[Rule]:
+    """The rule with this code, whatever its case. Raises :class:`AuditProblem` with a
+    suggestion.
+    """
+    known = {each.code: each for each in rules()}
+    found = known.get(code.strip().upper())
+    if found is None:
+        raise AuditProblem(f"there is no rule {code!r}", suggestion(code, known))
+    return found
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The way out of a code or family that is not known: ``SYNC01`` is meant for SYNC001, ``SYNK``
+    for SYNC.
+    """
+    word, known = word.strip().upper(), tuple(known)
+    family, number = word.rstrip("0123456789"), word[len(word.rstrip("0123456789")) :]
+    padded = f"{family}{int(number):03d}" if number else ""
+    families = sorted({each.rstrip("0123456789") for each in known})
+    close = difflib.get_close_matches(family, families, n=1, cutoff=0.5)
+    sibling = f"{close[0]}{padded[len(family) :]}" if close and padded else ""
+    same = [each for each in known if family and each.startswith(family)]
+    guesses = (
+        *(each for each in (padded, sibling) if each in known),
+        *difflib.get_close_matches(
+            word, same if number and family in families else known, n=1, cutoff=0.5
+        ),
+        *(close if not number or not same else ()),
+    )
+    lists = "audit rules lists them all"
+    if guesses:
+        return f"did you mean {guesses[0]}? {lists}"
+    return f"the rules of {family} are {', '.join(same)}" if same else lists
+
+
+def choose(
+    select: Iterable[str], ignore: Iterable[str], broken: list[str] | None = None
+) -> tuple[type[Rule], ...]:
+    """Rules whose code or family is selected (all if none is) and not ignored; ``broken`` as for
+    :func:`rules`.
+
+    Raises :class:`AuditProblem` for a word that is neither a code nor a family, and where no rule
+    is left.
+    """
+    everything = rules(broken)
+    known = (
+        {each.code for each in everything} | {each.family() for each in everything} | set(FAMILIES)
+    )
+    wanted, unwanted = (
+        [_checked(word, known) for word in select],
+        [_checked(word, known) for word in ignore],
+    )
+
+    def among(rule: type[Rule], words: list[str]) -> bool:
+        return rule.code in words or rule.family() in words
+
+    chosen = tuple(
+        each
+        for each in everything
+        if (not wanted or among(each, wanted)) and not among(each, unwanted)
+    )
+    if not chosen:
+        what = f"--select {','.join(wanted)}" if wanted else "all rules"
+        raise AuditProblem(
+            f"no rule is left to ask: {what} without {','.join(unwanted)}"
+            if unwanted
+            else f"no rule is left to ask: {what} names a family without rules",
+            "audit rules lists the rules; the settings of pyproject.toml count as well",
+        )
+    return chosen
+
+
+def _checked(word: str, known: Collection[str]) -> str:
+    word = word.strip().upper()
+    if word not in known:
+        raise AuditProblem(f"{word!r} is neither a rule code nor a family", suggestion(word, known))
+    return word
+
+
+def renderer(name: str) -> Any:
+    """The renderer of a format. Raises :class:`AuditProblem` for an unknown one."""
+    room = importlib.import_module("auditor.reports")
+    if name not in room.RENDERERS:
+        raise AuditProblem(f"there is no format {name!r}", f"known: {', '.join(room.RENDERERS)}")
+    return room.renderer(name)
+
+
+def reports(module: str) -> Any:
+    """A module of the reports room: ``reports("as_json").load``."""
+    return importlib.import_module(f"auditor.reports.{module}")

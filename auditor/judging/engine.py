@@ -1,0 +1,286 @@
+"""Judging: asks each rule for its findings on a recording, with the evidence that its ``detect``
+names. No torch, no program.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+import typing
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from types import NoneType
+from typing import Any
+
+from auditor.evidence.absent import BROKEN_PROBE
+from auditor.evidence.source.statements import Statements
+from auditor.evidence.table import Evidence, Others, Table
+from auditor.judging import merging
+from auditor.model import Finding, Severity, Site, Verdict, finding_key, prices
+from auditor.permit import outside
+from auditor.recordings.folder import Recording
+from auditor.rule import SEE, NotLooked, Rule
+from auditor.runs.plan import REHEARSAL
+
+SILENCE = re.compile(r"#\s*audit:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the rules said: one verdict for each, all findings by price, one for each cause and
+    statement, and sentences about the judging itself.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+
+
+def evidence_of(rule: type[Rule], question: str = "detect") -> dict[str, type[Table]]:
+    """The tables that a rule's ``detect`` (or ``in_trace``, ``in_snapshot``, ``in_checkpoint``)
+    asks for, by parameter name.
+    """
+    hints = typing.get_type_hints(getattr(rule, question))
+    return {
+        name: table
+        for name, table in hints.items()
+        if isinstance(table, type) and issubclass(table, Table)
+    }
+
+
+def parts_of(rules: Iterable[type[Rule]]) -> tuple[str, ...]:
+    """The parts of a recording that these rules need: what the recorder must switch on.
+
+    A rule whose signature cannot be read needs none: it is *failed* when it is asked.
+    """
+    needed: set[str] = set()
+    for rule in rules:
+        with suppress(Exception):
+            needed.update(part for table in evidence_of(rule).values() for part in table.parts)
+    return tuple(sorted(needed))
+
+
+def judge(
+    evidence: Evidence,
+    rules: Iterable[type[Rule]],
+    *,
+    knobs: Mapping[str, Mapping[str, Any]] | None = None,
+    per_file_ignores: Mapping[str, tuple[str, ...]] | None = None,
+) -> Judgement:
+    """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others.
+
+    Where the recording holds a rehearsal of the GPU path, that decides the rules which a CPU
+    cannot.
+    """
+    rehearsed = evidence.inside(REHEARSAL)
+    statements = Statements(evidence.recording.source)
+    silence = Silence(evidence.recording, per_file_ignores or {}, statements)
+    verdicts: list[Verdict] = []
+    findings: list[Finding] = []
+    told: set[str] = set()  # what is silenced is known, too
+    chosen = tuple(rules)
+    for rule in sorted(chosen, key=_asks_about_others):
+        evidence.tell(Others(frozenset(one.code for one in verdicts), frozenset(told)))
+        verdict, found = _ask(rule, evidence, rehearsed, (knobs or {}).get(rule.code, {}))
+        told.update(finding.code for finding in found)
+        loud = [finding for finding in found if not silence.covers(finding)]
+        if found and not loud:
+            verdict = replace(verdict, status="clean", reason="silenced in the source")
+        verdicts.append(verdict)
+        findings.extend(loud)
+    unused = silence.unused({rule.code for rule in chosen})
+    place = {rule.code: number for number, rule in enumerate(chosen)}
+    verdicts.sort(key=lambda verdict: place[verdict.code])
+    whole = merging.joined(
+        _distinct(prices.in_order(findings)), merging.causes_of(chosen), statements
+    )
+    return Judgement(tuple(verdicts), prices.in_order(_pointing(whole)), unused)
+
+
+def _asks_about_others(rule: type[Rule]) -> bool:
+    with suppress(Exception):  # a rule that is broken is asked like any other, and fails then
+        return Others in evidence_of(rule).values()
+    return False
+
+
+def _pointing(findings: Iterable[Finding]) -> list[Finding]:
+    """Their messages point only to findings that are there (:func:`auditor.rule.see`)."""
+    findings = tuple(findings)
+    codes = {finding.code for finding in findings}
+
+    def there(match: re.Match[str]) -> str:
+        wanted = set(match[1].split(","))
+        named = sorted(
+            code for code in codes if code in wanted or code.rstrip("0123456789") in wanted
+        )
+        return f" ({', '.join(named)})" if named else ""
+
+    return [replace(finding, message=SEE.sub(there, finding.message)) for finding in findings]
+
+
+def _ask(
+    rule: type[Rule], evidence: Evidence, rehearsed: Evidence | None, knobs: Mapping[str, Any]
+) -> tuple[Verdict, list[Finding]]:
+    on_cpu, found_on_cpu = _ask_one(rule, evidence, knobs)
+    if rehearsed is None or not rule.rehearsed:
+        return on_cpu, found_on_cpu
+    verdict, found = _ask_one(rule, rehearsed, knobs)
+    if on_cpu.status == "failed":
+        return on_cpu, found
+    if verdict.status == "skipped" and on_cpu.status != "skipped":
+        blind = on_cpu.status == "clean" and verdict.reason.startswith(BROKEN_PROBE)
+        return (verdict if blind else on_cpu), found_on_cpu
+    sites = {
+        finding.site for finding in found
+    }  # what the CPU measured is true there, whatever a GPU would do
+    measured = (
+        each
+        for each in found_on_cpu
+        if each.lost_us_per_step is not None or each.lost_bytes is not None
+    )
+    found += [each for each in measured if each.site is None or each.site not in sites]
+    if verdict.status == "failed":
+        return verdict, found
+    return (replace(verdict, status="found", reason="") if found else verdict), found
+
+
+def _ask_one(
+    rule: type[Rule], evidence: Evidence, knobs: Mapping[str, Any]
+) -> tuple[Verdict, list[Finding]]:
+    name = rule.name()
+    try:
+        asked = rule(**knobs)
+        question = (
+            f"in_{evidence.bare}"
+            if getattr(rule, f"in_{evidence.bare}", None) is not None
+            else "detect"
+        )
+        needed = evidence_of(rule, question)
+        tables = {parameter: evidence.get(table) for parameter, table in needed.items()}
+        found = [_complete(asked, finding) for finding in getattr(asked, question)(**tables)]
+    except NotLooked as reason:
+        return Verdict(rule.code, name, "skipped", str(reason)), []
+    except (Exception, SystemExit):
+        return Verdict(rule.code, name, "failed", traceback.format_exc(limit=-6)), []
+    if not found and (why := evidence.why_broken(needed.values())):
+        return Verdict(rule.code, name, "skipped", why), []
+    if not found and (why := evidence.why_unreadable(needed.values())):
+        return Verdict(rule.code, name, "failed", why), []
+    return Verdict(rule.code, name, "found" if found else "clean"), found
+
+
+def _complete(rule: Rule, finding: Finding) -> Finding:
+    """What the engine adds to what a rule said. Raises ``TypeError`` where that is no finding that
+    a report can hold.
+    """
+    _require_sound(finding)
+    named = replace(
+        finding,
+        code=rule.code,
+        name=rule.title(),
+        severity=finding.severity or rule.severity,
+        key=finding_key(rule.code, finding.site),
+        places=tuple(
+            replace(each, code=rule.code, key=finding_key(rule.code, each.site))
+            for each in finding.places
+        ),
+    )
+    if (
+        named.basis == "measured"
+        and named.lost_us_per_step is not None
+        and named.lost_us_per_step_low is None
+    ):
+        named = replace(
+            named, basis="estimated"
+        )  # too few steps for an interval: nothing is measured without one
+    remedy = rule.remedy(named)
+    undeclared = None if remedy is None else outside(rule.edits, remedy.edits)
+    if undeclared is not None:
+        raise TypeError(
+            f"{rule.code} asks for an edit that its class does not declare in `edits`: {undeclared}"
+        )
+    return replace(named, remedy=remedy)
+
+
+FIELDS: Mapping[str, tuple[type, ...]] = {
+    "message": (str,),
+    "site": (Site, NoneType),
+    "severity": (Severity, NoneType),
+    "steps": (int, float),
+    "per_step": (int, float),
+    "lost_us_per_step": (int, float, NoneType),
+    "lost_bytes": (int, float, NoneType),
+    "places": (tuple,),
+}
+"""What a finding must hold for a report to be made of it: rules may be a stranger's."""
+
+
+def _require_sound(finding: Finding) -> None:
+    if not isinstance(finding, Finding):
+        raise TypeError(f"detect() gave {type(finding).__name__}, not a Finding")
+    for name, kinds in FIELDS.items():
+        value = getattr(finding, name)
+        if not isinstance(value, kinds):
+            raise TypeError(f"the finding's {name} is {value!r}")
+
+
+def _distinct(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Keys that occur twice (the same text on two lines) get a number."""
+    seen: dict[str, int] = {}
+    for finding in findings:
+        count = seen[finding.key] = seen.get(finding.key, 0) + 1
+        yield finding if count == 1 else replace(finding, key=f"{finding.key}#{count}")
+
+
+class Silence:
+    """``# audit: ignore[CODE]`` on any line of a finding's statement, and per-file ignores of the
+    configuration.
+    """
+
+    def __init__(
+        self, recording: Recording, per_file: Mapping[str, tuple[str, ...]], statements: Statements
+    ) -> None:
+        self._per_file, self._statements = per_file, statements
+        self._lines: dict[tuple[str, int], set[str]] = {}
+        self._used: set[tuple[str, int]] = set()
+        stored = recording.manifest.get("sources", {})
+        for file in stored if isinstance(stored, dict) else ():
+            for number, text in enumerate(recording.source(file), start=1):
+                match = SILENCE.search(text) if "audit:" in text else None
+                if match:
+                    codes = match.group(1)
+                    self._lines[file, number] = (
+                        {code.strip() for code in codes.split(",")} if codes else {"*"}
+                    )
+
+    def covers(self, finding: Finding) -> bool:
+        """True if the user silenced this finding."""
+        site = finding.site
+        if site is None:
+            return False
+        family = finding.code.rstrip("0123456789")
+        ignored = {
+            code
+            for pattern, codes in self._per_file.items()
+            if fnmatch(site.file, pattern)
+            for code in codes
+        }
+        if ignored & {finding.code, family}:
+            return True
+        lines = ((site.file, line) for line in self._statements.lines(site))
+        said = {
+            place for place in lines if self._lines.get(place, set()) & {finding.code, family, "*"}
+        }
+        self._used |= said
+        return bool(said)
+
+    def unused(self, judged: set[str]) -> tuple[str, ...]:
+        """Sentences about comments that silence nothing (of rules that were judged)."""
+        families = {code.rstrip("0123456789") for code in judged}
+        return tuple(
+            f"{file}:{line}: nothing to silence: '# audit: ignore' has no finding on this line"
+            for (file, line), codes in sorted(self._lines.items())
+            if (file, line) not in self._used and codes & (judged | families | {"*"})
+        )

@@ -1,0 +1,365 @@
+"""The nouns of the product: frozen data, no behaviour beyond their own invariants, standard library
+only.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from auditor.model import prices
+from auditor.model.charts import Lanes, Layers, Series
+from auditor.model.device_time import DeviceTime
+from auditor.model.sites import FoundAt as FoundAt
+from auditor.model.sites import Site as Site
+from auditor.model.verification import Verification, Verified
+
+SCHEMA = "audit-report/1"
+
+Basis = Literal["measured", "estimated", "none"]
+SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
+Status = Literal["found", "clean", "skipped", "failed"]
+Training = Literal["trained", "forward", "evaluated", "nothing"]
+Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]
+Action = Literal[
+    "set_keyword",
+    "drop_keyword",
+    "drop_statement",
+    "detach",
+    "rename_call",
+    "throttle",
+    "insert_before",
+    "insert_after_imports",
+    "modernize_amp",
+    "set_value",
+    "set_constant",
+    "make_on_device",
+]
+
+
+class Severity(str, enum.Enum):
+    """How much a finding matters, worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst; sorts findings and decides ``--fail-on``."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of the user's source, said by its meaning; ``auditor.patch`` finds the exact
+    bytes.
+
+    ========================
+    ========================================================================== ``set_keyword``
+    in the call of ``call`` on the site's line, set ``keyword=value`` ``drop_keyword``          in
+    the call of ``call``, remove ``keyword=...`` ``drop_statement``        remove the statement that
+    calls ``call``, and what is of no use without it ``detach``                append ``.detach()``
+    to the value that the site stores or accumulates (``value`` may name
+                              the sub-expression)
+    ``rename_call``           replace the call of ``call`` by the source text ``value`` (same
+    prefix) ``throttle``              run the statement on the site's line, which must only log,
+    every ``value`` steps ``insert_before``         put the call ``value`` (one that
+    ``auditor.patch`` knows) before the statement on the line ``insert_after_imports``  put the call
+    ``value`` (likewise) behind the imports at the top of the file ``modernize_amp``         call
+    the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>`` ``make_on_device``
+    ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``; ``call`` is the move
+    ``set_constant``          on the line that sets the name ``keyword`` to a number or flag (or,
+    without a name, for the number
+                              at ``span``) write ``value`` instead
+    ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of
+    keys and positions), or
+                              in a shell script or ``.env`` the variable ``keyword``, to ``value``
+    ========================
+    ==========================================================================
+
+    ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.
+    ``span`` (first and last line, first and last column: 1-based lines, 0-based UTF-8 byte columns,
+    as in ``ast``) says which call where the line has several of that name. ``safe`` means that the
+    training result cannot change; ``reason`` says why, or why not.
+    """
+
+    site: Site
+    action: Action
+    call: str = ""
+    keyword: str = ""
+    value: str = ""
+    safe: bool = False
+    reason: str = ""
+    span: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do about a finding. ``edits`` become ``diff`` once the patcher has proven that they
+    apply.
+
+    ``config`` holds environment settings or knobs that are not source:
+    ``{"PYTORCH_CUDA_ALLOC_CONF": ...}``.
+    """
+
+    text: str
+    edits: tuple[Edit, ...] = ()
+    config: dict[str, str] | None = None
+    diff: str | None = None
+    refused: str | None = None
+
+    @property
+    def safe(self) -> bool:
+        """True when there is at least one edit and every edit is safe."""
+        return bool(self.edits) and all(edit.safe for edit in self.edits)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect at one statement, with its price.
+
+    ``lost_us_per_step`` and ``lost_bytes`` are what would come back; None where it was not
+    measured. ``lost_us_per_step_low`` and ``_high`` are between what the time lies: a measured
+    price has them (docs/prices.md says how sure they are), and one whose interval reaches zero is
+    not proven. ``grows`` says that so many bytes more are lost on each step. ``basis`` says how the
+    price was come by. A rule fills what it knows; the engine adds code, name, severity (unless the
+    rule lowers it), key and remedy. ``places`` are its parts in the order of lines, empty where
+    there is one. ``negligible``: its price is too small to be more than a note
+    (``auditor.model.prices``). ``follows`` is the code of the finding of which it is a consequence:
+    it stands behind that one, and is in no sum.
+    """
+
+    site: Site | None
+    message: str
+    steps: int = 0
+    per_step: float = 0.0
+    lost_us_per_step: float | None = None
+    lost_us_per_step_low: float | None = None
+    lost_us_per_step_high: float | None = None
+    lost_bytes: int | None = None
+    grows: bool = False
+    basis: Basis = "none"
+    seen_on: SeenOn = "cpu"
+    severity: Severity | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    hints: dict[str, Any] = field(default_factory=dict)
+    """What the rule's ``remedy()`` needs to know; never written to the report."""
+    code: str = ""
+    name: str = ""
+    key: str = ""
+    remedy: Remedy | None = None
+    verified: Verified | None = None
+    places: tuple[FoundAt, ...] = ()
+    negligible: bool = False
+    follows: str = ""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of all rules that found it, the leading one first."""
+        return tuple(
+            dict.fromkeys((self.code, *(place.code for place in self.places if place.code)))
+        )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all its parts, its own first: two findings that share one are the same, whatever
+        was joined.
+        """
+        return tuple(dict.fromkeys((self.key, *(place.key for place in self.places if place.key))))
+
+    @property
+    def proven_us(self) -> float | None:
+        """``lost_us_per_step`` where it is a number above zero, and so is all of its interval; else
+        None: it counts in no sum and order.
+        """
+        lost, low = self.lost_us_per_step, self.lost_us_per_step_low
+        return (
+            lost
+            if lost is not None and 0.0 < lost < math.inf and (low is None or low > 0.0)
+            else None
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule said about one recording. ``reason`` is empty only for ``found`` and
+    ``clean``.
+    """
+
+    code: str
+    name: str
+    status: Status
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Step time of the quiet pass in us, warm-up left out, and what steps waited for a processor
+    taken off.
+
+    ``low`` and ``high`` are between what the median lies (None of too few steps, and in a trace);
+    ``queued`` is the share (0 to 1) of the host's time in which steps waited for a processor.
+    ``mean`` is what shares are of; None in reports of 0.1.
+    """
+
+    median: float
+    p95: float
+    min: float
+    max: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+    queued: float = 0.0
+    mean: float | None = None
+
+
+@dataclass(frozen=True)
+class PeakBytes:
+    """Peak memory in bytes: the device's allocator, and the host process (resident set)."""
+
+    device: int | None = None
+    host: int | None = None
+
+
+@dataclass(frozen=True)
+class TargetError:
+    """What ended the target early, in which ``step`` of the run (from 0). ``traceback`` holds the
+    user's own frames, none of ours.
+    """
+
+    type: str
+    message: str
+    traceback: str = ""
+    step: int | None = None
+    pass_name: str = ""
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was audited, on what, and how it ended.
+
+    ``training``: ``trained`` (a backward or an optimizer ran, or a parameter changed), else
+    ``forward`` (autograd graphs were built), ``evaluated`` (torch ran without them) or ``nothing``
+    (no operator ran); None where that was not looked at.
+    """
+
+    target: str
+    steps: int
+    warmup: int
+    world_size: int
+    device: str
+    outcome: Outcome
+    error: TargetError | None
+    step_us: StepTimes | None
+    peak_bytes: PeakBytes
+    torch: str
+    python: str
+    recorded_at: str
+    training: Training | None = None
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Source lines around a site: ``lines[0]`` is line ``first`` of ``file``.
+
+    ``opening`` holds number and text of the lines above that open the function and classes around
+    them, outermost first.
+    """
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+    opening: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank of a job, from its own trace. Times are us in each step, of the device with the most
+    work.
+
+    ``step_us`` is the median step; ``communication_us`` is time with a collective running,
+    ``exposed_us`` the part of it in which no other kernel did; ``wait_us`` is the time that the
+    host was held. ``rank`` is None where the trace does not say.
+    """
+
+    rank: int | None
+    file: str
+    host: str
+    device: str
+    steps: int
+    step_us: float
+    busy_us: float
+    compute_us: float
+    communication_us: float
+    exposed_us: float
+    loader_us: float
+    wait_us: float
+    peak_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The one result object; every page and format is a function of it. Its findings are in the
+    order of their price.
+    """
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """Those of ``warnings`` that stand above the findings: each says that the rest means less than
+    it seems.
+    """
+    cautions: tuple[str, ...] = ()
+    """Sentences that stand there too, and are no fault: what makes all times less certain, and what
+    to do about it.
+    """
+    tool: dict[str, str] = field(default_factory=dict)
+    schema: str = SCHEMA
+    environment: dict[str, str] = field(default_factory=dict)
+    method: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
+    operators: tuple[tuple[str, int, float], ...] = ()
+    """Top operators of the traced steps: name, calls per step, self time in us per step (under the
+    profiler).
+    """
+    excerpts: dict[str, Excerpt] = field(default_factory=dict)
+    """Source around each finding's site, by ``file:line``."""
+    manual: dict[str, str] = field(default_factory=dict)
+    """Manual page (Markdown) of every rule that fired, by code."""
+    ranks: tuple[Rank, ...] = ()
+    """The ranks of a job, where its traces were judged together."""
+    device_time: DeviceTime | None = None
+    """Where the time of the device went in the trace that was judged; None without a trace, or a
+    device in it.
+    """
+    layers: tuple[Layers, ...] = ()
+    """Memory over time, of each device."""
+    lanes: tuple[Lanes, ...] = ()
+    """Timelines, parts of steps, segment maps."""
+    verification: Verification | None = None
+    """What re-runs with the patches measured; None until ``audit verify``."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "findings", prices.in_order(self.findings))
+
+    def worst(self) -> Severity | None:
+        """Severity of the worst finding, or None."""
+        found = [finding.severity for finding in self.findings if finding.severity is not None]
+        return min(found, key=lambda severity: severity.rank, default=None)
+
+
+def finding_key(code: str, site: Site | None) -> str:
+    """Identity of a finding that survives moved lines: code, file and the line's text without its
+    spacing.
+    """
+    if site is None:
+        return code
+    text = "".join(site.text.split())
+    return f"{code}:{site.file}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,121 @@
+"""What a finding's price weighs beside the step and the peak, and the one order in which every
+format lists findings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from auditor.model import Finding, Severity, StepTimes
+
+NOTE_BELOW = 0.001
+"""Share of the step (of the peak, for memory) below which a priced finding is a note:
+``note-below`` in ``[tool.audit]``. Ours: what comes back is then less than the difference between
+two steps of any machine that we measured."""
+
+OPENS = frozenset({"MEM015"})
+"""Rules whose findings a report opens with: they say why the run ended."""
+
+
+def priced(finding: Finding) -> float | None:
+    """``lost_us_per_step`` where it is a number above zero."""
+    lost = finding.lost_us_per_step
+    return lost if lost is not None and math.isfinite(lost) and lost > 0 else None
+
+
+def costs_nothing(finding: Finding) -> bool:
+    """True where a price in time was looked for, and what was found is that nothing would come
+    back.
+    """
+    return finding.basis != "none" and finding.lost_us_per_step == 0
+
+
+def share_of_step(us: float, times: StepTimes | None) -> float | None:
+    """``us`` of each step as a share of the mean step; None where no step was timed.
+
+    Of the mean and not of the median: prices are means, too (all time lost, divided by all steps),
+    so the share is that of all the time the steps took. Reports of earlier versions hold no mean:
+    there it is the median.
+    """
+    usual = usual_us(times)
+    return us / usual if usual > 0 else None
+
+
+def usual_us(times: StepTimes | None) -> float:
+    """The step time that shares are of, in us; 0 where no step was timed."""
+    if times is None:
+        return 0.0
+    return times.median if times.mean is None else times.mean
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By price: the dearest in time first, then in memory, then what has no price, the worst first;
+    negligible ones close.
+
+    Errors without a price open: where the run ended or what was trained is worthless, everything is
+    lost. A consequence stands behind the dearest finding of its cause, whatever its own price.
+    """
+    ranked = sorted(findings, key=_rank)
+    first: dict[str, Finding] = {}
+    for finding in ranked:
+        if not finding.follows:
+            first.setdefault(finding.code, finding)
+    behind = [finding for finding in ranked if finding.follows and finding.follows in first]
+    ahead = (finding for finding in ranked if not finding.follows or finding.follows not in first)
+    return tuple(
+        each
+        for finding in ahead
+        for each in (finding, *(late for late in behind if first[late.follows] is finding))
+    )
+
+
+def _rank(finding: Finding) -> tuple[Any, ...]:
+    us, held = (
+        finding.proven_us or 0.0,
+        finding.lost_bytes or 0,
+    )  # what is not proven orders nothing
+    place = (finding.site.file, finding.site.line) if finding.site is not None else ("", 0)
+    all_lost = not us and not held and finding.severity == "error"
+    return (
+        finding.code not in OPENS,
+        not all_lost,
+        finding.negligible,
+        -us,
+        -held,
+        finding.severity.rank if finding.severity is not None else 9,
+        finding.code,
+        place,
+    )
+
+
+def weighed(
+    finding: Finding,
+    note: Severity,
+    below: float,
+    times: StepTimes | None,
+    peaks: Mapping[str, int | None],
+) -> Finding:
+    """The finding, as a ``note`` where all that it costs is below that share: of the step's time,
+    of the device's peak memory.
+
+    ``peaks`` are bytes by where findings were seen. Unchanged: what has no price or an unknown
+    share, what grows with each step (it has no share), and errors, which are about more than their
+    price.
+    """
+    shares: list[float | None] = [0.0] if costs_nothing(finding) else []
+    if (us := priced(finding)) is not None:
+        shares.append(share_of_step(us, times))
+    if finding.lost_bytes:
+        peak = None if finding.grows else peaks.get(finding.seen_on)
+        shares.append(finding.lost_bytes / peak if peak else None)
+    if (
+        not shares
+        or finding.severity == "error"
+        or any(share is None or share >= below for share in shares)
+    ):
+        return finding
+    return replace(finding, severity=note, negligible=True)

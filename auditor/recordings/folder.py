@@ -1,0 +1,312 @@
+"""The folder that a run leaves: ``manifest.json``, one file for each probe, and the user's sources
+as they were.
+
+Rows are JSON lines, flushed at the end of each step, so that whatever kills the process leaves a
+readable recording. ``docs/recording.md`` describes every part and its rows.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from auditor import redaction
+from auditor.model import Site
+from auditor.model.devices import DeviceInfo, Input, device_named, input_named
+from auditor.recordings import schema
+from auditor.recordings.joined_runs import RERUN, joined, joined_rows, taken_passes
+from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain_rows, typed_rows
+from auditor.recordings.schema import Manifest, SiteRow, StepRow
+from auditor.recordings.sources import SOURCES, decode_source, path_from
+from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_manifest
+
+SCHEMA = "audit-recording/1"
+TRACE = "trace.json.gz"
+AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
+AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
+Row = dict[str, Any]
+R = TypeVar("R", bound=schema.Row)
+
+NOWHERE = SiteRow(id=-1, file="?", line=0, function="")
+"""Where a row points that names no site of its recording."""
+
+__all__ = [
+    "MANIFEST",
+    "SITES",
+    "Recording",
+    "RecordingWriter",
+    "UnreadableRecording",
+    "read_manifest",
+    "write_manifest",
+]
+
+
+class UnreadableRecording(Exception):
+    """The folder is not a recording that this version can read; the message is one sentence for the
+    user.
+    """
+
+
+def read_manifest(folder: Path) -> Row:
+    """The manifest of a recording.
+
+    Raises :class:`UnreadableRecording` when there is none, or it is of a schema that this version
+    does not know.
+    """
+    path = folder / MANIFEST
+    try:
+        with path.open("rb") as file:
+            manifest = msgspec.json.decode(file.read(BYTE_LIMIT))
+    except FileNotFoundError:
+        raise UnreadableRecording(f"{folder} holds no recording: {MANIFEST} is missing") from None
+    except (OSError, *NO_JSON) as error:
+        raise UnreadableRecording(f"{path} cannot be read: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        found = manifest.get("schema") if isinstance(manifest, dict) else None
+        raise UnreadableRecording(
+            f"{path} has schema {str(found)[:80]!r}; this version reads {SCHEMA!r}"
+        )
+    try:
+        msgspec.convert(manifest, Manifest)
+    except msgspec.ValidationError as error:
+        raise UnreadableRecording(f"{path} does not keep to {SCHEMA}: {error}") from None
+    return manifest
+
+
+class Recording:
+    """A recording opened for reading. Never changes what it reads."""
+
+    def __init__(self, folder: Path, manifest: Row | None = None) -> None:
+        self.folder = folder
+        self.manifest = read_manifest(folder) if manifest is None else manifest
+        self._unreadable: Unreadable = {}
+
+    @property
+    def input(self) -> Input:
+        """What is judged: a run, or a file that stands alone."""
+        return input_named(self.manifest.get("device"))
+
+    @property
+    def device(self) -> DeviceInfo:
+        """What the run could use; the host where a file stands alone."""
+        environment = self.manifest.get("environment") or {}
+        return device_named(self.manifest.get("device"), str(environment.get("device", "")))
+
+    def inside(self, name: str) -> Recording | None:
+        """The recording of a further run that lies inside this one (``replay``, ``rehearsal``);
+        None if it cannot be read.
+        """
+        try:
+            return Recording(self.folder / name)
+        except UnreadableRecording:
+            return None
+
+    @property
+    def trace(self) -> Path | None:
+        """The file that torch.profiler wrote, if there is one."""
+        again = self.rerun
+        if again is not None and "trace" in self.taken:
+            return again.trace
+        path = self.folder / TRACE
+        return path if path.is_file() else None
+
+    @cached_property
+    def rerun(self) -> Recording | None:
+        """The recording of a second run, up to the step before the one in which this run failed.
+
+        The passes that :attr:`taken` names are those of the second run, and ``rows`` reads both as
+        one recording.
+        """
+        again = self.inside(RERUN) if self.taken else None
+        if again is not None:
+            again.taken = frozenset()  # it has none of its own, whatever a stranger's folder says
+        return again
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """Names of the passes that are read from the second run; empty where there was none."""
+        return taken_passes(self.manifest)
+
+    @property
+    def snapshot(self) -> Path | None:
+        """The CUDA memory snapshot: of the first out-of-memory error if the run ended by one, else
+        of the last step's end.
+
+        Torch also reports errors that it gets over by itself (cuDNN asks for less workspace): those
+        do not count.
+        """
+        ended = self.manifest.get("outcome") == "oom"
+        names, folders = AT_OOM + AT_END if ended else AT_END + AT_OOM, [self.folder]
+        if (
+            self.rerun is not None
+        ):  # what is read of its steps goes with its snapshot; how the run ended, with its own
+            folders.insert(
+                1 if ended or not self.taken & {"memory", "loud"} else 0, self.rerun.folder
+            )
+        found = (folder / name for folder in folders for name in names)
+        return next((path for path in found if path.is_file()), None)
+
+    def has(self, part: str) -> bool:
+        """True if the probe that writes this part ran (it may have seen nothing)."""
+        return self.part_file(part) is not None or (self.rerun is not None and self.rerun.has(part))
+
+    def part_file(self, part: str) -> Path | None:
+        """The file of a part in this run's folder; None if there is none."""
+        path = self.folder / f"{part}.jsonl"
+        return path if path.is_file() else None
+
+    @overload
+    def rows(self, kind: type[R]) -> list[R]: ...
+
+    @overload
+    def rows(self, kind: str) -> list[Row]: ...
+
+    def rows(self, kind: type[R] | str) -> list[R] | list[Row]:
+        """All whole rows of one type, in order; a last line that was cut off (a killed run) is left
+        out.
+
+        Of a part's name all of its rows come as plain objects.
+        """
+        if isinstance(kind, str):
+            fields = self.own_rows(kind)
+            return (
+                fields if self.rerun is None else joined(fields, self.rerun.rows(kind), self.taken)
+            )
+        return [row for row in self.typed_rows(kind.part) if isinstance(row, kind)]
+
+    def typed_rows(self, part: str) -> list[schema.Row]:
+        """All rows of a part, each of its type; what is of none is left out, and :meth:`unreadable`
+        tells of it.
+        """
+        own = self._own_typed_rows(part)
+        return (
+            own if self.rerun is None else joined_rows(own, self.rerun.typed_rows(part), self.taken)
+        )
+
+    def _own_typed_rows(self, part: str) -> list[schema.Row]:
+        path = self.part_file(part)
+        return [] if path is None else list(typed_rows(path, part, self._unreadable))
+
+    @overload
+    def own_rows(self, kind: type[R]) -> list[R]: ...
+
+    @overload
+    def own_rows(self, kind: str) -> list[Row]: ...
+
+    def own_rows(self, kind: type[R] | str) -> list[R] | list[Row]:
+        """As :meth:`rows` of this run alone, also of passes that are read from the second run."""
+        if isinstance(kind, str):
+            path = self.part_file(kind)
+            return [] if path is None else list(plain_rows(path, kind))
+        return [row for row in self._own_typed_rows(kind.part) if isinstance(row, kind)]
+
+    def unreadable(self, part: str) -> str:
+        """A sentence about the first row of a part that was left out because it is not of the
+        part's type; empty if none was.
+        """
+        mine = self._unreadable.get(part, "")
+        return mine if mine or self.rerun is None else self.rerun.unreadable(part)
+
+    def run_step(self, pass_name: str, step: int) -> int:
+        """Number in its run of a pass's step: from 0, warm-up and earlier passes included, as the
+        program's own loop counts.
+
+        Of a pass that is read from the second run it is the number there.
+        """
+        if self.rerun is not None and pass_name in self.taken:
+            return self.rerun.run_step(pass_name, step)
+        return self._counted(pass_name, step)
+
+    @property
+    def ended_in(self) -> int | None:
+        """Number in the run of the step in which an error ended it; None where none did, or outside
+        a step. Never of the second run.
+        """
+        error = self.manifest.get("error") or {}
+        step = error.get("step")
+        return None if step is None else self._counted(error.get("pass_name") or "", step)
+
+    def _counted(self, pass_name: str, step: int) -> int:
+        starts, steps = self._pass_starts
+        return step + starts.get(pass_name, steps)
+
+    @cached_property
+    def _pass_starts(self) -> tuple[dict[str, int], int]:
+        """The number in the run of each pass's first step, and how many steps there are."""
+        starts: dict[str, int] = {}
+        rows = self.own_rows(StepRow)
+        for number, row in enumerate(rows):
+            starts.setdefault(row.pass_name, number)
+        return starts, len(rows)
+
+    @property
+    def cwd(self) -> str:
+        """Working directory of the run."""
+        return str(self.manifest.get("cwd", ""))
+
+    @cached_property
+    def _site_rows(self) -> dict[int, SiteRow]:
+        return {row.id: row for row in self.rows(SiteRow)}
+
+    def site_row(self, number: int) -> SiteRow:
+        """The raw site row: file, line, function, and where known opcode, col, end_line, end_col,
+        via.
+        """
+        return self._site_rows.get(number, NOWHERE)
+
+    def site(self, number: int) -> Site:
+        """A site as findings show it: file relative to the run's directory, and the line's text."""
+        row = self.site_row(number)
+        return self.site_at(row.file, row.line, row.function)
+
+    def site_at(self, file: str, line: int, function: str = "") -> Site:
+        """A site from its parts; ``file`` may be absolute."""
+        lines = self.source(file)
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return Site(self.relative(file), line, function, text)
+
+    def relative(self, file: str) -> str:
+        """As :func:`path_from` the run's directory."""
+        return path_from(self.cwd, file)
+
+    def source_bytes(self, file: str) -> bytes | None:
+        """The bytes of a user file as they were when recorded; None if it was not kept."""
+        stored = self.manifest.get("sources", {})
+        name = stored.get(self.relative(file)) if isinstance(stored, dict) else None
+        if not isinstance(name, str) or "/" in name or "\\" in name or name.startswith("."):
+            return None
+        path = self.folder / SOURCES / name
+        try:  # a link must not lead out: what is read here is shown in reports
+            inside = path.resolve().parent == self.folder.resolve() / SOURCES
+            return path.read_bytes() if inside and path.is_file() else None
+        except (OSError, ValueError):
+            return None
+
+    def original_bytes(self, file: str, root: Path | None = None) -> bytes | None:
+        """As :meth:`source_bytes`, with masked secrets taken from the user's own file below
+        ``root`` (default: where the run was).
+
+        For what runs or edits the user's files on this machine; nothing that is passed on may hold
+        it.
+        """
+        recorded = self.source_bytes(file)
+        if recorded is None or self.relative(file) not in (self.manifest.get("masked") or {}):
+            return recorded
+        try:
+            live = ((root or Path(self.cwd)) / self.relative(file)).read_bytes()
+        except (OSError, ValueError):
+            return recorded
+        return redaction.restored(recorded, live, Path(file).suffix)
+
+    def source(self, file: str) -> list[str]:
+        """Lines of a user file as recorded, without line ends; empty if it was not kept."""
+        cache: dict[str, list[str]] = self.__dict__.setdefault("_lines", {})
+        if file not in cache:
+            raw = self.source_bytes(file)
+            cache[file] = (
+                decode_source(raw).split("\n") if raw is not None else []
+            )  # splitlines() knows more separators than Python
+        return cache[file]

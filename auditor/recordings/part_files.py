@@ -1,0 +1,82 @@
+"""Reading a part: JSON lines to rows of its types, or to plain objects. A recording may be a
+stranger's: all of it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Union
+
+import msgspec
+
+from auditor.errors import plain
+from auditor.recordings.schema import PARTS, PassRow, Row
+
+ROW_LIMIT = 4_000_000
+"""Rows read from one part at most."""
+
+BYTE_LIMIT = 64 * 2**20
+"""Bytes of one row at most."""
+
+CHECKED = frozenset({"steps", "device_times", "batches", "sites", "training", "lapses"})
+"""Parts whose rows are left out also as plain objects where they are not of the part's type:
+everything leans on them.
+"""
+
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+Unreadable = dict[str, str]
+"""By part: a sentence about the first row that is not of its type."""
+
+
+def typed_rows(path: Path, part: str, unreadable: Unreadable) -> Iterator[Row]:
+    """Rows of a part's types. One of another shape is left out and told in ``unreadable``; a line
+    that is no JSON is only left out.
+    """
+    decode = _decoder(part).decode
+    for number, line in _lines(path):
+        try:
+            row: Row = decode(line)
+            _require_stamp(row)
+        except msgspec.ValidationError as error:
+            unreadable.setdefault(
+                part,
+                f"line {number} of {part}.jsonl is not a row that this version reads: "
+                f"{plain(str(error), 200)}",
+            )
+            continue
+        except NO_JSON:
+            continue
+        yield row
+
+
+def plain_rows(path: Path, part: str) -> Iterator[dict[str, Any]]:
+    """The same as plain objects, whatever keys they have."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    check = _decoder(part).decode if part in CHECKED else None
+    for _, line in _lines(path):
+        try:
+            fields = decode(line)
+            if check is not None:
+                _require_stamp(check(line))
+        except NO_JSON:
+            continue
+        yield fields
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        yield from enumerate(islice(iter(lambda: file.readline(BYTE_LIMIT), b""), ROW_LIMIT), 1)
+
+
+@cache
+def _decoder(part: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(Union[PARTS[part]])  # noqa: UP007  # made of a tuple
+
+
+def _require_stamp(row: Row) -> None:
+    if isinstance(row, PassRow) and (not row.pass_name or row.step < 0):
+        raise msgspec.ValidationError("Object missing `pass` or `step`")

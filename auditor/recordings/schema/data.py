@@ -1,0 +1,120 @@
+"""Rows about data loaders and what they yield, and about saved and loaded checkpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import At, Item, PassRow, Row, doc, older
+
+
+class LoaderRow(Row, kw_only=True):
+    """One row per kind of DataLoader iterator first seen. Files and lines are null where a library
+    defines it.
+    """
+
+    part = "loaders"
+    when = "quiet and loud"
+
+    loader: Annotated[int, doc("its number")]
+    at: Annotated[int | None, doc("where it is consumed: a number in `sites`, or null")] = older(
+        None
+    )
+    made_at: Annotated[
+        int | None, doc("the `DataLoader(...)` call (null if made before the recorder)")
+    ] = older(None)
+    workers: Annotated[int, doc("`num_workers`")] = older(0)
+    pin_memory: Annotated[bool, doc("as given")] = older(value=False)
+    persistent: Annotated[bool | None, doc("`persistent_workers`; null where unknown")] = older(
+        None
+    )
+    prefetch: Annotated[int | None, doc("`prefetch_factor`; null where not given")] = older(None)
+    batch_size: Annotated[int | None, doc("null where a batch sampler cuts them")] = older(None)
+    dataset: Annotated[str, doc("qualified name of its class, below any `Subset`")] = older("")
+    dataset_file: Annotated[str | None, doc("where the class is defined")] = older(None)
+    dataset_line: Annotated[int | None, doc("the line there")] = older(None)
+    collate: Annotated[str, doc("qualified name of the collate function")] = older("")
+    collate_file: Annotated[str | None, doc("where that is defined")] = older(None)
+    collate_line: Annotated[int | None, doc("the line there")] = older(None)
+    length: Annotated[int | None, doc("batches of an epoch (null where it has no length)")] = older(
+        None
+    )
+    samples: Annotated[int | None, doc("those of its sampler (the same)")] = older(None)
+
+
+class BatchRow(PassRow, kw_only=True):
+    """What one loader gave to one step. The loud pass adds what the batches hold."""
+
+    part = "batches"
+    when = "quiet and loud"
+
+    loader: Annotated[int, doc("its number in `loaders`")]
+    n: Annotated[int, doc("batches")] = older(0)
+    wait_us: Annotated[
+        float,
+        doc(
+            "time the step waited in `__next__` and in making the iterator, without the time in "
+            "which its thread was ready to run "
+            "and had no processor"
+        ),
+    ] = older(0.0)
+    devices: Annotated[
+        dict[str, int] | None, doc('(loud) tensors by the device they lie on: `{"cpu": 3}`')
+    ] = None
+    bytes: Annotated[int | None, doc("(loud) of these tensors")] = None
+    sample_devices: Annotated[
+        list[str] | None,
+        doc(
+            "(loud) devices of the samples before they are collated; `[]` where samples are made "
+            "in workers"
+        ),
+    ] = None
+    default_device: Annotated[str | None, doc("(loud) where torch makes new tensors: `cpu`")] = None
+
+
+class SaveRow(PassRow, kw_only=True):
+    """One `torch.save` on the step's thread."""
+
+    part = "saves"
+    when = "quiet"
+
+    at: At
+    us: Annotated[float, doc("time inside without waiting for a processor")]
+    path: Annotated[str | None, doc("where it wrote to (null: a buffer or an open file)")]
+    replaced: Annotated[bool, doc("whether a file that was not empty was there")]
+    bytes: Annotated[int | None, doc("its size afterwards")]
+
+
+class RateGroup(Item, kw_only=True):
+    """Learning rates of one parameter group, each as `{lr, initial_lr?, max_lr?}`."""
+
+    before: Annotated[dict[str, float], doc("before the call")]
+    after: Annotated[dict[str, float], doc("after it")]
+    first: Annotated[dict[str, float], doc("at the first step since")]
+
+
+class LoadRow(PassRow, kw_only=True, tag_field="what"):
+    """A `load_state_dict` outside the steps, from the start of the run on."""
+
+    part = "loads"
+    when = "from the start"
+
+    at: At
+    owner: Annotated[str, doc("its class")]
+    bad: Annotated[int, doc("tensors of it that are not finite")]
+    tensors: Annotated[list[str], doc("the first 5 of these")]
+
+
+class ModuleLoadRow(LoadRow, kw_only=True, tag="module"):
+    """Of a module: only where it then holds something that is not finite; minus infinity in a mask
+    aside.
+    """
+
+
+class OptimizerLoadRow(LoadRow, kw_only=True, tag="optimizer"):
+    """Of an optimizer: written when it steps for the first time since."""
+
+    groups: Annotated[list[RateGroup], doc("its parameter groups")] = older([])
+    default: Annotated[
+        float | None, doc("the rate of an optimizer of this class that is given none")
+    ] = older(None)
+    made_at: Annotated[int | None, doc("the line that made it")] = older(None)

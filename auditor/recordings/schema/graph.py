@@ -1,0 +1,209 @@
+"""Rows about backward and autograd graphs: who calls, what is kept, what is never walked, what
+never gets a gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, doc, older
+
+
+class BackwardRow(PassRow, kw_only=True):
+    """Calls of backward per step, place and flags. Nested ones have no row."""
+
+    part = "backward"
+    when = "loud"
+
+    at: At
+    retain: Annotated[
+        bool,
+        doc(
+            "the user's own line asked for retain_graph (not implied by create_graph, not another "
+            "library's idea)"
+        ),
+    ]
+    create: Annotated[bool, doc("with create_graph")] = older(value=False)
+    n: N
+    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
+    anomaly: Annotated[bool, doc("under anomaly mode")] = older(value=False)
+    held_bytes: Annotated[
+        int | None,
+        doc(
+            "bytes of saved tensors that a retained graph still held after the call (measured once "
+            "per place)"
+        ),
+    ] = None
+
+
+class EnclosingRow(PassRow, kw_only=True):
+    """One row for each different stack of user frames around a backward of the step."""
+
+    part = "enclosing"
+    when = "loud"
+
+    lines: Annotated[list[int], doc("numbers of `sites`, innermost first")]
+
+
+class ReusedRow(PassRow, kw_only=True):
+    """A backward walked a graph that a retained backward had kept."""
+
+    part = "reused"
+    when = "loud"
+
+    at: Annotated[int, doc("the retained backward")]
+    by: Annotated[int | None, doc("the one that walked its graph")]
+    n: N
+
+
+class CycleRow(PassRow, kw_only=True):
+    """Leaves whose gradient has had a graph of its own since an earlier step, per step and line of
+    `backward(create_graph=True)`.
+    """
+
+    part = "cycles"
+    when = "loud"
+
+    at: At
+    leaves: Annotated[int, doc("how many")]
+    held_bytes: Annotated[
+        int | None, doc("saved tensors in these graphs (null where torch cannot tell)")
+    ]
+
+
+class EvalRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that built a graph which nobody trains.
+
+    It called a module in eval mode, or one in train mode whose parameters no optimizer holds, with
+    gradients on and got a graph.
+    """
+
+    part = "evals"
+    when = "loud"
+
+    at: At
+    module: Annotated[str, doc("its class")]
+    mode: Annotated[str, doc("`eval` or `train`")] = older("eval")
+    n: N
+    steps: Annotated[int, doc("on how many")]
+    walked: Annotated[int, doc("graphs that a backward walked")]
+    held: Annotated[bool, doc("one of an earlier step was still alive at the end")]
+    saved_bytes: Annotated[int | None, doc("saved for one call")]
+
+
+class GraphRow(PassRow, kw_only=True):
+    """Per step and root that holds tensors with a graph at the step's end.
+
+    A root that is let go after being walked has one last row with `tensors: 0`.
+    """
+
+    part = "graphs"
+    when = "loud"
+
+    root: Annotated[str, doc("`trainer.py:Trainer.step:self.losses[*]`")]
+    file: Annotated[str, doc("where it is filled, absolute")] = older("")
+    function: Annotated[str, doc("the function there")] = older("")
+    name: Annotated[str, doc("the variable")] = older("")
+    path: Annotated[str, doc("from it (`.losses[*]`)")] = older("")
+    line: Annotated[int | None, doc("null where not found")] = older(None)
+    tensors: Annotated[int, doc("held now")]
+    carried: Annotated[int, doc("tensors already there at an earlier boundary")] = older(0)
+    oldest: Annotated[int, doc("age in steps of the oldest")] = older(0)
+    nodes: Annotated[int, doc("autograd nodes reachable (capped at 20,000)")] = older(0)
+    held_bytes: Annotated[
+        int | None,
+        doc(
+            "saved tensors still held by the carried ones, parameters left out (null where torch "
+            "cannot tell without unpacking)"
+        ),
+    ] = older(None)
+    walked: Annotated[bool, doc("a later backward walked a carried graph (sticky)")] = older(
+        value=False
+    )
+
+
+class RecomputeRow(PassRow, kw_only=True):
+    """Calls of `torch.utils.checkpoint.checkpoint` and `checkpoint_sequential` without
+    `use_reentrant`, per step, line and function.
+    """
+
+    part = "recompute"
+    when = "loud"
+
+    at: At
+    name: Annotated[str, doc("the function")]
+    library: Annotated[
+        str, doc("file and function of the library that made the call, if not the user's code")
+    ]
+    lost: Annotated[
+        bool,
+        doc(
+            "gradients were on, the module inside has parameters to train, and nothing that came "
+            "out has a gradient"
+        ),
+    ]
+    n: N
+
+
+class Parameter(Item, kw_only=True):
+    """A parameter by its name."""
+
+    name: Annotated[str, doc("qualified name, else `group 0, parameter 3`")]
+    shape: Annotated[list[int], doc("its sizes")] = older([])
+
+
+class StillGroup(Item, kw_only=True):
+    """A parameter group whose rate was 0 on all steps."""
+
+    group: Annotated[int, doc("its number")]
+    parameters: Annotated[int, doc("how many it has")]
+
+
+class FedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per optimizer that stepped: its parameters that never had a
+    gradient. Absent where none stepped.
+    """
+
+    part = "fed"
+    when = "loud"
+
+    at: MaybeAt
+    optimizer: Annotated[str, doc("its class")]
+    steps: Annotated[int, doc("its steps")]
+    parameters: Annotated[int, doc("trainable ones")]
+    unfed: Annotated[list[Parameter], doc("the first 20 without a gradient in all of its steps")]
+    n: Annotated[int, doc("how many there are of these")]
+    still: Annotated[list[StillGroup], doc("groups whose rate was 0 on all of them")]
+
+
+class StrayRow(PassRow, kw_only=True):
+    """At the pass's end, one row per leaf that backward fed and that is in no optimizer or no
+    module.
+
+    Fed: it was given a gradient on at least two steps.
+    """
+
+    part = "strays"
+    when = "loud"
+
+    at: Annotated[int | None, doc("the backward that reached it first")] = older(None)
+    name: Annotated[str, doc("`Model.body.weight`, else the variable that holds it")]
+    registered: Annotated[bool, doc("a parameter of some module")]
+    optimized: Annotated[bool, doc("in a group of any live optimizer")]
+    shape: Annotated[list[int], doc("its sizes")]
+    grad_bytes: Annotated[int, doc("of its gradient")]
+    fed: Annotated[int, doc("steps that left it with a gradient")]
+    changed: Annotated[
+        bool | None,
+        doc("its values (sampled) differ from those after its second step (null: not looked)"),
+    ]
+    touched: Annotated[
+        int, doc("times that its gradient was cleared or changed between two backwards")
+    ]
+    asked: Annotated[bool, doc("named as input of a gradient")]
+    file: Annotated[str | None, doc("where the variable is stored (null where not found)")] = older(
+        None
+    )
+    function: Annotated[str, doc("the function there")] = older("")
+    line: Annotated[int | None, doc("the line there")] = older(None)
+    beside: Annotated[int, doc("optimized parameters of modules fed in the same pass")]

@@ -1,0 +1,255 @@
+"""Rows about numbers: precision, delicate operators, float64, non-finite values and where they were
+born.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from auditor.recordings.schema.base import At, Item, MaybeAt, N, PassRow, doc, older
+from auditor.recordings.schema.graph import Parameter
+
+
+class AmpRow(PassRow, kw_only=True):
+    """Autocast and GradScaler, per step and place; at the pass's end one row for each
+    `GradScaler.update()`.
+    """
+
+    part = "amp"
+    when = "loud"
+
+    at: At
+    what: Annotated[
+        str,
+        doc(
+            "`autocast` (entered, `dtype` its own; `autocast_no_grad` where gradients are off), "
+            "`scale` (of an enabled "
+            "GradScaler), `clip_scaled` (`clip_grad_norm_` of gradients that were still scaled), "
+            "`step_scaled` (an optimizer "
+            "stepped by itself after backwards that all began at scaled losses, and nobody asked "
+            "for the scale), `backward` (under "
+            "autocast), `backward_unscaled` (after float16 autocast, where nothing scaled the "
+            "loss: neither a scaler nor a "
+            "product at its end), `old_autocast` and `old_scaler` (of a class of `torch.cuda.amp`, "
+            "enabled or not), `update`"
+        ),
+    ]
+    dtype: Annotated[str | None, doc("of autocast, or empty; left out of an `update`")] = None
+    n: Annotated[int, doc("how often; left out of an `update`")] = 0
+    before: Annotated[float | None, doc("the scale before an `update`")] = None
+    after: Annotated[float | None, doc("the scale after it")] = None
+
+
+class ModeRow(PassRow, kw_only=True):
+    """Backward calls under anomaly mode."""
+
+    part = "modes"
+    when = "warmup, quiet, anomaly_off, trace, loud"
+
+    what: Annotated[str, doc("`anomaly`")]
+    at: Annotated[int | None, doc("where it was switched on (null if before the recorder)")] = (
+        older(None)
+    )
+    n: N
+
+
+class ProfilerRow(PassRow, kw_only=True):
+    """The user's own torch.profiler started inside a step."""
+
+    part = "profilers"
+    when = "as `modes`"
+
+    at: MaybeAt
+    n: N
+
+
+class NumericRow(PassRow, kw_only=True):
+    """At the pass's end, one row for each kind of delicate call and place.
+
+    All but a `gradient` look at the forward and the optimizer only.
+    """
+
+    part = "numerics"
+    when = "numbers"
+
+    at: At
+    what: Annotated[
+        str,
+        doc(
+            "`epsilon` (a positive number below 0.01 was added to a tensor or is its lower bound), "
+            "`function` (a logarithm, an "
+            "exponential or a loss function with a gradient), `output` (what a product or another "
+            "growing operator with a "
+            "gradient gave in float16) or `gradient` (its derivative is infinite at a value that "
+            "it was given: in the backward "
+            "a finite gradient became non-finite there, and a parameter's was not finite "
+            "afterwards)"
+        ),
+    ]
+    op: Annotated[str, doc("the operator")]
+    dtype: Annotated[str, doc("the one that ran")]
+    scalar: Annotated[
+        float | None, doc("of an `epsilon` the number; of a `gradient` the exponent of a `pow`")
+    ] = None
+    feed: Annotated[
+        str | None,
+        doc(
+            "what made the input, casts and choices aside: `sigmoid`, `softmax`, `exp`, `sum of "
+            "exp` or empty"
+        ),
+    ] = None
+    guarded: Annotated[bool | None, doc("an epsilon came in between")] = None
+    unasked: Annotated[
+        bool | None, doc("of a `gradient`: only where the gradient that came in was 0")
+    ] = None
+    n: Annotated[int, doc("calls")]
+    steps: Annotated[
+        int, doc("how many of the watched steps; of a `gradient` those on which it happened")
+    ]
+    low: Annotated[
+        float | str | None,
+        doc(
+            "least of the input (of an `output`: of that), as text where not finite, null where "
+            "empty"
+        ),
+    ]
+    high: Annotated[float | str | None, doc("greatest of the same")]
+    overflowed: Annotated[
+        int | None,
+        doc("calls (of an `output`) that gave an infinity though all they were given was finite"),
+    ] = None
+    into: Annotated[list[str], doc("operators that an epsilon's result was given to")]
+    loss: Annotated[
+        bool, doc("a backward began at what was made of it, with no product of matrices in between")
+    ]
+
+
+class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
+    """At the pass's end, one row for each line that brought float64 into what runs with gradients
+    on.
+    """
+
+    part = "doubles"
+    when = "numbers"
+
+    at: At
+    how: Annotated[
+        str,
+        doc(
+            "`cast` (asked for), `mixed` (a float64 tensor met a narrower one), `made` (by a "
+            "factory) or `given` (from outside)"
+        ),
+    ]
+    op: Annotated[str, doc("the operator")]
+    n: Annotated[int, doc("operators that gave float64 because of it")]
+    elements: Annotated[
+        int,
+        doc(
+            "elements that these went through over all watched steps (the largest result or "
+            "operand of each)"
+        ),
+    ]
+    largest: Annotated[int, doc("the most elements at once")]
+    products: Annotated[int, doc("how many were products of matrices")]
+    graph: Annotated[bool, doc("a gradient flows back")]
+    steps: Annotated[int, doc("on how many")]
+    all: Annotated[int, doc("elements of all operators on floating-point numbers")]
+
+
+class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="parameters"):
+    """The last row: parameters of optimizers."""
+
+    part = "doubles"
+    when = "numbers"
+
+    elements: Annotated[int, doc("elements in float64")]
+    all: Annotated[int, doc("all elements")]
+
+
+class PiecewiseRow(PassRow, kw_only=True):
+    """Per step, one row for each Python loop over pieces of a tensor."""
+
+    part = "piecewise"
+    when = "numbers"
+
+    at: At
+    op: Annotated[str, doc("the operator that is given the pieces")]
+    n: Annotated[int, doc("turns")]
+    operators: Annotated[int, doc("from the first to the last of these")]
+    all: Annotated[int, doc("operators of the step outside the backward")]
+    elements: Annotated[int, doc("of a piece at most")]
+
+
+class BadTensor(Parameter, kw_only=True):
+    """A parameter that is not finite, or whose gradient is not."""
+
+    value: Annotated[str, doc("`nan` or `inf`")]
+
+
+class NonfiniteRow(PassRow, kw_only=True):
+    """One row, at the first step after which a parameter, or a gradient that an optimizer stepped
+    with, was not finite.
+
+    The part is absent until an optimizer has stepped.
+    """
+
+    part = "nonfinite"
+    when = "warmup, quiet, anomaly_off, loud, replay; CUDA: loud and replay"
+
+    global_step: Annotated[int, doc("steps of all passes before it")]
+    last_good: Annotated[
+        int, doc("the last one after which all was seen to be finite (-1: never looked)")
+    ]
+    what: Annotated[str, doc("`gradient` or `parameter`")]
+    tensors: Annotated[list[BadTensor], doc("the first five")]
+    n: Annotated[int, doc("how many")]
+
+
+Phase = Literal["forward", "backward", "optimizer", "input", "parameter", "state"]
+
+
+class BirthInput(Item, kw_only=True):
+    """An input of the operator that made a non-finite value."""
+
+    dtype: Annotated[str, doc("its type")]
+    shape: Annotated[list[int], doc("its sizes")] = older([])
+    min: Annotated[
+        float | None, doc("of the finite part before the call, null where there is none")
+    ]
+    max: Annotated[float | None, doc("the same")]
+    share_nonfinite: Annotated[
+        float | None, doc("0 to 1; null where the operator has written over it")
+    ]
+
+
+class BirthRow(PassRow, kw_only=True):
+    """Of the bad step, what its gradients or parameters inherited, earliest first, five at most.
+    `step` = when it was born.
+    """
+
+    part = "births"
+    when = "replay"
+
+    at: MaybeAt = older(None)
+    op: Annotated[str, doc("the operator")]
+    phase: Annotated[
+        Phase,
+        doc(
+            "`forward`, `backward` (`at` = the forward line that made the autograd `node`, or the "
+            "line of the user's own "
+            "backward), `optimizer`; or not made by an operator: `input`, `parameter`, `state` (of "
+            "the optimizer; `at` = where it "
+            "was used first)"
+        ),
+    ]
+    value: Annotated[str, doc("`nan`, `inf` or `-inf`")]
+    dtype: Annotated[str, doc("of the output")] = older("")
+    node: Annotated[str, doc("name of the autograd node, in a backward")] = older("")
+    module: Annotated[str, doc("whose forward ran")] = older("")
+    fill: Annotated[
+        bool, doc("written on purpose (`masked_fill(-inf)`) or never written (`empty`)")
+    ] = older(value=False)
+    constants: Annotated[list[str], doc("non-finite numbers among the arguments, as text")] = older(
+        []
+    )
+    inputs: Annotated[list[BirthInput], doc("what it was given")] = older([])

@@ -1,0 +1,104 @@
+"""Rows about optimizers: clearing, stepping, norms of gradients, updates that half precision
+loses.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import At, MaybeAt, N, PassRow, doc, older
+
+
+class ZeroGradRow(PassRow, kw_only=True, tag_field="call", tag="zero_grad"):
+    """Clearing gradients, per step and line."""
+
+    part = "optimizer"
+    when = "loud"
+
+    at: At
+    set_to_none: Annotated[bool, doc("else they are filled with zeros")] = older(value=True)
+    n: N
+    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
+    owner: Annotated[
+        str,
+        doc(
+            "`Optimizer` or `Module`, or `Tensor` for `grad.zero_()` of the user's own that the "
+            "next backward adds to"
+        ),
+    ] = older("Optimizer")
+
+
+class SingleTensorStepRow(PassRow, kw_only=True, tag_field="call", tag="step"):
+    """One of torch's optimizers that was told to step parameter by parameter."""
+
+    part = "optimizer"
+    when = "a rehearsal: loud"
+
+    at: MaybeAt
+    made_at: Annotated[int | None, doc("the line that made it")]
+    name: Annotated[str, doc("its class")]
+    n: Annotated[int, doc("calls of its `step()`")]
+    operators: Annotated[int, doc("in its `n` calls")]
+
+
+class NormRow(PassRow, kw_only=True):
+    """How large the gradients are: one row per optimizer and step that was looked at, written at
+    the pass's end.
+
+    Looked at is every fifth step of the quiet pass, and every one of the others. No row for a step
+    that GradScaler skipped. The part is absent until an optimizer has stepped.
+    """
+
+    part = "norms"
+    when = "warmup, quiet, loud; CUDA: loud"
+
+    global_step: Annotated[int, doc("steps of all passes before it")]
+    optimizer: Annotated[int, doc("its number in the run")]
+    at: MaybeAt
+    norm: Annotated[
+        float | str,
+        doc(
+            "Euclidean norm of all its gradients as it stepped, divided by GradScaler's scale "
+            "where they still carried it, or "
+            "before clipping where they were clipped; as text where not finite"
+        ),
+    ]
+    clipped: Annotated[bool, doc("they were clipped")]
+
+
+class UnclearedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per optimizer that stepped: whether gradients pile up."""
+
+    part = "uncleared"
+    when = "loud"
+
+    at: MaybeAt
+    backward_at: Annotated[int | None, doc("the last backward that added to such gradients")]
+    optimizer: Annotated[str, doc("its class")]
+    steps: Annotated[int, doc("its steps")]
+    piled: Annotated[
+        int,
+        doc(
+            "steps before which a backward had added to gradients that nothing had dropped or "
+            "written since the step before"
+        ),
+    ]
+
+
+class UpdateRow(PassRow, kw_only=True):
+    """At the pass's end, one row for each of torch's own optimizers that stepped weights in half
+    precision.
+
+    Of a sample of these weights over its first steps.
+    """
+
+    part = "updates"
+    when = "loud"
+
+    at: MaybeAt
+    optimizer: Annotated[str, doc("its class")]
+    dtype: Annotated[str, doc("of the weights")]
+    rate: Annotated[float, doc("the highest of its groups")]
+    steps: Annotated[int, doc("steps that were looked at")]
+    asked: Annotated[int, doc("had a gradient that asks for a change which float32 would keep")]
+    kept: Annotated[int, doc("of these, bit for bit what they were")]

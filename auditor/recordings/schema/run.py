@@ -1,0 +1,145 @@
+"""Rows about the run itself: places in the source, steps and their times, whether it trains, probes
+that failed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from msgspec import UNSET, UnsetType
+
+from auditor.recordings.schema.base import PassRow, Row, doc, older
+
+
+class SiteRow(Row, kw_only=True):
+    """A place in the source: the innermost user frame of an event."""
+
+    part = "sites"
+
+    id: Annotated[int, doc("its number, which rows of other parts name")]
+    file: Annotated[str, doc("absolute")]
+    line: Annotated[int, doc("from 1")]
+    function: Annotated[str, doc("qualified name")]
+    opcode: Annotated[
+        str | None,
+        doc(
+            "name of the bytecode instruction at that moment (`CALL`, `POP_JUMP_IF_FALSE` …), "
+            "empty where unknown"
+        ),
+    ] = None
+    first_line: Annotated[
+        int | None, doc("span of the instruction, where Python knows it (3.11+)")
+    ] = None
+    end_line: Annotated[int | None, doc("end of the span")] = None
+    col: Annotated[int | None, doc("0-based UTF-8 byte offset, as in `ast`")] = None
+    end_col: Annotated[int | None, doc("the same of the end")] = None
+    via: Annotated[
+        str | None,
+        doc(
+            "innermost library frame between the line and the event: "
+            "`torch/nn/utils/clip_grad.py:clip_grad_norm_`"
+        ),
+    ] = None
+
+
+class Counters(TypedDict, total=False):
+    """Counters of the device's allocator, as a step's row has them; none where it keeps none."""
+
+    allocated: int
+    reserved: int
+    peak_allocated: int
+    peak_reserved: int
+    retries: int
+    ooms: int
+
+
+Counter = int | UnsetType
+"""A number that is there or left out, and never null."""
+
+
+def known(counter: Counter) -> int | None:
+    """The number; None where the row leaves it out."""
+    return None if isinstance(counter, UnsetType) else counter
+
+
+class StepRow(PassRow, kw_only=True):
+    """One completed step. The counters of the allocator are those of CUDA, or of the simulated one
+    in a rehearsal.
+    """
+
+    part = "steps"
+    when = "all passes"
+
+    us: Annotated[float, doc("the step's time; by the host clock (see `device_times`)")]
+    host_us: Annotated[float, doc("the step's time by the host clock")] = older(0.0)
+    start_us: Annotated[float, doc("since the recording began")] = older(0.0)
+    unix_us: Annotated[float, doc("since the epoch: the clock of memory snapshots")] = older(0.0)
+    gc_us: Annotated[
+        float, doc("time in automatic and explicit garbage collections in the step")
+    ] = older(0.0)
+    gc_n: Annotated[int, doc("how many collections")] = older(0)
+    queued_us: Annotated[
+        float,
+        doc(
+            "time that the step's thread was ready to run while something else had the processor "
+            "(Linux; else 0), never more "
+            "than `host_us` (in recordings of version 0.1 it could be)"
+        ),
+    ] = older(0.0)
+    rss: Annotated[Counter, doc("resident host memory after the step (bytes)")] = UNSET
+    allocated: Annotated[Counter, doc("device memory in tensors after the step (bytes)")] = UNSET
+    reserved: Annotated[Counter, doc("the same with what the allocator keeps in its cache")] = UNSET
+    peak_allocated: Annotated[Counter, doc("the most so far that was allocated")] = UNSET
+    peak_reserved: Annotated[Counter, doc("the most so far that was reserved")] = UNSET
+    retries: Annotated[
+        Counter, doc("times so far that the allocator gave cached memory back to the device")
+    ] = UNSET
+    ooms: Annotated[Counter, doc("out-of-memory errors so far")] = UNSET
+
+
+class DeviceTimeRow(PassRow, kw_only=True):
+    """The time between the device events at the step's boundaries, written at the end of the
+    pass.
+    """
+
+    part = "device_times"
+    when = "CUDA"
+
+    us: Annotated[float, doc("replaces `us` of `steps`, which is the host's until then")]
+
+
+class TrainingRow(PassRow, kw_only=True):
+    """One row, at the run's end: whether the target trains. Only where no sign was seen warm-up
+    steps are watched.
+    """
+
+    part = "training"
+
+    sign: Annotated[
+        str,
+        doc(
+            "the first sign that the target trains: `optimizer` (it stepped), `backward` (a call "
+            "into the autograd engine), "
+            "`parameters` (one changed or was replaced since the warm-up, or a CUDA graph lives); "
+            "empty where none was seen"
+        ),
+    ]
+    watched: Annotated[int, doc("steps that were watched")] = older(0)
+    operators: Annotated[int, doc("operators of torch that ran in these")] = older(0)
+    graphs: Annotated[int, doc("of these, with gradients on and an input that requires one")] = (
+        older(0)
+    )
+
+
+class LapseRow(PassRow, kw_only=True):
+    """One row for each probe that failed, when it did.
+
+    A rule that found nothing in these parts is *skipped*, not *clean*. The part is absent where
+    none failed.
+    """
+
+    part = "lapses"
+
+    probe: Annotated[str, doc("its name")]
+    parts: Annotated[list[str], doc("what it did not see all of")]
+    error: Annotated[str, doc("what happened")]

@@ -1,0 +1,101 @@
+"""Rows about what makes the host wait for the device: reads, copies, calls."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import At, MaybeAt, N, PassRow, Row, doc, older
+
+
+class ReadRow(PassRow, kw_only=True):
+    """Reads of a tensor's value on the host: one row per step, place and kind."""
+
+    part = "reads"
+    when = "loud, origin; a rehearsal: loud"
+
+    at: At
+    kind: Annotated[
+        str,
+        doc(
+            "`item` (scalar read), `cpu`, `numpy`, `tolist`, `to_cpu`, `print`, `nonzero`, "
+            "`masked_select`, `mask_index`, "
+            "`mask_put`, `unique`, `equal`, `bincount`, `repeat_interleave`"
+        ),
+    ]
+    n: N
+    us: Annotated[float, doc("host time inside (us)")] = older(0.0)
+    grad: Annotated[
+        int, doc("how many of the n had requires_grad (so they certainly came from the model)")
+    ] = older(0)
+    tensor_device: Annotated[str, doc("where the tensor lay")] = older("")
+    lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")
+    derived: Annotated[
+        int | None,
+        doc(
+            "in `origin`: how many of the n were computed from parameters or from tensors moved to "
+            "the training device; left "
+            "out where none was asked about"
+        ),
+    ] = None
+
+
+class CopyRow(PassRow, kw_only=True):
+    """Copies from the host to the device, one row per step, place and kind. Copies to the host are
+    `reads`.
+    """
+
+    part = "copies"
+    when = "a rehearsal: loud"
+
+    at: At
+    lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")
+    pinned: Annotated[bool, doc("the host's side is page-locked")] = older(value=False)
+    blocking: Annotated[bool, doc("the host waits")] = older(value=False)
+    constant: Annotated[bool, doc("numbers written in Python")] = older(value=False)
+    index: Annotated[bool, doc("an array or tensor of the host that indexes one of the device")] = (
+        older(value=False)
+    )
+    loader: Annotated[int | None, doc("number of the loader whose batch it was, or null")] = older(
+        None
+    )
+    n: N
+    bytes: Annotated[int, doc("of all n")]
+
+
+class DeviceUseRow(PassRow, kw_only=True):
+    """How much of a step ran on the shadow device."""
+
+    part = "device_use"
+    when = "a rehearsal: loud"
+
+    n: Annotated[int, doc("operators that ran there in the step")]
+
+
+class LimitRow(Row, kw_only=True):
+    """What the shadow device cannot do; the rehearsal ended there."""
+
+    part = "limits"
+    when = "a rehearsal"
+
+    at: MaybeAt
+    operator: Annotated[str, doc("what was called")]
+    reason: Annotated[str, doc("a sentence")]
+
+
+class CallRow(PassRow, kw_only=True):
+    """Calls from user code of functions that manage or wait for the device's memory and queue, per
+    step and line.
+
+    `reset_peak_memory_stats`, `reset_accumulated_memory_stats`, `empty_cache`, `synchronize`,
+    `memory_stats`, `memory_summary`, `memory_snapshot`, `mem_get_info`, `max_memory_allocated`,
+    `memory_allocated`, `memory_reserved`, `max_memory_reserved`, `ipc_collect`, `gc.collect`, and
+    `Event.synchronize`, `Stream.synchronize` where the host has something to wait for.
+    """
+
+    part = "calls"
+    when = "quiet and loud"
+
+    at: At
+    name: Annotated[str, doc("of the function")]
+    n: N
+    us: Annotated[float, doc("host time inside the calls, without waiting for a processor")]

@@ -1,0 +1,95 @@
+"""The user's sources as a recording keeps them: copied with secrets masked, and read as text."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from auditor import redaction
+
+SOURCES = "sources"
+"""Folder of the copies, inside the recording."""
+
+
+def decode_source(raw: bytes) -> str:
+    """Python source text by its coding line, else UTF-8 with replacement; every line ends in a line
+    feed.
+    """
+    import io
+    import tokenize
+
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        text = raw.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError):
+        text = raw.decode("utf-8", "replace")
+    # Form feeds and other separators must not break lines: ast counts only \n, \r\n and \r.
+    return (
+        text.replace("\r\n", "\n")
+        .replace("\r", "\n")
+        .replace("\x0c", " ")
+        .replace("\x0b", " ")
+        .replace("\x1c", " ")
+    )
+
+
+def store_sources(folder: Path, cwd: str, files: Iterator[str]) -> dict[str, str]:
+    """Copy user files into ``sources/``, with secrets masked; returns their stored name by
+    :func:`path_from`.
+    """
+    stored: dict[str, str] = {}
+    for file in files:
+        path = Path(on_disk(file))
+        try:
+            raw, _ = redaction.redacted(path.read_bytes(), path.suffix)
+        except OSError:
+            continue
+        name = f"{content_digest(raw)}-{Path(file).name}".replace("\\", "_")
+        (folder / SOURCES).mkdir(parents=True, exist_ok=True)
+        (folder / SOURCES / name).write_bytes(raw)
+        stored[path_from(cwd, file)] = name
+    return stored
+
+
+def masked_lines(cwd: str, files: Iterable[str]) -> dict[str, list[int]]:
+    """Lines of files whose secrets :func:`store_sources` masks, by :func:`path_from`; files without
+    any are left out.
+    """
+    found = {}
+    for file in files:
+        with suppress(OSError):
+            lines = [
+                each.line
+                for each in redaction.redacted(Path(on_disk(file)).read_bytes(), Path(file).suffix)[
+                    1
+                ]
+            ]
+            if lines:
+                found[path_from(cwd, file)] = lines
+    return found
+
+
+def on_disk(path: str) -> str:
+    r"""A path as the system has it: in a recording, bytes of a name that are not UTF-8 stand as
+    escapes (``\udce9``).
+    """
+    if "\\udc" not in path or os.path.lexists(path):
+        return path
+    return re.sub(r"\\udc([89a-f][0-9a-f])", lambda found: chr(0xDC00 + int(found[1], 16)), path)
+
+
+def path_from(cwd: str, file: str) -> str:
+    """A file's path relative to the run's directory where it lies below it, else as it is; always
+    with ``/``.
+    """
+    below = cwd.rstrip(os.sep) + os.sep
+    return (file[len(below) :] if cwd and file.startswith(below) else file).replace(os.sep, "/")
+
+
+def content_digest(raw: bytes) -> str:
+    """What the name of a stored source begins with: of its bytes with secrets masked."""
+    return hashlib.sha256(raw).hexdigest()[:16]

@@ -1,0 +1,295 @@
+"""The parent's side of the process seam: starts the recording child, shows progress, and seals the
+recording however it ended.
+
+No torch here. The target may raise, be killed, hang, call ``os._exit`` or break the interpreter:
+what its probes wrote by then is on disk, and the manifest is completed from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from auditor import redaction
+from auditor.errors import TargetProblem
+from auditor.recordings.folder import Recording
+from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal
+from auditor.runs.leftover_processes import Keeper, Orphans
+from auditor.runs.plan import Plan
+from auditor.runs.progress import Pace, Progress
+from auditor.runs.project_copy import NoCopy, sheltered
+
+__all__ = [
+    "FOLLOWED",
+    "IN_PLACE",
+    "MINIMUM_STEPS",
+    "Child",
+    "add_warning",
+    "clear",
+    "counted",
+    "files_of",
+    "record",
+    "record_apart",
+    "record_once",
+    "seal",
+]
+
+BOOT = "import sys; sys.path[:1] = [sys.argv[1]]; from auditor.capture.child import main; main()"
+GRACE_S = 10.0
+"""How long a child that was asked to stop may take to write what it has."""
+
+EXIT_GRACE_S = 10.0
+"""How long a finished child may take to leave (non-daemon threads, atexit handlers) before it is
+ended.
+"""
+
+OUTPUT_LIMIT = 1 << 20
+"""Bytes of the target's own output that are kept (the last ones)."""
+
+LINE_LIMIT = 1 << 16
+"""Bytes of one line that are read at once."""
+
+RUNNING: set[int] = set()
+"""Processes that were started here: none of them is something that a target left behind."""
+
+PROFILER_NOISE = b"Memory block of unknown size was allocated before the profiling started"
+"""A line that torch's CPU allocator prints because we profile: not the target's own words."""
+
+
+def record(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> Recording:
+    """Run the plan in a child process, until ``deadline`` (``time.monotonic``), and return the
+    sealed recording.
+
+    A target that ends before all passes were run (a short script, a generator) is run once more
+    with passes that fit. Raises :class:`TargetProblem` when the target cannot be run at all; never
+    raises for what the target does.
+    """
+    recording = record_once(plan, deadline, progress, echo)
+    if not recording.manifest.get("exhausted"):
+        return recording
+    total = sum(counted(recording.folder).values())
+    if total < MINIMUM_STEPS:
+        raise TargetProblem(
+            f"{plan.target} ended after {total} step{'s' * (total != 1)}; an audit needs at least "
+            f"{MINIMUM_STEPS}",
+            "give it more data or more iterations",
+        )
+    clear(recording.folder)
+    try:
+        recording = record_apart(plan.fitted(total), deadline, progress, echo)
+    except NoCopy as why:
+        recording = record_once(plan.fitted(total), deadline, progress, echo)
+        add_warning(recording, f"{IN_PLACE}: {why.message}")
+    add_warning(
+        recording, f"the target ends after {total} steps, so the passes were shortened to fit"
+    )
+    return recording
+
+
+MINIMUM_STEPS = 6
+
+IN_PLACE = "the second run was made in the project's own folder, and wrote there a second time"
+
+
+def record_once(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> Recording:
+    """One child process, one recording, as the plan says."""
+    child = Child(plan, progress, echo)
+    ended = child.wait(deadline)
+    return seal(plan, ended, child)
+
+
+def record_apart(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> Recording:
+    """As :func:`record_once`, in a copy of the working directory: a target that ran there before
+    writes nothing a second time.
+
+    Raises :class:`NoCopy` where none can be made. A plan that runs in a copy already is left there.
+    """
+    with sheltered(plan) as (apart, reached):
+        recording = record_once(apart, deadline, progress, echo)
+    for sentence in reached:
+        add_warning(recording, sentence)
+    return recording
+
+
+class Child:
+    """The child process and the threads that read its output and its progress."""
+
+    def __init__(self, plan: Plan, progress: Progress, echo: Callable[[str], None]) -> None:
+        folder = Path(plan.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._pace = Pace(progress)
+        self._echo = echo
+        self._output: deque[bytes] = deque()
+        self._kept = 0
+        self._written: float | None = None
+        self.unwritten = ""
+        self.left: list[str] = []
+        self._orphans = Orphans()
+        reading, writing = os.pipe()
+        shown, _, _ = redaction.redacted_arguments(plan.args)
+        root = str(Path(__file__).resolve().parents[2])
+        command = [
+            sys.executable,
+            "-c",
+            BOOT,
+            root,
+            replace(plan, progress_fd=writing, shown_args=shown).to_json(),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(writing,),
+            env={**os.environ, "PYTHONHASHSEED": "0"} if plan.trial is not None else None,
+            start_new_session=True,
+            cwd=plan.copied.folder if plan.copied is not None else None,
+        )
+        os.close(writing)
+        self._keeper = Keeper(self.process.pid)
+        RUNNING.update(pid for pid in (self.process.pid, self._keeper.pid) if pid is not None)
+        self._threads = [
+            threading.Thread(target=self._read_output, daemon=True),
+            threading.Thread(target=self._read_progress, args=(reading,), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, deadline: float | None) -> str | int:
+        """The exit code, or ``timeout`` or ``interrupted`` (after the child was asked, then made,
+        to end).
+        """
+        try:
+            ended: str | int = self._wait_finished(deadline)
+        except KeyboardInterrupt:
+            self.end(signal.SIGINT)
+            ended = "interrupted"
+        except subprocess.TimeoutExpired:
+            self.ask_for_stacks()
+            self.end(signal.SIGINT)
+            ended = "timeout"
+        finally:
+            self.leave()
+        return ended
+
+    def _wait_finished(self, deadline: float | None) -> int:
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if left is not None and self._pace.hangs(left):
+                left = 0.0
+            try:
+                code = self.poll()
+                return (
+                    code
+                    if code is not None
+                    else self.process.wait(min(1.0, left) if left is not None else 1.0)
+                )
+            except subprocess.TimeoutExpired:
+                if left == 0.0:
+                    raise
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs. A process that has written all and does not leave is
+        made to, which counts as 0.
+        """
+        code = self.process.poll()
+        if (
+            code is None
+            and self._written is not None
+            and time.monotonic() > self._written + EXIT_GRACE_S
+        ):
+            self.process.kill()
+            self.process.wait()
+            return 0
+        return code
+
+    def ask_for_stacks(self) -> None:
+        """Ask where every thread is, before a target that hangs is ended."""
+        if hasattr(signal, "SIGUSR1") and self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(0.3)
+
+    def end(self, how: signal.Signals) -> None:
+        """Ask the process to end, once more if it takes further steps, and make it after
+        :data:`GRACE_S`.
+        """
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(how)
+        steps, until = self._pace.steps, time.monotonic() + GRACE_S
+        try:
+            while time.monotonic() < until:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(1.0)
+                    return
+                if self._pace.steps > steps:  # an import or the target itself dropped it
+                    self.process.send_signal(how)
+                    steps = self._pace.steps
+        except KeyboardInterrupt:
+            pass
+        self.ask_for_stacks()
+        self.process.kill()
+        self.process.wait()
+
+    def leave(self) -> None:
+        """Loader workers and other children of the target do not outlive it; then read what it had
+        printed.
+        """
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self._keeper.release()
+        self._threads[0].join(timeout=2.0)
+        self._threads[1].join(
+            timeout=0.2
+        )  # what it said last; a process that stays may hold the pipe for ever
+        self.left = self.left or self._orphans.left(RUNNING)
+        self._orphans.close()
+
+    def _read_output(self) -> None:
+        """Keep the last of what the target prints and show it; a terminal that is gone must not
+        hold the target up.
+        """
+        assert self.process.stdout is not None
+        while line := self.process.stdout.readline(LINE_LIMIT):
+            if PROFILER_NOISE in line:
+                continue
+            self._output.append(line)
+            self._kept += len(line)
+            while self._kept > OUTPUT_LIMIT and len(self._output) > 1:
+                self._kept -= len(self._output.popleft())
+            with suppress(Exception):
+                self._echo(line.decode("utf-8", "replace"))
+
+    def _read_progress(self, fd: int) -> None:
+        with os.fdopen(fd, "rb") as pipe:
+            while line := pipe.readline(LINE_LIMIT):
+                with suppress(
+                    Exception
+                ):  # a display that is gone; words that are not the recorder's
+                    text = line.decode()
+                    if text.startswith("! "):
+                        self.unwritten = text[2:].strip()
+                    elif text.startswith("."):
+                        self._written = time.monotonic()
+                    else:
+                        self._pace.read(text)
+
+    @property
+    def output(self) -> bytes:
+        """The last part of what the target printed."""
+        return b"".join(self._output)[-OUTPUT_LIMIT:]

@@ -1,0 +1,221 @@
+"""Sealing a recording from outside, however its process ended: the outcome, the user's sources, the
+target's last words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from auditor import redaction
+from auditor.errors import AuditProblem, TargetProblem, signal_told
+from auditor.recordings.folder import Recording, Row, read_manifest, write_manifest
+from auditor.recordings.schema import GraphRow, LoaderRow, SiteRow, StepRow
+from auditor.recordings.sources import SOURCES, masked_lines, on_disk, store_sources
+from auditor.runs.plan import Plan
+from auditor.syntax.config_files import worth_keeping
+
+FOLLOWED = "alone"
+"""How a process ended that was stopped because another rank had failed."""
+
+
+class Ended(Protocol):
+    """What is known of a recording process that has ended."""
+
+    unwritten: str
+    left: list[str]
+
+    @property
+    def output(self) -> bytes:
+        """The last part of what the target printed."""
+
+
+def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
+    """Complete the manifest from outside, keep sources and output; what the disk does not take any
+    more is said in it.
+    """
+    folder = Path(plan.folder)
+    try:
+        manifest = read_manifest(folder)
+    except Exception as error:
+        if ended == "interrupted":
+            raise KeyboardInterrupt from None
+        if child.unwritten:
+            raise AuditProblem(child.unwritten, MAKE_ROOM) from None
+        raise AuditProblem(
+            f"the recording process ended before it began (exit code {ended})",
+            "",
+            child.output.decode("utf-8", "replace"),
+        ) from error
+    problem = manifest.get("error") or {}
+    if manifest["outcome"] == "not run":
+        raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
+    manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
+    _settle_outcome(manifest, ended, plan)
+    if child.unwritten:
+        _settle_unwritten(manifest, child.unwritten)
+    if child.left:
+        said = "the target left running what began a session of its own: "
+        manifest["warnings"] = [*manifest.get("warnings", ()), said + ", ".join(child.left)]
+    try:
+        _keep(plan, manifest, child)
+    except OSError as error:
+        _settle_unwritten(manifest, f"{folder} cannot be written: {error.strerror}")
+    return Recording(folder, manifest)
+
+
+MAKE_ROOM = "make room, or choose another --out"
+
+
+def _settle_unwritten(manifest: Row, sentence: str) -> None:
+    """The disk took no more: the run was cut off by us, not by the target."""
+    manifest["unwritten"] = sentence
+    left = (manifest.get("error") or {}).get(
+        "type"
+    ) == "os._exit"  # how it ended could not be written down
+    if manifest["outcome"] in ("completed", "killed") or left:
+        manifest["outcome"] = "interrupted"
+        manifest["error"] = {
+            **(manifest.get("error") or {}),
+            "type": "OSError",
+            "message": sentence,
+            "traceback": "",
+        }
+
+
+def _keep(plan: Plan, manifest: Row, child: Ended) -> None:
+    """Store what the parent adds. Raises ``OSError``."""
+    folder = Path(plan.folder)
+    _, names, secrets = redaction.redacted_arguments(plan.args)
+    output = redaction.redacted_text(
+        _spelled(plan, child.output.decode("utf-8", "surrogateescape")), secrets
+    )
+    _mask_error(manifest.get("error"), secrets)
+    manifest["configs"], manifest["withheld"] = worth_keeping(
+        manifest.get("configs") or (), manifest["cwd"]
+    )
+    files = [*files_of(folder, manifest), *manifest["configs"]]
+    manifest.update(
+        sources={}, masked=masked_lines(manifest["cwd"], files), masked_arguments=list(names)
+    )
+    with suppress(OSError):
+        (folder / STACKS_FILE).unlink(missing_ok=True)
+    manifest["sources"] = store_sources(folder, manifest["cwd"], iter(files))
+    (folder / "output.txt").write_bytes(output.encode("utf-8", "surrogateescape"))
+    write_manifest(folder, manifest)
+
+
+def _spelled(plan: Plan, text: str) -> str:
+    return text if plan.copied is None else plan.copied.spelled(text)
+
+
+def _mask_error(error: Row | None, secrets: Sequence[str]) -> None:
+    """What a program says as it fails often holds the address or the token that did not work."""
+    for field in ("message", "traceback"):
+        if error and isinstance(error.get(field), str):
+            error[field] = redaction.redacted_text(error[field], secrets)
+
+
+STACKS_FILE = "stacks.txt"
+
+
+def _settle_outcome(manifest: Row, ended: str | int, plan: Plan) -> None:
+    if isinstance(ended, str):  # timeout, interrupted, or another rank failed
+        if (
+            not (manifest.get("finished") and manifest["outcome"] in ("completed", "oom", "raised"))
+            or ended == "timeout"
+        ):
+            manifest["outcome"] = "killed" if ended == FOLLOWED else ended
+        if ended == "timeout":
+            manifest["error"] = _error(
+                "Timeout",
+                "the target did not finish in the time given",
+                manifest,
+                _where_it_hung(plan),
+            )
+        elif ended == "interrupted" and not manifest.get("finished"):
+            manifest["error"] = _error(
+                "KeyboardInterrupt", "it did not stop when asked to", manifest, _where_it_hung(plan)
+            )
+        elif manifest["outcome"] == "killed":
+            manifest["error"] = _error(
+                FOLLOWED,
+                "it was ended because another rank had failed, or was done, before it",
+                manifest,
+            )
+        return
+    if manifest.get("finished") or (
+        manifest["outcome"] in ("raised", "oom") and manifest.get("error")
+    ):
+        return  # the second: it raised, and the process ended while that was written down
+    if ended < 0:
+        name = signal_told(-ended).partition(" ")[0]
+        manifest["outcome"] = "killed"
+        manifest["error"] = _error(
+            name, f"the process was ended by {signal_told(-ended)}", manifest
+        )
+    else:
+        manifest["outcome"] = "raised"
+        message = (
+            f"the target left the process with exit code {ended} without returning (os._exit or a "
+            "crash of the interpreter)"
+        )
+        manifest["error"] = _error("os._exit", message, manifest)
+
+
+def _error(kind: str, message: str, manifest: Row, trace: str = "") -> Row:
+    last = manifest["passes"][-1] if manifest["passes"] else None
+    where = {"step": last["steps"], "pass_name": last["name"]} if last else {}
+    return {
+        **where,
+        **(manifest.get("error") or {}),
+        "type": kind,
+        "message": message,
+        "traceback": trace,
+    }
+
+
+def _where_it_hung(plan: Plan) -> str:
+    path = Path(plan.folder) / STACKS_FILE
+    text = _spelled(plan, path.read_text(errors="replace")) if path.is_file() else ""
+    root = str(Path(__file__).resolve().parents[1])
+    lines = [line for line in text.splitlines() if root not in line and '"<string>"' not in line]
+    return "\n".join(lines)
+
+
+def counted(folder: Path) -> dict[str, int]:
+    """Completed steps by pass, from the rows themselves (the manifest of a killed child is old)."""
+    counts: dict[str, int] = {}
+    for row in Recording(folder).rows(StepRow):
+        counts[row.pass_name] = counts.get(row.pass_name, 0) + 1
+    return counts
+
+
+def files_of(folder: Path, manifest: Row) -> list[str]:
+    """The user's files that a recording names."""
+    files: dict[str, None] = dict.fromkeys(manifest.get("target_files", ()))
+    recording = Recording(folder)
+    files.update(dict.fromkeys(row.file for row in recording.rows(SiteRow)))
+    for row in recording.rows(LoaderRow):
+        files.update(dict.fromkeys(file for file in (row.dataset_file, row.collate_file) if file))
+    files.update(dict.fromkeys(row.file for row in recording.rows(GraphRow) if row.file))
+    return [file for file in files if os.path.isfile(on_disk(file))]
+
+
+def clear(folder: Path) -> None:
+    """Remove a recording's files, so that it can be made again."""
+    for entry in folder.iterdir():
+        if entry.is_file():
+            entry.unlink()
+    for entry in (folder / SOURCES).glob("*"):
+        entry.unlink()
+
+
+def add_warning(recording: Recording, text: str) -> None:
+    """Add a sentence to the recording's warnings, on disk too."""
+    manifest: dict[str, Any] = recording.manifest
+    manifest["warnings"] = [*manifest.get("warnings", []), text]
+    write_manifest(recording.folder, manifest)

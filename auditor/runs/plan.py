@@ -1,0 +1,321 @@
+"""What the parent asks the recording child to do: plain data that both sides of the process seam
+read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+TRACE_STEPS = 5
+"""Steps of the trace pass, under torch.profiler and nothing else: a trace takes 1-2 MB per step
+before compression.
+"""
+
+ORIGIN_STEPS = 3
+"""Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step
+itself.
+"""
+
+NUMBERS_STEPS = 3
+"""Steps of the numbers pass: it runs a Python dispatch mode, several times slower than the step
+itself.
+"""
+
+MEMORY_STEPS = 3
+"""Steps of the memory pass (CUDA): allocation history with stacks."""
+
+REPLAY = "replay"
+"""Folder of a replay's own recording, inside the one that it explains."""
+
+REPLAY_PARTS = ("births", "nonfinite")
+"""What a replay of a step that ended with non-finite gradients or parameters looks for."""
+
+RERUN = "rerun"
+"""Folder of a second run's own recording, inside that of the run which failed before all its passes
+were done.
+"""
+
+REHEARSAL = "rehearsal"
+"""Folder of the rehearsal's own recording, inside the one of the CPU passes."""
+
+REHEARSED_STEPS = 12
+"""Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
+takes several times as long.
+"""
+
+REHEARSED_WARMUP = 2
+"""Steps before them: optimizer states and lazily built modules are made in the first."""
+
+LEANER_STEPS = ("", "gradients", "", "foreach", "")
+"""What is changed in the steps at a rehearsal's end that look for a lower peak of memory: nothing,
+or one thing.
+"""
+
+LEAST_REHEARSED = 6
+"""A rehearsal that ends before so many judged steps says nothing."""
+
+LEAST_RERUN = 4
+"""Steps that a target must take before it fails for a second run to say anything: one warms up,
+three show a rhythm.
+"""
+
+RERUN_PATIENCE_S, RERUN_PATIENCE = 120.0, 20.0
+"""A second run that nothing limits may take this long, and so many times as long as the first took
+to the same step.
+"""
+
+RANK_FOLDER = "rank"
+"""Folders of the processes' own recordings: ``rank0``, ``rank1``, ..."""
+
+WATCHED_STEPS = 16
+"""Steps before the bad one that a replay watches at most (of gradient accumulation): each takes
+about ten times as long.
+"""
+
+
+Device = Literal["auto", "cuda", "cpu", "rehearse"]
+
+SYNC_STEPS = 3
+"""Loud steps of a trial on a GPU."""
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """The DataLoaders that are made at ``line`` of ``file`` (relative to the working directory),
+    with other ``arguments``.
+    """
+
+    file: str
+    line: int
+    arguments: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run that ``audit verify`` measures, with all random generators seeded, and other arguments
+    for ``loaders``.
+    """
+
+    seed: int
+    loaders: Loaders | None = None
+
+
+JOURNAL = "journal.jsonl"
+"""File in ``Copied.kept``: one row for each file outside of the copy that a run made, changed or
+removed.
+"""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """That the target runs in ``folder``, a copy of ``original``, and imports from there what it
+    would import from ``original``.
+
+    ``root`` is the temporary folder that holds the copy and links to what lies around the original.
+    What the run replaces outside of it is kept in the folder ``kept``, and put back by the parent.
+    """
+
+    folder: str
+    original: str
+    root: str
+    kept: str
+
+    def spelled(self, text: str) -> str:
+        """What the run says of files in the copy and around it, as a run in the original would say
+        it.
+        """
+        tail = self.folder[len(self.root) :]
+        return text.replace(self.root, self.original.removesuffix(tail))
+
+
+TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
+"""Of the steps that a short target takes, the timing pass has half of what the diagnostic pass
+leaves, the trace a tenth.
+"""
+
+CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner")
+"""The order of passes in a second run of a target that failed: the most telling ones first."""
+
+AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
+"""Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
+say nothing of a rhythm.
+"""
+
+FIXED = ("origin", "numbers", "memory", "trace")
+"""Passes of a few steps, which more of them would tell no more."""
+
+TELLING = 8
+"""Steps of the diagnostic pass from which more of them tell less than whole other passes: some
+rules ask for so many.
+"""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """That a target takes ``steps`` steps and no more: it ends there, or fails in the next one.
+
+    ``kept`` are passes that an earlier run has done and this one leaves out. That run lies in the
+    folder ``known``, and its numbers of places in the source are used on, so that the rows of both
+    can be read as one recording.
+    """
+
+    steps: int
+    kept: tuple[str, ...] = ()
+    known: str = ""
+
+    def share_out(self, warmup: int, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Steps of each pass, of the ``wanted`` ones, that fit; never more than ``steps`` together,
+        with the warm-up.
+
+        Every pass gets a few steps first, in the order of :data:`AT_LEAST`; then the ones with a
+        fixed number are filled, and the diagnostic and the timing pass share the rest. A pass that
+        must be whole (``leaner``) is so or is left out. Where the timing pass was done before, the
+        passes with instruments come first: the target may fail earlier this time.
+        """
+        warmup = min(warmup, max(1, self.steps // 10))
+        most = {name: 0 if name in self.kept else wanted.get(name, 0) for name in CAUSES}
+        most["trace"] = min(most["trace"], round(TRACED_SHARE * self.steps))
+        given, left = dict.fromkeys(most, 0), self.steps - warmup
+
+        def give(name: str, steps: int) -> None:
+            nonlocal left
+            more = max(0, min(steps, most[name] - given[name], left))
+            given[name], left = given[name] + more, left - more
+
+        for name, steps in AT_LEAST.items():
+            give(name, steps)
+        give("loud", TELLING - given["loud"])
+        for name in FIXED:
+            give(name, most[name])
+        if left >= most["leaner"] + most["loud"] - given["loud"]:
+            give("leaner", most["leaner"])
+        give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
+        give("loud", left)
+        ordered = CAUSES if self.known else wanted
+        return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
+
+
+What = Literal["", "nan", "inf", "oom", "kill"]
+Where = Literal["batch", "activation", "gradient"]
+
+
+@dataclass(frozen=True)
+class Drill:
+    """What a drill plants in its run: ``what`` at ``step`` (0-based), in a place of the step;
+    ``""`` leaves it undisturbed.
+    """
+
+    what: What = ""
+    step: int = 0
+    where: Where = "batch"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One recording to make. ``steps`` and ``warmup`` count steps of one pass; ``parts`` are the
+    parts that rules need.
+
+    With ``replay_step`` it is a replay: that many steps as they come, without passes, and then the
+    one to be explained; operators are watched from step ``replay_from`` on. ``rehearsed`` are the
+    parts that the rehearsal records. ``memory_limit`` in bytes of device memory, of a real device
+    or the shadow. ``world_size`` processes run the target, of which this is number ``rank``; they
+    meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass, watched for
+    what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
+    With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
+    With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
+    ``args`` with secrets masked: what is written down in the place of them.
+    """
+
+    target: str
+    args: tuple[str, ...]
+    steps: int
+    warmup: int
+    device: Device
+    folder: str
+    parts: tuple[str, ...]
+    progress_fd: int | None = None
+    loud_steps: int | None = None
+    trace_steps: int = TRACE_STEPS
+    replay_step: int | None = None
+    replay_from: int = 0
+    rehearsed: tuple[str, ...] = ()
+    memory_limit: int | None = None
+    drill: Drill | None = None
+    copied: Copied | None = None
+    world_size: int = 1
+    rank: int | None = None
+    rendezvous: int = 0
+    trial: Trial | None = None
+    fit: Fit | None = None
+    shown_args: tuple[str, ...] | None = None
+
+    @property
+    def watched(self) -> range:
+        """Steps of a replay that run under the watch of single operators."""
+        return (
+            range(0) if self.replay_step is None else range(self.replay_from, self.replay_step + 1)
+        )
+
+    @property
+    def rehearses(self) -> bool:
+        """True if the target runs on the shadow device."""
+        return self.device == "rehearse"
+
+    def replay(self, bad: int, last_good: int) -> Plan:
+        """The plan that explains step ``bad`` of this one; after ``last_good`` all was still finite
+        (-1: never looked).
+        """
+        first = max(0, min(bad - 1, max(last_good + 1, bad - WATCHED_STEPS)))
+        folder = f"{self.folder}/{REPLAY}"
+        return replace(
+            self,
+            folder=folder,
+            parts=REPLAY_PARTS,
+            trace_steps=0,
+            replay_step=bad,
+            replay_from=first,
+        )
+
+    def rehearsal(self) -> Plan:
+        """The plan of the same target's GPU path on the shadow device, beside this one."""
+        return replace(self, folder=f"{self.folder}/{REHEARSAL}", parts=self.rehearsed).on_shadow(
+            REHEARSED_STEPS
+        )
+
+    def on_shadow(self, steps: int) -> Plan:
+        """The same plan with the shadow device: one pass for causes, no times, no trace."""
+        warmup = min(self.warmup, REHEARSED_WARMUP)
+        return replace(
+            self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, loud_steps=None
+        )
+
+    def fitted(self, steps: int) -> Plan:
+        """The same plan for a target that ends after ``steps`` steps."""
+        return replace(self, fit=Fit(steps))
+
+    def rerun(self, steps: int, kept: tuple[str, ...]) -> Plan:
+        """The plan of a second run, of the ``steps`` steps before the one that failed, for the
+        passes that are not ``kept``.
+        """
+        return replace(self, folder=f"{self.folder}/{RERUN}", fit=Fit(steps, kept, self.folder))
+
+    def to_json(self) -> str:
+        """The plan as one line of JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Inverse of :meth:`to_json`."""
+        data = json.loads(text)
+        for name in ("args", "parts", "rehearsed", "shown_args"):
+            data[name] = tuple(data[name]) if data[name] is not None else None
+        if data["trial"] and data["trial"]["loaders"]:
+            data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])
+        if data["fit"]:
+            data["fit"]["kept"] = tuple(data["fit"]["kept"])
+        for name, kind in (("copied", Copied), ("drill", Drill), ("trial", Trial), ("fit", Fit)):
+            data[name] = kind(**data[name]) if data[name] else None
+        return Plan(**data)

@@ -1,0 +1,311 @@
+"""A private copy of a project for one run of its program: what the run writes, replaces or removes
+does not reach the project.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from auditor.errors import AuditProblem
+from auditor.runs.plan import JOURNAL, Copied, Plan
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FILE_LIMIT = 1 << 20
+"""Bytes of a file that is copied at most; larger ones (data, checkpoints) are linked, and copied
+when they are written to.
+"""
+
+TREE_LIMIT = 64 << 20
+"""Bytes that are copied at most."""
+
+ENTRY_LIMIT = 5000
+"""Files that are copied at most, and entries of a folder beyond which it is linked as a whole."""
+
+LOOK_LIMIT = 50_000
+"""Entries that are looked at; folders that come after them are linked as a whole."""
+
+LEVELS = 3
+"""Folders above the working directory whose other entries are linked, so that ``../data`` is
+found.
+"""
+
+LINKED = frozenset(
+    {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "wandb", "mlruns", "audits"}
+)
+LEFT_OUT = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+
+NOT_WATCHED = LEFT_OUT | {".git", ".hg", ".venv", "venv", "node_modules", ".tox", "audits"}
+"""Folders in which other programs, and we, write while a run is in progress."""
+
+RECORDED = ("recording", "manifest.json")
+"""What lies in a folder that an audit writes its results to."""
+
+ENVIRONMENT = "pyvenv.cfg"
+"""File by which a folder is known to hold a Python environment."""
+
+NAMED = 5
+"""Changed files that are named at most."""
+
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
+
+
+class ProjectCopy:
+    """A copy of ``original`` in ``folder``, in a temporary folder. Use as a context: at its end the
+    copy goes.
+
+    ``files`` are contents to put in the place of the project's own, by path relative to it. Files
+    of up to ``FILE_LIMIT`` are copied, the rest are links. A run under :meth:`plan` cuts a link
+    before it writes through it (``auditor/capture/target/write_guard.py``); what it does to the
+    project under an absolute path is undone at the end. ``changed`` are then the project's files
+    that are not as they were all the same, by the run or by somebody else; what lies in ``apart``
+    is our own.
+    """
+
+    def __init__(
+        self, original: Path, files: Mapping[str, bytes] = NOTHING, *, apart: Path | None = None
+    ) -> None:
+        self.original = original.resolve()
+        self.changed: tuple[str, ...] = ()
+        ours = (Path(tempfile.gettempdir()), *((apart,) if apart is not None else ()))
+        self._apart = frozenset(str(each.resolve()) for each in ours)
+        self._before = _stamps(self.original, self._apart)
+        self._base = Path(tempfile.mkdtemp(prefix="audit-")).resolve()
+        try:
+            (self._base / "tree").mkdir()
+            (self._base / "kept").mkdir()
+            self.folder = copy(self.original, self._base / "tree", files)
+        except BaseException:
+            shutil.rmtree(self._base, ignore_errors=True)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._put_back()
+            self.changed = _differing(self._before, _stamps(self.original, self._apart))
+        finally:
+            shutil.rmtree(self._base, ignore_errors=True)
+
+    def plan(self, plan: Plan) -> Plan:
+        """The same plan, here: absolute paths into the project become paths into the copy."""
+        where = Copied(
+            str(self.folder), str(self.original), str(self._base / "tree"), str(self._base / "kept")
+        )
+        return replace(
+            plan,
+            target=self._moved(plan.target),
+            args=tuple(map(self._moved, plan.args)),
+            copied=where,
+        )
+
+    def _moved(self, word: str) -> str:
+        """``/project/x`` and ``--out=/project/x``."""
+        name, equals, value = word.rpartition("=")
+        project = str(self.original)
+        inside = value == project or value.startswith(project.rstrip(os.sep) + os.sep)
+        return f"{name}{equals}{self.folder}{value[len(project) :]}" if inside else word
+
+    def _put_back(self) -> None:
+        """Undo what runs did outside of the copy, newest first."""
+        journal = self._base / "kept" / JOURNAL
+        if not journal.exists():
+            return
+        for line in reversed(journal.read_text("utf-8", "surrogateescape").splitlines()):
+            with suppress(OSError, ValueError):  # a process that is killed may leave half a line
+                row = json.loads(line)
+                if row["kept"]:
+                    os.makedirs(os.path.dirname(row["path"]), exist_ok=True)
+                    shutil.move(row["kept"], row["path"])
+                elif os.path.isdir(row["path"]):
+                    os.rmdir(row["path"])
+                else:
+                    os.unlink(row["path"])
+
+
+class NoCopy(AuditProblem):
+    """A copy of the project cannot be made: the disk is full, or the working directory is gone."""
+
+
+@contextmanager
+def sheltered(plan: Plan) -> Iterator[tuple[Plan, list[str]]]:
+    """The plan in a copy of the working directory, and sentences on what was reached outside of it,
+    once the run is over.
+
+    A plan that has a copy stays as it is. Raises :class:`NoCopy`.
+    """
+    said: list[str] = []
+    if plan.copied is not None:
+        yield plan, said
+        return
+    try:
+        place = ProjectCopy(Path.cwd(), apart=Path(plan.folder))
+    except OSError as error:
+        raise NoCopy(
+            f"no copy of the working directory can be made ({error.strerror or error})"
+        ) from None
+    with place:
+        yield place.plan(plan), said
+    if place.changed:
+        said.append(reached(place.changed))
+
+
+# -- the copy --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Budget:
+    files: int
+    size: int
+    looks: int
+    scratch: str
+
+    def take(self, entry: os.DirEntry[str]) -> bool:
+        """True if this file may be copied."""
+        try:
+            size = entry.stat().st_size
+        except OSError:  # gone by now
+            return False
+        if size > FILE_LIMIT or size > self.size or not self.files:
+            return False
+        self.files, self.size = self.files - 1, self.size - size
+        return True
+
+
+def copy(project: Path, scratch: Path, files: Mapping[str, bytes] = NOTHING) -> Path:
+    """Copy ``project`` below ``scratch`` and write ``files`` there; returns the copy's path."""
+    kept = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    folder = _surroundings(project, scratch)
+    _mirror(
+        str(project), folder, "", kept, _Budget(ENTRY_LIMIT, TREE_LIMIT, LOOK_LIMIT, str(scratch))
+    )
+    for path, content in files.items():
+        target = folder / path
+        target.unlink(missing_ok=True)  # it may be a link: never write through one
+        target.write_bytes(content)
+        with suppress(OSError):
+            shutil.copymode(project / path, target)
+    return folder
+
+
+def _surroundings(project: Path, scratch: Path) -> Path:
+    """The copy's own folder, in copies of the folders around it that link to everything else
+    there.
+    """
+    around = [*project.parents][:LEVELS][::-1]
+    here = scratch
+    for parent, inner in zip(around, [*around[1:], project], strict=True):
+        for entry in _entries(parent) or ():
+            if entry.name != inner.name and not scratch.is_relative_to(entry.path):
+                os.symlink(entry.path, here / entry.name)
+        here = here / inner.name
+        here.mkdir()
+    return here
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]] | None:
+    """Entries of a folder; None if it cannot be read, or has too many to go into."""
+    with suppress(OSError), os.scandir(folder) as found:
+        entries = list(islice(found, ENTRY_LIMIT + 1))
+        return entries if len(entries) <= ENTRY_LIMIT else None
+    return None
+
+
+def _mirror(source: str, target: Path, below: str, kept: set[str], budget: _Budget) -> None:
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{below}{entry.name}"
+            budget.looks -= 1
+            if entry.path == budget.scratch:  # the folder for temporary files lies in the project
+                continue
+            if path in kept or (budget.looks > 0 and _worth_copying(entry)):
+                (target / entry.name).mkdir()
+                _mirror(entry.path, target / entry.name, f"{path}/", kept, budget)
+            elif entry.is_file(follow_symlinks=False) and budget.take(entry):
+                _copy_file(entry.path, target / entry.name)
+            elif entry.name not in LEFT_OUT:
+                os.symlink(entry.path, target / entry.name)
+
+
+def _copy_file(source: str, target: Path) -> None:
+    try:
+        shutil.copy2(source, target)
+    except OSError:
+        target.unlink(missing_ok=True)
+        os.symlink(source, target)
+
+
+def _worth_copying(entry: os.DirEntry[str]) -> bool:
+    """True for a folder of the project's own that is small enough to look into."""
+    if not entry.is_dir(follow_symlinks=False) or entry.name in LINKED | LEFT_OUT:
+        return False
+    return _entries(entry.path) is not None and not os.path.isfile(
+        os.path.join(entry.path, ENVIRONMENT)
+    )
+
+
+# -- whether the project is as it was --------------------------------------------------------------
+
+
+def _stamps(project: Path, apart: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Size and time of change (ns) of up to ``LOOK_LIMIT`` files of the project, by their paths
+    relative to it.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    folders = [str(project)]
+    while folders and len(found) < LOOK_LIMIT:
+        entries = _entries(folders.pop()) or []
+        if any(entry.name == ENVIRONMENT for entry in entries):
+            continue
+        for entry in entries:
+            with suppress(OSError):  # gone by now
+                if entry.is_dir(follow_symlinks=False):
+                    if (
+                        entry.name not in NOT_WATCHED
+                        and entry.path not in apart
+                        and not _is_of_an_audit(entry.path)
+                    ):
+                        folders.append(entry.path)
+                else:
+                    state = entry.stat(follow_symlinks=False)
+                    found[os.path.relpath(entry.path, project)] = state.st_size, state.st_mtime_ns
+    return found
+
+
+def _is_of_an_audit(folder: str) -> bool:
+    """True for a folder of results: another audit of the same project writes there while this one
+    runs.
+    """
+    return os.path.isfile(os.path.join(folder, *RECORDED))
+
+
+def _differing(
+    before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]
+) -> tuple[str, ...]:
+    """Files that differ; where not all were looked at, only of those that were seen both times."""
+    both = max(len(before), len(after)) < LOOK_LIMIT
+    paths = before.keys() | after.keys() if both else before.keys() & after.keys()
+    return tuple(sorted(path for path in paths if before.get(path) != after.get(path)))
+
+
+def reached(changed: Collection[str]) -> str:
+    """What to say of files that changed in the project."""
+    named, more = ", ".join(sorted(changed)[:NAMED]), len(changed) - NAMED
+    others = f" and {more} more" if more > 0 else ""
+    return (
+        "while it ran in a copy, files of the project itself changed, by the program or by "
+        f"somebody else: {named}{others}"
+    )

@@ -1,0 +1,162 @@
+"""The recordings of all ranks of one run: judged on the rank that the others wait for, with the
+facts of all beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from auditor.errors import AuditProblem
+from auditor.evidence.recorded.steps import Steps, own_times
+from auditor.evidence.table import Evidence
+from auditor.model import Rank
+from auditor.recordings.folder import MANIFEST, TRACE, Recording, UnreadableRecording
+from auditor.recordings.schema import BatchRow, StepRow
+from auditor.recordings.schema.run import known
+from auditor.runs.finalize import FOLLOWED  # not of child_process: nothing is run here
+from auditor.runs.plan import RANK_FOLDER
+
+if TYPE_CHECKING:
+    from auditor.timeline import Fleet
+
+SLOWER = 1.05
+"""Times rank 0's median step from which another rank is called the slowest: less is noise."""
+
+NO_DEVICE = Rank(None, "", "", "", 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, None)
+"""A rank whose trace shows no device: nothing is known of what it computed and communicated."""
+
+
+def is_ranked(folder: Path) -> bool:
+    """Whether ``folder`` holds one recording for each rank."""
+    return any(folder.glob(f"{RANK_FOLDER}*/{MANIFEST}"))
+
+
+class RankedRecording(Recording):
+    """Opens as the recording of one rank; ``members`` are all of them, in order.
+
+    Judged is the rank that failed first, else the one that waits least in collectives (it comes
+    last to them), else the one with the longest steps, else rank 0.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder
+        self.members, unread = _members(folder)
+        judged, why = self._judged()
+        super().__init__(judged.folder)
+        number = _rank(judged)
+        self.manifest |= {
+            "judged": f"rules were asked of rank {number}, {why}",
+            "warnings": [*unread, *judged.manifest.get("warnings", ()), *self._failures(number)],
+        }
+
+    @cached_property
+    def ranks(self) -> Fleet | None:
+        """Facts of all ranks from their traces; None where not every rank wrote one."""
+        from auditor.timeline import fleet
+
+        files = [file for file in map(_trace, self.members) if file.is_file()]
+        if len(files) < max(2, len(self.members)):
+            return None
+        try:
+            return fleet(files)
+        except AuditProblem:
+            return None
+
+    def rows_of_ranks(self, traced: Mapping[str, Rank]) -> tuple[Rank, ...]:
+        """One row a rank: what its trace says (``traced``, by path), with times and memory of the
+        passes that nothing disturbed.
+        """
+        return tuple(_row(each, traced.get(str(_trace(each)))) for each in self.members)
+
+    def _judged(self) -> tuple[Recording, str]:
+        failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
+        own = [
+            each for each in failed if (each.manifest.get("error") or {}).get("type") != FOLLOWED
+        ]
+        if own:  # the others lose their connection to it, and fail as well
+            return min(
+                own, key=lambda each: (each.manifest.get("error") or {}).get("time_us") or 0
+            ), "which failed first"
+        least = self.ranks.least_waiting if self.ranks is not None else None
+        for each in self.members if least is not None else ():
+            if str(_trace(each)) == least.path:  # type: ignore[union-attr]
+                return each, "which waits least in collectives: the others wait for it"
+        slowest = max(self.members, key=_median_us)
+        if _median_us(slowest) > SLOWER * _median_us(self.members[0]):
+            return slowest, "which has the longest steps"
+        return self.members[0], "no rank is slower than it by more than 5 %"
+
+    def _failures(self, judged: int) -> list[str]:
+        failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
+        shown = [
+            f"the error that is shown is that of rank {judged}"
+            for each in failed
+            if _rank(each) == judged and len(failed) > 1
+        ]
+        return shown + [
+            f"rank {_rank(each)} did not end well either: {_ended(each)}"
+            for each in failed
+            if _rank(each) != judged
+        ]
+
+
+def _trace(recording: Recording) -> Path:
+    """Where a rank's trace lies, if it has one."""
+    return recording.trace or recording.folder / TRACE
+
+
+def _ended(recording: Recording) -> str:
+    """``raised (RuntimeError)``."""
+    kind = (recording.manifest.get("error") or {}).get("type")
+    return f"{recording.manifest['outcome']}{f' ({kind})' if kind else ''}"
+
+
+def _members(folder: Path) -> tuple[list[Recording], list[str]]:
+    found, unread = [], []
+    for path in sorted(
+        folder.glob(f"{RANK_FOLDER}*"), key=lambda path: (len(path.name), path.name)
+    ):
+        try:
+            found.append(Recording(path))
+        except UnreadableRecording as error:
+            unread.append(f"{path.name} is left out: {error}")
+    if not found:
+        raise UnreadableRecording(f"{folder} holds no recording of a rank that can be read")
+    return found, unread
+
+
+def _rank(recording: Recording) -> int:
+    return int(recording.manifest.get("rank") or 0)
+
+
+def _quiet(recording: Recording) -> list[float]:
+    """Times of the quiet steps in us, waiting for a processor taken off; the device's own where it
+    told them.
+    """
+    return list(own_times(Evidence(recording).get(Steps).quiet)) if recording.has("steps") else []
+
+
+def _median_us(recording: Recording) -> float:
+    return statistics.median(_quiet(recording) or [0.0])
+
+
+def _row(recording: Recording, traced: Rank | None) -> Rank:
+    times = _quiet(recording)
+    waits = [row.wait_us for row in recording.rows(BatchRow) if row.pass_name == "quiet"]
+    peaks = [
+        peak for row in recording.rows(StepRow) if (peak := known(row.peak_allocated)) is not None
+    ]
+    return replace(
+        traced if traced is not None and traced.device else NO_DEVICE,
+        rank=_rank(recording),
+        file=recording.folder.name,
+        steps=len(times),
+        step_us=statistics.median(times or [0.0]),
+        loader_us=sum(waits) / max(1, len(times)),
+        peak_bytes=max(peaks, default=None),
+    )

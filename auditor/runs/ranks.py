@@ -1,0 +1,191 @@
+"""N processes of one target, as ``torchrun --nproc-per-node N`` starts them: each records its rank,
+the parent waits for all.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from auditor.errors import TargetProblem
+from auditor.recordings.folder import Recording, UnreadableRecording, read_manifest
+from auditor.runs.child_process import (
+    FOLLOWED,
+    IN_PLACE,
+    MINIMUM_STEPS,
+    Child,
+    add_warning,
+    clear,
+    counted,
+    seal,
+)
+from auditor.runs.plan import RANK_FOLDER, Fit, Plan
+from auditor.runs.progress import Progress, silent
+from auditor.runs.project_copy import NoCopy, sheltered
+from auditor.runs.rank_recordings import RankedRecording
+from auditor.runs.rerun import rerun
+
+ALONE_S = 15.0
+"""How long the other ranks may go on after one failed: they wait for it in their next
+collective.
+"""
+
+BEHIND_S = 120.0
+"""How long the other ranks may go on after one completed: their traces are written at the same
+time, on the same disk.
+"""
+
+Ended = str | int
+
+
+def record(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> RankedRecording:
+    """Run the plan in ``plan.world_size`` processes, until ``deadline`` (``time.monotonic``); the
+    recordings of all ranks.
+
+    A target that ends before all passes were run is run once more with passes that fit. Raises
+    :class:`TargetProblem` when the target cannot be run at all; never raises for what the target
+    does.
+    """
+    recordings = _record_once(plan, deadline, progress, echo)
+    if any(each.manifest.get("exhausted") for each in recordings):
+        total = min(sum(counted(each.folder).values()) for each in recordings)
+        if total < MINIMUM_STEPS:
+            raise TargetProblem(
+                f"{plan.target} ended after {total} steps; an audit needs at least {MINIMUM_STEPS}",
+                "give it more data or more iterations",
+            )
+        for each in recordings:
+            clear(each.folder)
+        recordings = _fitted(plan.fitted(total), deadline, progress, echo)
+        for each in recordings:
+            add_warning(
+                each, f"the target ends after {total} steps, so the passes were shortened to fit"
+            )
+
+    def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
+        with sheltered(plan) as (apart, reached):
+            made = _record_once(apart, until, progress, lambda text: None, wanted.fit)
+        for each in made:
+            for sentence in reached:
+                add_warning(each, sentence)
+        return made
+
+    rerun(plan, recordings, deadline, progress, again)
+    return RankedRecording(Path(plan.folder))
+
+
+def _fitted(
+    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+) -> list[Recording]:
+    """The second run, in a copy of the working directory; where there can be none, in the directory
+    itself.
+    """
+    said: list[str] = []
+    try:
+        with sheltered(plan) as (apart, reached):
+            recordings = _record_once(apart, deadline, progress, echo)
+        said += reached
+    except NoCopy as why:
+        recordings = _record_once(plan, deadline, progress, echo)
+        said.append(f"{IN_PLACE}: {why.message}")
+    for each in recordings:
+        for sentence in said:
+            add_warning(each, sentence)
+    return recordings
+
+
+def _record_once(
+    plan: Plan,
+    deadline: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
+    fit: Fit | None = None,
+) -> list[Recording]:
+    """One recording for each rank; with ``fit`` that of a second run, inside the first's."""
+    port = _free_port()
+    plans = [
+        replace(plan, folder=f"{plan.folder}/{RANK_FOLDER}{rank}", rank=rank, rendezvous=port)
+        for rank in range(plan.world_size)
+    ]
+    if fit is not None:
+        plans = [each.rerun(fit.steps, fit.kept) for each in plans]
+    children: list[Child] = []
+    try:
+        children.extend(
+            Child(each, progress if each.rank == 0 else silent, _prefixed(echo, each.rank or 0))
+            for each in plans
+        )
+        ended = _wait(children, plans, deadline)
+    finally:
+        for child in children:
+            child.leave()
+    return [seal(each, how, child) for each, how, child in zip(plans, ended, children, strict=True)]
+
+
+def _wait(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
+    """Exit codes, or ``timeout``, ``interrupted``, :data:`FOLLOWED` (ended because another rank had
+    failed).
+    """
+    try:
+        return _wait_all(children, plans, deadline)
+    except KeyboardInterrupt:
+        return _stop(children, "interrupted")
+
+
+def _wait_all(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
+    last: float | None = None
+    while True:
+        codes = [child.poll() for child in children]
+        if None not in codes:
+            return [code for code in codes if code is not None]
+        now = time.monotonic()
+        if deadline is not None and now >= deadline:
+            return _stop(children, "timeout")
+        if last is None and any(code is not None for code in codes):
+            failed = [
+                plan
+                for plan, code in zip(plans, codes, strict=True)
+                if code is not None and not _completed(plan)
+            ]
+            last = now + (ALONE_S if failed else BEHIND_S)
+        if last is not None and now >= last:
+            return _stop(children, FOLLOWED)
+        time.sleep(0.05)
+
+
+def _stop(children: list[Child], why: str) -> list[Ended]:
+    """Ask those that still run to end, then make them; where all hang, their stacks say where."""
+    running = [child for child in children if child.process.poll() is None]
+    if why == "timeout":
+        for child in running:
+            child.ask_for_stacks()
+    for child in running:
+        child.process.send_signal(signal.SIGINT)
+    for child in running:
+        child.end(signal.SIGINT)
+    return [why if child in running else child.process.wait() for child in children]
+
+
+def _completed(plan: Plan) -> bool:
+    try:
+        return bool(read_manifest(Path(plan.folder))["outcome"] == "completed")
+    except (UnreadableRecording, LookupError):
+        return False
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody listens on now; the processes meet there."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _prefixed(echo: Callable[[str], None], rank: int) -> Callable[[str], None]:
+    return lambda text: echo(f"[rank {rank}] {text}")

@@ -1,0 +1,332 @@
+"""From the words after ``audit run`` to something that takes one training step at a time. No torch
+here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from auditor.errors import AuditProblem, TargetProblem, fault, traceback_of, words_of
+from auditor.runs.target_forms import FORMS, is_dotted, not_a_target
+
+Kind = Literal["callable", "generator", "script"]
+
+
+@dataclass(frozen=True)
+class Address:
+    """A TARGET taken apart: ``module`` or ``path`` (one of them is empty), and the dotted
+    ``attribute`` (empty for programs).
+    """
+
+    text: str
+    module: str = ""
+    path: str = ""
+    attribute: str = ""
+
+    @property
+    def kind(self) -> Literal["object", "script"]:
+        """``script`` for ``path/to/script.py`` and ``-m package.module``, else ``object``."""
+        return "object" if self.attribute else "script"
+
+    @property
+    def label(self) -> str:
+        """Short name for the output folder: ``trainer-step``."""
+        stem = os.path.splitext(os.path.basename(self.path))[0] if self.path else self.module
+        return "-".join(part for part in (stem, self.attribute) if part).replace(".", "-")
+
+
+def parse(text: str) -> Address:
+    """Take a TARGET apart without importing anything.
+
+    Raises :class:`TargetProblem` when it is of none of the forms, or names a file that is not
+    there.
+    """
+    if text.startswith(AS_MODULE):
+        return _module(text)
+    if text.startswith(("http://", "https://")):
+        raise TargetProblem(
+            f"{text} is an address on the web: {FORMS}", "fetch the program first (git clone)"
+        )
+    if "::" in text:
+        right = text.replace("::", ":")
+        raise TargetProblem(
+            f"{text!r} is not a target: one colon stands before the callable", f"audit run {right}"
+        )
+    head, colon, attribute = text.rpartition(":")
+    file = head if colon else text
+    if file.endswith(".ipynb"):
+        script = os.path.basename(file).removesuffix(".ipynb") + ".py"
+        raise TargetProblem(
+            f"{file} is a notebook, not Python source: jupyter nbconvert --to script {file} writes "
+            "the program that audit can run",
+            f"then: audit run {os.path.join(os.path.dirname(file), script)}",
+        )
+    if not colon:
+        if not text.endswith(".py"):
+            raise not_a_target(text)
+        _require_file(text)
+        return Address(text, path=text)
+    if not head or not attribute or not all(part.isidentifier() for part in attribute.split(".")):
+        name = attribute.split("(")[0]
+        call = (
+            f"leave out the call: audit run {head}:{name}"
+            if head and name != attribute and name.isidentifier()
+            else ""
+        )
+        raise TargetProblem(
+            f"{text!r} is not a target: after the colon must stand the name of a callable",
+            call or f"for example: audit run {head or 'mytrainer'}:step",
+        )
+    if head.endswith(".py") or os.sep in head:
+        head = head if head.endswith(".py") or not os.path.isfile(head + ".py") else head + ".py"
+        _require_file(head)
+        return Address(text, path=head, attribute=attribute)
+    if not is_dotted(head):
+        raise TargetProblem(
+            f"{text!r} is not a target: {head!r} is not the name of a module",
+            "for example: mytrainer:step",
+        )
+    return Address(text, module=head, attribute=attribute)
+
+
+AS_MODULE = "-m "
+"""How a TARGET begins that runs as ``python -m`` runs a module."""
+
+
+def _module(text: str) -> Address:
+    name = text.removeprefix(AS_MODULE).strip()
+    if is_dotted(name) and not name.endswith(".py"):
+        return Address(text, module=name)
+    module = os.path.normpath(name.removesuffix(".py")).replace(os.sep, ".")
+    if ":" in name:
+        hint = f"leave out -m: audit run {name}"
+    else:
+        hint = (
+            f"did you mean audit run -m {module}?"
+            if is_dotted(module)
+            else "for example: audit run -m package.module"
+        )
+    raise TargetProblem(f"{name!r} is not the name of a module, which is what -m runs", hint)
+
+
+def _require_file(path: str) -> None:
+    if os.path.isfile(path):
+        return
+    if os.path.isdir(path):
+        raise TargetProblem(
+            f"{path} is a folder, not a file of Python source",
+            f"name a file in it: {os.path.join(path, 'train.py')}",
+        )
+    folder = os.path.dirname(path) or "."
+    here = (
+        [os.path.join(folder, name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+    )
+    raise TargetProblem(
+        f"{path} is not a file (looked from {os.getcwd()})",
+        _suggest(os.path.join(folder, os.path.basename(path)), here),
+    )
+
+
+def _suggest(name: str, candidates: list[str]) -> str:
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    return f"did you mean {os.path.normpath(close[0])!r}?" if close else ""
+
+
+def load(address: Address, args: tuple[str, ...]) -> tuple[Any, types.ModuleType]:
+    """Import the module of an object target and return the object and its module.
+
+    The current directory becomes importable, ``sys.argv`` is set to the file and ``args``. Raises
+    :class:`TargetProblem`.
+    """
+    module = _import_path(address, args) if address.path else _import_module(address, args)
+    return _attribute(module, address), module
+
+
+def _import_module(address: Address, args: tuple[str, ...]) -> types.ModuleType:
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        spec = importlib.util.find_spec(address.module)
+    except ModuleNotFoundError as error:
+        raise no_module(error.name or address.module) from None
+    except (ImportError, ValueError) as error:
+        raise TargetProblem(
+            f"{address.module} could not be imported: {words_of(error)}", "", traceback_of(error)
+        ) from None
+    if spec is None:
+        raise no_module(address.module)
+    sys.argv = [spec.origin or address.module, *args]
+    module: types.ModuleType = guarded(address, lambda: importlib.import_module(address.module))
+    return module
+
+
+def no_module(name: str) -> TargetProblem:
+    """That there is no such module, with a suggestion."""
+    here = sorted(
+        entry.removesuffix(".py")
+        for entry in os.listdir()
+        if entry.endswith(".py") or os.path.isdir(entry)
+    )
+    return TargetProblem(
+        f"there is no module {name!r} to import from {os.getcwd()}", _suggest(name, here)
+    )
+
+
+def _import_path(address: Address, args: tuple[str, ...]) -> types.ModuleType:
+    path = os.path.abspath(address.path)
+    name = os.path.splitext(os.path.basename(path))[0]
+    sys.path.insert(0, os.path.dirname(path))
+    if os.getcwd() not in sys.path:
+        sys.path.insert(1, os.getcwd())
+    sys.argv = [address.path, *args]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetProblem(f"{address.path} is not Python source")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loader = spec.loader
+    guarded(address, lambda: loader.exec_module(module))
+    return module
+
+
+def guarded(address: Address, do: Callable[[], Any]) -> Any:
+    """Import something of the user's. Raises :class:`TargetProblem` for whatever that raises."""
+    try:
+        return do()
+    except TargetProblem:
+        raise
+    except (Exception, SystemExit) as error:
+        where = _last_frame(error)
+        if isinstance(
+            error, AuditProblem
+        ):  # ours, raised below their line: nothing is wrong with the import
+            raise TargetProblem(
+                f"{words_of(error)}{where}", error.hint, traceback_of(error)
+            ) from None
+        name = address.path or address.module
+        if (asked := wrong_arguments(error)) is not None:
+            raise TargetProblem(
+                f"{name} refused its arguments when it was imported: {asked}",
+                f"its own arguments stand after --: {with_dashes(address)}",
+            ) from None
+        said = fault(error).strip().rstrip(":")
+        raise TargetProblem(
+            f"{name} could not be imported: {said}{where}",
+            "run it with python to see it fail alone",
+            traceback_of(error),
+        ) from None
+
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _last_frame(error: BaseException) -> str:
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith(("<", _OURS))
+    ]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _attribute(module: types.ModuleType, address: Address) -> Any:
+    found: Any = module
+    for part in address.attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            public = [name for name in dir(found) if not name.startswith("_")]
+            owner = module.__name__ if found is module else type(found).__name__
+            raise TargetProblem(f"{owner} has no {part!r}", _suggest(part, public)) from None
+    return found
+
+
+def stepper(found: Any, text: str) -> tuple[Kind, Callable[[], Any]]:
+    """What takes one step when called: the callable itself, or ``next`` on the generator or
+    iterator.
+
+    Raises :class:`TargetProblem` for a class, a coroutine, something that wants arguments, or no
+    callable at all.
+    """
+    if inspect.isclass(found):
+        raise TargetProblem(
+            f"{text} is a class; the target must take one step when called",
+            f"make one and name its method: trainer = {found.__name__}(...); step = trainer.step",
+        )
+    if inspect.iscoroutinefunction(found):
+        raise TargetProblem(
+            f"{text} is a coroutine function; the target must be called without await"
+        )
+    if isinstance(found, Iterator):
+        return "generator", functools.partial(next, found)
+    if not callable(found):
+        raise TargetProblem(
+            f"{text} is {_article(type(found).__name__)}, not something that can be called"
+        )
+    _require_no_arguments(found, text)
+    if inspect.isgeneratorfunction(inspect.unwrap(getattr(found, "func", found))):
+        return "generator", functools.partial(next, found())
+    return "callable", found
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
+
+
+def _require_no_arguments(found: Callable[..., Any], text: str) -> None:
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return  # builtins without a signature: calling them will tell
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    wanted = [
+        p.name
+        for p in signature.parameters.values()
+        if p.default is p.empty and p.kind not in kinds
+    ]
+    if wanted:
+        name = text.rpartition(":")[2].rpartition(".")[2]
+        raise TargetProblem(
+            f"{text} wants arguments ({', '.join(wanted)}); the target is called without any",
+            f"wrap it: def audited_step(): return {name}({', '.join(wanted)})",
+        )
+
+
+# -- a program that refuses its arguments ----------------------------------------------------------
+
+
+def wrong_arguments(error: BaseException) -> str | None:
+    """What argparse, click and their like said before they left with exit code 2; None if it was
+    something else.
+
+    argparse hands its sentence to ``ArgumentParser.error``; older versions of click leave while
+    they handle the exception that holds it. Of others only what they printed is known.
+    """
+    if not isinstance(error, SystemExit) or error.code != 2:
+        return None
+    format_message = getattr(error.__context__, "format_message", None)
+    if format_message is not None:
+        return str(format_message())
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if (
+            frame.f_code.co_name == "error"
+            and os.path.basename(frame.f_code.co_filename) == "argparse.py"
+        ):
+            return str(frame.f_locals.get("message", ""))
+    return "it left with exit code 2 before its first step, and what it printed says why"
+
+
+def with_dashes(address: Address) -> str:
+    """The command line with the program's own arguments where they belong."""
+    return f"audit run {address.text} -- {' '.join((*sys.argv[1:], '...'))}"

@@ -1,0 +1,1 @@
+"""What source and configuration files say, read as data: names, calls, keys."""

@@ -1,0 +1,81 @@
+"""Which calls log, and where to: a screen, an experiment tracker, or a file that somebody may
+read.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+Kind = Literal["screen", "tracker", "file"]
+
+SCREENS = frozenset({"sys.stdout", "sys.stderr", "stdout", "stderr"})
+
+_BARS = frozenset({"set_postfix", "set_postfix_str", "set_description", "set_description_str"})
+_SCALARS = frozenset({"add_scalar", "add_scalars", "add_histogram"})
+_LEVELS = frozenset({"info", "debug"})
+_TRACKERS = frozenset(
+    {"wandb", "mlflow", "accelerator", "fabric", "experiment", "run", "swanlab", "trackio"}
+)
+_TRACKED = frozenset({"log", "log_metric", "log_metrics", "log_scalar"})
+_PRINTERS = frozenset({"console", "rich", "accelerator", "fabric"})
+_WRITES = frozenset({"write", "writelines", "writerow", "writerows"})
+
+
+def log_kind(call: ast.Call) -> Kind | None:
+    """Where the call logs to; None if it is not known to log. What it is called on is a path like
+    ``self.log``, never computed.
+    """
+    if isinstance(call.func, ast.Name):
+        return _printed(call) if call.func.id == "print" else None
+    if not isinstance(call.func, ast.Attribute) or not _is_path(call.func.value):
+        return None
+    name, owner = call.func.attr, _last(call.func.value)
+    if (
+        name in _BARS
+        or (name == "print" and owner in _PRINTERS)
+        or (name, owner) == ("echo", "click")
+    ):
+        return "screen"
+    if name in _SCALARS or counts_its_calls(call):
+        return "tracker"
+    if "log" in owner.lower() and (
+        name in _LEVELS or (name == "log" and len(call.args) > 1 and _is_level(call.args[0]))
+    ):
+        return "screen"
+    if name in _WRITES:
+        shown = owner == "tqdm" or "bar" in owner.lower() or ast.unparse(call.func.value) in SCREENS
+        return "screen" if shown and name == "write" else "file"
+    return None
+
+
+def counts_its_calls(call: ast.Call) -> bool:
+    """True for trackers, which number the calls that carry no ``step``: fewer calls would move the
+    curve.
+    """
+    named = isinstance(call.func, ast.Attribute) and call.func.attr in _TRACKED
+    return named and _last(call.func.value) in _TRACKERS  # type: ignore[attr-defined]
+
+
+def _printed(call: ast.Call) -> Kind:
+    into = next((item.value for item in call.keywords if item.arg == "file"), None)
+    return "screen" if into is None or ast.unparse(into) in SCREENS else "file"
+
+
+def _is_level(node: ast.expr) -> bool:
+    """``logging.INFO``, ``logging.DEBUG``, 20 or 10: not a warning."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int and node.value <= 20
+    return _last(node) in ("INFO", "DEBUG")
+
+
+def _is_path(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _last(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

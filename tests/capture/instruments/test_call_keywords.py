@@ -1,0 +1,50 @@
+"""The names of keywords in the call that a frame waits for, whatever the interpreter's instructions
+for calls are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from auditor.capture.instruments.call_keywords import keywords_given
+
+
+class Library:
+    """Asks about the frame that called it."""
+
+    def ask(self, *_: Any, **__: Any) -> tuple[str, ...]:
+        return keywords_given(sys._getframe(1))
+
+
+ask = Library().ask
+
+
+def test_of_functions_and_methods() -> None:
+    library, loss = Library(), 1
+    assert library.ask(loss, retain_graph=True) == ("retain_graph",)
+    assert ask(loss, inputs=[loss], retain_graph=bool(loss)) == ("inputs", "retain_graph")
+
+
+def test_none_where_the_call_names_none() -> None:
+    assert ask() == ask(1, 2) == ask(("retain_graph",)) == ()
+    assert ask(dict(retain_graph=True)) == ()
+    given = {"retain_graph": True}
+    assert ask(**given) == ()  # whatever they are then, the line does not name them
+
+
+def test_of_the_call_that_runs_and_no_other_on_the_line() -> None:
+    assert (ask(retain_graph=True), ask(1)) == (("retain_graph",), ())
+    assert ask(ask(retain_graph=True)) == ()
+    assert ask(inner=ask(retain_graph=True)) == ("inner",)
+
+
+def test_a_frame_that_is_in_no_call_names_none() -> None:
+    class Truth:
+        def __bool__(self) -> bool:
+            assert keywords_given(sys._getframe(1)) == ()
+            return True
+
+    if ask(retain_graph=True) and Truth():
+        return
+    raise AssertionError

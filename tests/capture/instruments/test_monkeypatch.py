@@ -1,0 +1,98 @@
+"""Functions of others in whose place we put ours: what the caller gets, and that all is put
+back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import Any
+
+import pytest
+
+from auditor.capture.instruments.monkeypatch import Patches
+
+
+class Owner:
+    def twice(self, number: int) -> int:
+        if number < 0:
+            raise ValueError("negative")
+        return 2 * number
+
+
+def test_what_is_called_around_a_function_is_told_and_changes_nothing() -> None:
+    before, told, patches = vars(Owner)["twice"], [], Patches()
+    patches.around(
+        Owner,
+        "twice",
+        before=lambda owner, number: told.append(number),
+        after=lambda *given: told.append(given[0]),
+    )
+    assert (Owner().twice(3), told) == (6, [3, 6])
+    with pytest.raises(ValueError, match="negative"):
+        Owner().twice(-1)
+    patches.undo()
+    assert vars(Owner)["twice"] is before
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_ours_raises_is_handed_over_and_does_not_reach_the_caller(writes: bool) -> None:
+    missed: list[str] = []
+
+    def fails(*given: object) -> None:
+        raise RuntimeError(f"told of {len(given)}")
+
+    def write(error: Exception) -> None:
+        missed.append(str(error))
+        if not writes:
+            raise OSError("the disk is full")
+
+    patches = Patches(write)
+    patches.around(Owner, "twice", before=fails, after=fails)
+    try:
+        assert Owner().twice(3) == 6
+    finally:
+        patches.undo()
+    assert missed == ["told of 2", "told of 3"]
+
+
+def test_a_call_that_is_on_its_way_when_the_code_is_put_back_still_arrives() -> None:
+    def user(number: int, *, more: int = 1) -> int:
+        return number + more
+
+    def hook(original: Any, *args: Any, **kwargs: Any) -> Any:
+        return -original(*args, **kwargs)
+
+    code, patches = user.__code__, Patches()
+    patches.code(user, hook)
+    on_its_way = types.FunctionType(user.__code__, globals())  # as a thread that entered before
+    assert user(1, more=2) == -3
+    patches.undo()
+    assert user.__code__ is code
+    assert inspect.signature(user).parameters["more"].default == 1
+    assert on_its_way(1, more=2) == 3
+
+
+def test_patches_of_one_function_are_taken_back_newest_first() -> None:
+    before, patches, undone = vars(Owner)["twice"], Patches(), []
+    for number in range(3):
+        patches.attribute(Owner, "twice", lambda owner, given, number=number: number)
+        patches.on_undo(lambda number=number: undone.append((number, Owner().twice(0))))
+    assert patches and Owner().twice(3) == 2
+    patches.undo()
+    assert undone == [(2, 2), (1, 1), (0, 0)]
+    assert vars(Owner)["twice"] is before and not patches
+
+
+def test_one_that_cannot_be_taken_back_keeps_no_other_from_it() -> None:
+    def fails(text: str) -> None:
+        raise RuntimeError(text)
+
+    before, patches = vars(Owner)["twice"], Patches()
+    patches.on_undo(lambda: fails("oldest"))
+    patches.attribute(Owner, "twice", None)
+    patches.on_undo(lambda: fails("newest"))
+    with pytest.raises(RuntimeError, match="newest"):
+        patches.undo()
+    assert vars(Owner)["twice"] is before
+    patches.undo()

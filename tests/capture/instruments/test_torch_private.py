@@ -1,0 +1,819 @@
+"""Every accessor of a private name, on the installed torch and on one that lacks the name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+import auditor.capture.probes.registry
+import auditor.capture.shadow.device  # noqa: F401 - with the registry: everything that looks a name up
+from auditor.capture.instruments.torch_private import look_up
+from auditor.capture.instruments.torch_private.look_up import FOUND, Missing
+from auditor.capture.shadow.facade import EXACT_FOREACH
+from tests.capture.instruments.hidden_names import accessors, hidden
+
+Check = Callable[[SimpleNamespace], None]
+
+
+class Promise(NamedTuple):
+    check: Check
+    """Holds where torch has the names."""
+    without: Check
+    """Holds where it lacks any of them; the same check, where there is another way."""
+
+
+PROMISES: dict[str, Promise] = {}
+ADD = torch.ops.aten.add.Tensor
+
+
+def promise(*paths: str, without: Check | None = None) -> Callable[[Check], Check]:
+    """Registers what accessors give; without ``without`` they give the same where torch lacks the
+    names.
+    """
+
+    def register(check: Check) -> Check:
+        PROMISES.update({path: Promise(check, without or check) for path in paths})
+        return check
+
+    return register
+
+
+def gives(name: str, *args: Any, value: Any) -> Check:
+    """What a call of the accessor gives."""
+
+    def check(t: SimpleNamespace) -> None:
+        assert getattr(t, name)(*args) == value
+
+    return check
+
+
+def equals(**constants: Any) -> Check:
+    def check(t: SimpleNamespace) -> None:
+        assert {name: getattr(t, name) for name in constants} == constants
+
+    return check
+
+
+def refuses(name: str, *args: Any) -> Check:
+    def check(t: SimpleNamespace) -> None:
+        with pytest.raises(Missing, match=r"torch [\d.]+.* has no torch\."):
+            getattr(t, name)(*args)
+
+    return check
+
+
+# -- dispatch --------------------------------------------------------------------------------------
+
+MODES = "torch.utils._python_dispatch"
+
+
+@promise(f"{MODES}.TorchDispatchMode", without=refuses("DispatchMode"))
+def a_mode_sees_operators(t):
+    class Seen(t.DispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(t.schema_of(func).name)
+            return func(*args, **(kwargs or {}))
+
+    names: list[str] = []
+    with Seen():
+        torch.ones(2).exp()
+    assert names[-1] == "aten::exp"
+
+
+@promise(f"{MODES}._get_current_dispatch_mode", without=equals(dispatch_mode_now=None))
+@promise(f"{MODES}._pop_mode", without=equals(pop_dispatch_mode=None))
+@promise(f"{MODES}._push_mode", without=equals(push_dispatch_mode=None))
+@promise(f"{MODES}._get_current_dispatch_mode_stack", without=equals(dispatch_modes=None))
+def the_stack_of_dispatch_modes(t):
+    with t.DispatchMode() as mode:
+        assert (t.dispatch_mode_now() is mode, t.dispatch_modes()) == (True, [mode])
+        t.push_dispatch_mode(t.pop_dispatch_mode())
+        assert t.dispatch_mode_now() is mode
+    assert t.dispatch_modes() == []
+
+
+@promise("torch.overrides._get_current_function_mode", without=equals(function_mode_now=None))
+@promise("torch.overrides._pop_mode", without=equals(pop_function_mode=None))
+@promise("torch.overrides._push_mode", without=equals(push_function_mode=None))
+@promise(
+    "torch.overrides._get_current_function_mode_stack", without=gives("function_modes", value=[])
+)
+def the_stack_of_function_modes(t):
+    with torch.overrides.TorchFunctionMode() as mode:
+        assert (t.function_mode_now() is mode, t.function_modes()) == (True, [mode])
+        t.push_function_mode(t.pop_function_mode())
+        assert t.function_mode_now() is mode
+    assert t.function_modes() == []
+
+
+@promise("torch._C._len_torch_function_stack")
+def how_many_function_modes(t):
+    assert t.count_function_modes() == 0
+    with torch.overrides.TorchFunctionMode():
+        assert t.count_function_modes() == 1
+
+
+@promise("torch._ops.OpOverload._schema", without=equals(HAS_SCHEMAS=False))
+def schemas(t):
+    assert t.HAS_SCHEMAS
+    assert t.schema_of(ADD).name == "aten::add"
+    assert t.schema_of(torch.cond) is None
+
+
+PROMISES["torch._ops.OpOverload._overloadname"] = Promise(
+    gives("overload_of", ADD, value="Tensor"), gives("overload_of", ADD, value="")
+)
+
+
+@promise(
+    "torch._C._dispatch_has_kernel_for_dispatch_key",
+    without=gives("has_kernel", "aten::silu_backward", "CPU", value=False),
+)
+def kernels(t):
+    assert t.has_kernel("aten::silu_backward", "CPU")
+    assert not t.has_kernel("aten::silu", "CompositeImplicitAutograd")
+
+
+@promise("torch._C._dispatch_get_all_op_names", without=gives("operator_names", value=[]))
+def all_operators(t):
+    assert "aten::silu_backward" in t.operator_names()
+
+
+@promise("torch.library.Library._destroy", without=lambda t: t.destroy(object()))
+def kernels_are_taken_back(t):
+    library = torch.library.Library("auditor_test", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    assert torch.ops.auditor_test.twice(torch.ones(1)).item() == 2
+    t.destroy(library)
+    with pytest.raises((RuntimeError, AttributeError)):
+        torch.ops.auditor_test.twice.default(torch.ones(1))
+
+
+@promise("torch._C.DisableTorchFunctionSubclass", without=refuses("DisableTorchFunctionSubclass"))
+def subclasses_are_taken_for_plain(t):
+    class Own(torch.Tensor):
+        pass
+
+    with t.DisableTorchFunctionSubclass():
+        assert type(torch.ones(1).as_subclass(Own) + 1) is torch.Tensor
+
+
+def lacks_keys(t):
+    with pytest.raises(Missing):
+        t.DispatchKeySet(t.DispatchKey.CPU)
+
+
+@promise("torch._C.DispatchKey", "torch._C.DispatchKeySet", without=lacks_keys)
+def keys(t):
+    assert t.DispatchKeySet(t.DispatchKey.CPU).has(t.DispatchKey.CPU)
+
+
+@promise("torch._C.DispatchKeySet.from_raw_repr", without=equals(keys_from_bits=None))
+def keys_from_bits(t):
+    assert t.keys_from_bits(t.DispatchKeySet(t.DispatchKey.CPU).raw_repr()).has(t.DispatchKey.CPU)
+
+
+@promise("torch._C._ExcludeDispatchKeyGuard", without=refuses("ExcludeDispatchKeys", None))
+def keys_are_passed_by(t):
+    with t.ExcludeDispatchKeys(t.DispatchKeySet(t.DispatchKey.ADInplaceOrView)):
+        assert torch.ones(2)[0].item() == 1
+
+
+@promise(
+    "torch.Tensor._make_subclass", without=refuses("make_subclass", torch.Tensor, torch.ones(1))
+)
+def a_tensor_of_a_subclass_shares_its_storage(t):
+    class Own(torch.Tensor):
+        pass
+
+    inner = torch.ones(2)
+    made = t.make_subclass(Own, inner, False, device_for_backend_keys=torch.device("cpu"))
+    assert (type(made), made.data_ptr()) == (Own, inner.data_ptr())
+
+
+@promise(
+    "torch._C._functorch.is_functorch_wrapped_tensor",
+    without=gives("is_functorch_wrapped", torch.ones(1), value=False),
+)
+@promise("torch._C._functorch.maybe_current_level", without=gives("functorch_level", value=None))
+def transforms(t):
+    seen = []
+
+    def look(x):
+        seen.append((t.is_functorch_wrapped(x), t.functorch_level()))
+        return x.sum()
+
+    torch.func.grad(look)(torch.ones(2))
+    assert seen == [(True, 1)]
+    assert (t.is_functorch_wrapped(torch.ones(1)), t.functorch_level()) == (False, None)
+
+
+@promise("torch.utils._pytree.tree_leaves")
+def leaves(t):
+    assert t.tree_leaves(({"a": 1, "b": [2, (3,)]}, 4)) == [1, 2, 3, 4]
+
+
+@promise("torch.utils._pytree.tree_map_only")
+def the_same_tree(t):
+    extremes = torch.max(torch.ones(2, 2), 0)
+    assert t.tree_map_only(int, str, ({"a": 1, "b": [2, (3,)]}, "4")) == (
+        {"a": "1", "b": ["2", ("3",)]},
+        "4",
+    )
+    assert type(t.tree_map_only(torch.Tensor, torch.clone, extremes)) is type(extremes)
+
+
+@promise("torch.utils._device._device_constructors")
+def functions_that_make_tensors(t):
+    assert {torch.zeros, torch.tensor, torch.randn, torch.arange, torch.sparse_coo_tensor} <= set(
+        t.made_on_default_device()
+    )
+    assert torch.add not in set(t.made_on_default_device())
+
+
+@promise(
+    "torch.utils._device.DeviceContext",
+    without=lambda t: isinstance(torch.device("cpu"), t.DeviceContext) is False,
+)
+def the_mode_of_a_default_device(t):
+    with torch.device("meta"):
+        assert [
+            mode.device.type for mode in t.function_modes() if isinstance(mode, t.DeviceContext)
+        ] == ["meta"]
+
+
+@promise("torch.utils._device", without=gives("has_default_device", value=False))
+def a_default_device(t):
+    assert not t.has_default_device()
+    torch.set_default_device("cpu")
+    try:
+        assert t.has_default_device()
+    finally:
+        torch.set_default_device(None)
+
+
+# -- autograd --------------------------------------------------------------------------------------
+
+
+def loss() -> torch.Tensor:
+    return (torch.ones(2, requires_grad=True) * 2).exp().sum()
+
+
+def in_backward(ask: Callable[[], Any]) -> Any:
+    said: list[Any] = []
+    made = loss()
+    made.grad_fn.register_hook(lambda *_: said.append(ask()))
+    made.backward()
+    return said[0]
+
+
+@promise("torch.autograd.graph._engine_run_backward", without=equals(engine=None))
+def the_engine(t):
+    assert t.engine.__name__ == t.ENGINE
+    assert t.engine is inspect.unwrap(t.engine) and not t.engine.__code__.co_freevars
+
+
+@promise("torch._C._current_autograd_node", without=gives("current_node", value=None))
+def the_node_that_runs(t):
+    assert t.current_node() is None
+    assert type(in_backward(t.current_node)).__name__ == "SumBackward0"
+
+
+@promise("torch._C._current_graph_task_id", without=gives("running_backward", value=-1))
+def the_backward_that_runs(t):
+    assert t.running_backward() == -1
+    assert in_backward(t.running_backward) >= 0
+
+
+@promise("torch._C._autograd._get_sequence_nr", without=gives("next_number", value=0))
+def nodes_are_counted(t):
+    before = t.next_number()
+    loss()
+    assert t.next_number() - before == 3
+
+
+@promise(
+    "torch.autograd.graph.Node._sequence_nr",
+    without=lambda t: gives("number_of", loss().grad_fn, value=-1)(t),
+)
+def a_node_knows_its_number(t):
+    before = t.next_number()
+    assert t.number_of(loss().grad_fn) == before + 2
+
+
+@promise("torch._C._autograd.SavedTensor.data", without=equals(CAN_WEIGH=False))
+def saved_tensors(t):
+    node = torch.ones(2, requires_grad=True).exp().grad_fn
+    assert t.CAN_WEIGH
+    assert torch.is_tensor(getattr(node, f"{t.SAVED}result").data)
+
+
+@promise("torch.autograd.forward_ad._current_level", without=gives("forward_level", value=0))
+def the_level_of_forward_derivatives(t):
+    assert t.forward_level() == -1
+    with torch.autograd.forward_ad.dual_level():
+        assert t.forward_level() == 0
+
+
+@promise("torch._C._autograd._profiler_enabled", without=gives("profiler_is_on", value=False))
+def a_profiler(t):
+    assert not t.profiler_is_on()
+    with torch.autograd.profiler.profile():
+        assert t.profiler_is_on()
+
+
+@promise("torch._guards.TracingContext", without=gives("compiler_traces", value=False))
+def the_compiler(t):
+    from torch import _guards
+
+    assert not t.compiler_traces()
+    with _guards.tracing(_guards.TracingContext(None)):
+        assert t.compiler_traces()
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+SPARSE = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,)).coalesce()
+
+
+@promise("torch.UntypedStorage._cdata")
+def one_key_for_all_views(t):
+    tensor, other = torch.ones(4), torch.ones(4)
+    assert t.key_of(tensor.untyped_storage()) == t.key_of(tensor[1:].untyped_storage())
+    assert t.key_of(tensor.untyped_storage()) != t.key_of(other.untyped_storage())
+
+
+@promise("torch.Tensor._base", without=gives("base_of", torch.ones(2)[1:], value=None))
+def what_a_view_was_made_of(t):
+    tensor = torch.ones(2)
+    assert t.base_of(tensor[1:]) is tensor and t.base_of(tensor) is None
+
+
+def no_versions(t):
+    refuses("version_of", torch.ones(1))(t)
+    assert t.version_hint(torch.ones(1).add_(1)) == 0
+
+
+@promise("torch.Tensor._version", without=no_versions)
+def versions(t):
+    tensor = torch.ones(2)
+    before = t.version_of(tensor), t.version_hint(tensor)
+    tensor.add_(1)
+    assert (t.version_of(tensor), t.version_hint(tensor)) == (before[0] + 1, before[1] + 1)
+
+
+@promise("torch.Tensor._fix_weakref", "torch.UntypedStorage._fix_weakref")
+def weak_references(t):
+    tensor = torch.ones(2)
+    t.fix_weakref(tensor)
+    t.fix_weakref(tensor.untyped_storage())
+
+
+@promise("torch.Tensor._values", "torch.Tensor._indices")
+def what_a_sparse_tensor_stores(t):
+    assert t.stored_values(SPARSE).tolist() == [1.0, 2.0]
+    assert t.stored_indices(SPARSE).tolist() == [[0, 2]]
+
+
+@promise("torch.TypedStorage._untyped_storage", without=gives("untyped", "any", value="any"))
+def bytes_of_a_typed_storage(t):
+    plain = torch.ones(1).untyped_storage()
+    assert t.untyped(torch.FloatStorage(2)).nbytes() == 8 and t.untyped(plain) is plain
+
+
+@promise("torch._C._nn.flatten_dense_tensors")
+def all_elements(t):
+    assert t.flatten([torch.ones(2, 1), torch.zeros(1)]).tolist() == [1, 1, 0]
+
+
+@promise("torch._foreach_norm")
+def norms(t):
+    assert [float(norm) for norm in t.norms([torch.tensor([3.0, 4.0]), torch.zeros(2)])] == [5, 0]
+
+
+@promise("torch._tensor_str", without=equals(tensor_printing=None, print_tensor=None))
+@promise("torch._tensor_str._str", without=equals(print_tensor=None))
+def printing(t):
+    assert t.print_tensor(torch.ones(1)) == "tensor([1.])"
+    assert getattr(t.tensor_printing, t.print_tensor.__name__) is t.print_tensor
+
+
+def functions_called(run: Callable[[], Any]) -> set[Any]:
+    """Functions of torch as a mode over functions is told of them."""
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.add(func)
+            return func(*args, **(kwargs or {}))
+
+    seen: set[Any] = set()
+    with Seen():
+        run()
+    return seen
+
+
+def packs() -> None:
+    packed = nn.utils.rnn.pack_padded_sequence(
+        torch.ones(2, 3, 1), torch.tensor([2, 1]), batch_first=True
+    )
+    nn.utils.rnn.pad_packed_sequence(packed)
+
+
+def moves() -> None:
+    module = nn.Linear(1, 1)
+    module.to(torch.float64)
+
+
+@promise("torch._foreach_copy_", without=equals(foreach_copy=None))
+def copies_of_lists(t):
+    assert t.foreach_copy in functions_called(
+        lambda: torch._foreach_copy_([torch.ones(1)], [torch.zeros(1)])
+    )
+
+
+@promise(
+    "torch._C._VariableFunctions._pack_padded_sequence",
+    without=equals(pack_padded=None),
+)
+@promise("torch._C._VariableFunctions._pad_packed_sequence", without=equals(pad_packed=None))
+def packed_sequences(t):
+    assert {t.pack_padded, t.pad_packed} <= functions_called(packs)
+
+
+@promise("torch._has_compatible_shallow_copy_type", without=equals(compatible_shallow_copy=None))
+def what_a_moving_module_asks(t):
+    assert t.compatible_shallow_copy in functions_called(moves)
+
+
+@promise("torch._C._VariableFunctions")
+def functions_of_c(t):
+    assert t.functions.where(torch.tensor([True]), torch.ones(1), torch.zeros(1)).tolist() == [1]
+    assert t.functions.cat is torch.cat
+
+
+@promise("torch._C._swap_tensor_impl", without=refuses("swap", torch.ones(1), torch.ones(1)))
+def tensors_change_places(t):
+    one, zero = torch.ones(1), torch.zeros(1)
+    t.swap(one, zero)
+    assert (one.item(), zero.item()) == (0, 1)
+
+
+@promise("torch._utils._rebuild_parameter", without=equals(rebuild_parameter=None))
+@promise("torch._utils._rebuild_tensor_v2", without=equals(rebuild_tensor=None))
+def what_checkpoints_call(t):
+    function, args = nn.Parameter(torch.ones(1)).__reduce_ex__(2)[:2]
+    assert function is t.rebuild_parameter and len(args) == 3
+    assert (
+        torch.ones(1).__reduce_ex__(2)[0] is t.rebuild_tensor
+        and not t.rebuild_tensor.__code__.co_freevars
+    )
+
+
+def no_registry(t):
+    """The public way forgets nothing: let it name no location that anybody asks for."""
+    before = list(torch.serialization._package_registry)
+    t.register_location((99, lambda storage: None, lambda storage, location: None))()
+    assert len(torch.serialization._package_registry) == len(before) + 1
+    torch.serialization._package_registry[:] = before
+
+
+@promise("torch.serialization._package_registry", without=no_registry)
+def locations(t):
+    before = list(torch.serialization._package_registry)
+    forget = t.register_location((1, lambda storage: "mine", lambda storage, location: None))
+    assert torch.serialization.location_tag(torch.ones(1).untyped_storage()) == "mine"
+    forget()
+    assert torch.serialization._package_registry == before
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+@promise("torch.nn.modules.module._has_any_global_hook", without=equals(any_global_hook=None))
+def hooks_on_every_module(t):
+    assert not t.any_global_hook()
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    assert t.any_global_hook() and getattr(nn.modules.module, t.ANY_GLOBAL_HOOK)()
+    handle.remove()
+
+
+@promise("torch.nn.Module._parameters", "torch.nn.Module._buffers", "torch.nn.Module._modules")
+def what_a_module_holds(t):
+    norm = nn.BatchNorm1d(2)
+    both = nn.Sequential(norm, nn.ReLU())
+    assert (set(t.own_parameters(norm)), set(t.own_children(both))) == (
+        {"weight", "bias"},
+        {"0", "1"},
+    )
+    assert set(t.own_buffers(norm)) == {"running_mean", "running_var", "num_batches_tracked"}
+    assert not t.own_parameters(both) and not t.own_parameters(object.__new__(nn.Linear))
+
+
+@promise("torch.optim.optimizer._get_value", without=equals(COUNTER_READ=None))
+def reads_of_step_counters(t):
+    assert t.COUNTER_READ.co_name == t.GET_VALUE
+
+
+@promise("torch.utils._foreach_utils._foreach_supported_types", without=equals(foreach_types=None))
+def classes_that_clipping_takes_many_of(t):
+    assert torch.Tensor in t.foreach_types
+
+
+for _name in EXACT_FOREACH:
+    PROMISES[f"torch.optim.{_name}._default_to_fused_or_foreach"] = Promise(
+        lambda t, name=_name: gives_foreach(t, name), lambda t, name=_name: lacks_foreach(t, name)
+    )
+
+
+def lacks_foreach(t, name):
+    with hidden(f"torch.optim.{name}.{t.FOREACH_DEFAULT}"):
+        assert t.foreach_default(name) is None
+
+
+def gives_foreach(t, name):
+    module, chosen = t.foreach_default(name)
+    assert chosen([torch.ones(1)], False, False) == (False, False)
+    assert getattr(module, t.FOREACH_DEFAULT) is chosen
+
+
+@promise(
+    "torch.autocast._enabled",
+    without=gives("autocast_enabled", torch.autocast("cpu", enabled=False), value=True),
+)
+def autocast(t):
+    assert [t.autocast_enabled(torch.autocast("cpu", enabled=on)) for on in (True, False)] == [
+        True,
+        False,
+    ]
+
+
+@promise(
+    "torch.amp.GradScaler._per_optimizer_states",
+    without=gives("unscaled_states", torch.amp.GradScaler("cpu"), value=None),
+)
+@promise(
+    "torch.amp.GradScaler._scale", without=lambda t: gives("scale_of", scaled(), value=None)(t)
+)
+def scalers(t):
+    scaler = scaled()
+    assert (
+        t.scale_of(scaler).item() == 2
+        and t.scale_of(torch.amp.GradScaler("cpu", enabled=False)) is None
+    )
+    assert t.unscaled_states(scaler)[0]["stage"] is torch.amp.grad_scaler.OptState.READY
+
+
+def scaled() -> torch.amp.GradScaler:
+    scaler = torch.amp.GradScaler("cpu", init_scale=2)
+    scaler.scale(torch.ones(1))
+    return scaler
+
+
+@promise("torch.nn.utils.clip_grad._clip_grads_with_norm_", without=equals(clips_by_norm=None))
+def clipping(t):
+    assert getattr(nn.utils.clip_grad, t.CLIP_BY_NORM) is t.clips_by_norm
+    assert list(inspect.signature(t.clips_by_norm).parameters)[:3] == [
+        "parameters",
+        "max_norm",
+        "total_norm",
+    ]
+
+
+@promise(
+    "torch.nn.parallel.DistributedDataParallel._set_static_graph",
+    without=equals(set_static_graph=None),
+)
+def distributed_data_parallel(t):
+    assert nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
+
+
+@promise("torch._C._profiler.ProfilerState", without=equals(ProfilerState=None))
+@promise("torch.autograd.profiler.profile._prepare_trace", without=equals(PREPARE="__enter__"))
+def profilers(t):
+    assert hasattr(torch.autograd.profiler.profile, t.PREPARE)
+    assert t.ProfilerState.KINETO != t.ProfilerState.KINETO_GPU_FALLBACK
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+FETCH = "torch.utils.data._utils.fetch"
+ITERATOR = "torch.utils.data.dataloader._BaseDataLoaderIter"
+SAMPLES = list(range(4))
+
+
+def one_fetcher(t):
+    assert len(t.FETCHERS) == 1
+
+
+@promise(ITERATOR, without=equals(LoaderIterator=None))
+@promise(f"{FETCH}._MapDatasetFetcher", f"{FETCH}._IterableDatasetFetcher", without=one_fetcher)
+def iterators(t):
+    assert isinstance(iter(DataLoader(SAMPLES)), t.LoaderIterator)
+    assert [callable(each.fetch) for each in t.FETCHERS] == [True, True]
+
+
+OF_ITERATORS = {
+    "workers_of": ("_num_workers", 1, 0),
+    "pins": ("_pin_memory", False, False),
+    "persistent": ("_persistent_workers", True, None),
+    "prefetch": ("_prefetch_factor", 3, None),
+    "index_sampler": ("_index_sampler", 2, None),
+    "dataset_of": ("_dataset", SAMPLES, None),
+    "collate_of": ("_collate_fn", sum, None),
+}
+
+
+@functools.cache
+def iterator() -> Any:
+    return iter(
+        DataLoader(
+            SAMPLES,
+            batch_size=2,
+            num_workers=1,
+            persistent_workers=True,
+            prefetch_factor=3,
+            collate_fn=sum,
+        )
+    )
+
+
+def of_iterator(t, name, expected):
+    value = getattr(t, name)(iterator())
+    assert (getattr(value, "batch_size", value) if name == "index_sampler" else value) == expected
+
+
+for _accessor, (_attribute, _known, _unknown) in OF_ITERATORS.items():
+    PROMISES[f"{ITERATOR}.{_attribute}"] = Promise(
+        lambda t, name=_accessor, value=_known: of_iterator(t, name, value),
+        lambda t, name=_accessor, value=_unknown: of_iterator(t, name, value),
+    )
+
+
+# -- cuda ------------------------------------------------------------------------------------------
+
+ONLY_WITH_CUDA = {"torch._C._cuda_isHistoryEnabled", "torch._C._cuda_attach_out_of_memory_observer"}
+
+
+@promise("torch._C._cuda_isHistoryEnabled", without=gives("history_is_on", value=False))
+def whether_history_is_on(t):
+    with contextlib.suppress(RuntimeError):  # of a build with CUDA on a machine without a driver
+        assert not t.history_is_on()
+
+
+@promise("torch._C._cuda_attach_out_of_memory_observer", without=equals(attach_oom_observer=None))
+def observers(t):
+    assert callable(t.attach_oom_observer)
+
+
+@promise("torch.cuda.memory._record_memory_history", without=refuses("record_history"))
+def history(t):
+    with contextlib.suppress(
+        RuntimeError, AssertionError, AttributeError
+    ):  # of a build without CUDA, or a machine without one
+        t.record_history(enabled=None)
+    assert {"max_entries", "stacks"} <= set(
+        inspect.signature(torch.cuda.memory._record_memory_history).parameters
+    ) or callable(t.record_history)
+
+
+@promise("torch.cuda.memory._snapshot", without=refuses("take_snapshot"))
+def snapshots(t):
+    assert t.take_snapshot is torch.cuda.memory._snapshot
+
+
+@promise("torch._C", without=equals(C=torch))
+def the_module_of_c(t):
+    assert t.C is torch._C
+
+
+@promise(
+    "torch._C._group_tensors_by_device_and_dtype",
+    without=refuses("group_by_device", [[torch.ones(1)]]),
+)
+def groups(t):
+    (device, dtype), (lists, _) = next(iter(t.group_by_device([[torch.ones(1)]], False).items()))
+    assert (device.type, dtype, len(lists[0])) == ("cpu", torch.float32, 1)
+
+
+@promise("torch._C._nn", without=equals(nn=None, parse_to=None))
+@promise("torch._C._nn._parse_to", without=equals(parse_to=None))
+def arguments_of_to(t):
+    assert t.parse_to("cpu", torch.float64)[:2] == (torch.device("cpu"), torch.float64)
+    assert t.nn._parse_to is t.parse_to
+
+
+LATER = {
+    "torch._C.DispatchKeySet.from_raw_repr",
+    "torch._C._autograd.SavedTensor.data",
+    "torch.nn.modules.module._has_any_global_hook",
+}
+"""What torch 2.6 lacks."""
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+def test_every_name_that_is_looked_up_has_its_promise() -> None:
+    for name in EXACT_FOREACH:
+        accessors().foreach_default(name)
+    assert set(FOUND) | {path for path in PROMISES if path.startswith("torch.optim.")} == set(
+        PROMISES
+    )
+
+
+def test_the_installed_torch_has_all_of_them() -> None:
+    lacking = {path for path, found in FOUND.items() if not found}
+    later = LATER if torch.__version__ < "2.7" else set()
+    assert lacking <= later | (ONLY_WITH_CUDA if torch.version.cuda is None else set())
+
+
+@pytest.mark.parametrize("path", sorted(PROMISES))
+def test_an_accessor_gives_what_it_promises(path: str) -> None:
+    if not FOUND.get(path, True):
+        pytest.skip(f"torch {torch.__version__} does not have it")
+    PROMISES[path].check(accessors())
+
+
+@pytest.mark.parametrize("path", sorted(PROMISES))
+def test_without_the_name_it_does_what_its_docstring_says(path: str) -> None:
+    PROMISES[path].without(accessors(path))
+
+
+def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for path in accessors().REHEARSAL_NEEDS:
+        monkeypatch.setitem(look_up.FOUND, path, False)
+        with pytest.raises(Missing, match=path.replace(".", r"\.")):
+            auditor.capture.shadow.device.ShadowDevice().start()
+        monkeypatch.undo()
+
+
+# -- a run and a rehearsal without a name ----------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parents[3]
+WATCHES = {"doubles", "numerics", "piecewise", "origin"}
+MAY_FAIL: dict[str, set[str]] = {
+    **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
+    "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
+    f"{MODES}.TorchDispatchMode": WATCHES,
+    "torch.Tensor._version": {"strays", "uncleared"},
+    ITERATOR: {"loader"},
+}
+"""Name -> the probes that cannot do without it, as its docstring says; no probe needs any other
+name.
+"""
+
+ASKED_BY_TORCH = {"torch._has_compatible_shallow_copy_type"}
+"""What torch goes on calling when only we do not find it."""
+
+
+def failed_without(tmp_path: Path, *names: str) -> dict[str, Any]:
+    """What :mod:`without_a_name` says of each."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.capture.instruments.without_a_name",
+        str(tmp_path),
+        *names,
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    )
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def check_failures(said: Any, allowed: set[str]) -> None:
+    assert isinstance(said, dict), said
+    assert set(said) == {"cpu", "rehearse"}
+    assert {probe for failed in said.values() for probe in failed} <= allowed
+
+
+def test_a_run_and_a_rehearsal_end_without_any_of_the_names(tmp_path: Path) -> None:
+    said = failed_without(tmp_path, "all", *sorted(PROMISES))["all"]
+    check_failures(said, set().union(*MAY_FAIL.values()))
+    assert "rehearsal" in said["rehearse"] and "loader" in said["cpu"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path: Path, part: int) -> None:
+    names = sorted(set(PROMISES) - ASKED_BY_TORCH)[part::8]
+    for name, said in failed_without(tmp_path, *names).items():
+        check_failures(said, MAY_FAIL.get(name, set()))

@@ -1,0 +1,63 @@
+"""Whose file is it? What is installed is nobody's trainer, in whatever environment; the target's
+own package is the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+import torch
+
+from auditor.capture.instruments.user_frames import Frames
+from auditor.recordings.folder import RecordingWriter
+
+
+def test_installed_files_are_a_librarys_in_whatever_environment(tmp_path):
+    frames = Frames(RecordingWriter(tmp_path / "r"), ("/other/lib/python3.11/site-packages/mine",))
+    assert frames.is_user(str(tmp_path / "trainer.py"))
+    assert not frames.is_user(torch.__file__)
+    assert not frames.is_user(os.__file__)
+    assert not frames.is_user("/other/lib/python3.11/site-packages/torch/nn/modules/module.py")
+    assert not frames.is_user("/usr/lib/python3/dist-packages/numpy/__init__.py")
+    assert frames.is_user("/other/lib/python3.11/site-packages/mine/train.py")
+    assert not frames.is_user("/other/lib/python3.11/site-packages/mine_too/train.py")
+    assert not frames.is_user("<frozen importlib._bootstrap>")
+
+
+def test_an_environment_inside_the_project_is_not_the_users(tmp_path):
+    project = tmp_path / "project"
+    frames = Frames(RecordingWriter(tmp_path / "r"), (str(project),))
+    assert frames.is_user(str(project / "train.py"))
+    assert frames.is_user(str(project / "model" / "layers.py"))
+    assert not frames.is_user(
+        str(project / ".venv/lib/python3.11/site-packages/torch/nn/modules/module.py")
+    )
+    assert not frames.is_user(str(project / "env/lib/python3/dist-packages/lightning/trainer.py"))
+
+
+def test_a_target_that_is_one_installed_file_is_the_users(tmp_path):
+    frames = Frames(
+        RecordingWriter(tmp_path / "r"), ("/other/lib/python3.11/site-packages/mine.py",)
+    )
+    assert frames.is_user("/other/lib/python3.11/site-packages/mine.py")
+    assert not frames.is_user("/other/lib/python3.11/site-packages/other.py")
+
+
+def test_a_link_to_the_environment_does_not_make_it_the_users(tmp_path):
+    (tmp_path / "lib" / "site-packages" / "framework").mkdir(parents=True)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "vendor").symlink_to(tmp_path / "lib" / "site-packages")
+    frames = Frames(RecordingWriter(tmp_path / "r"), (str(project),))
+    assert not frames.is_user(str(project / "vendor" / "framework" / "loop.py"))
+
+
+def test_a_module_that_names_no_file_of_its_own_is_not_the_users(tmp_path, monkeypatch):
+    frames = Frames(RecordingWriter(tmp_path / "r"))
+    program, made_up = ModuleType("program"), ModuleType("made_up")
+    program.__file__, made_up.__file__ = str(tmp_path / "program.py"), "_ops.py"
+    assert frames.user_file(program) == program.__file__
+    assert [
+        frames.user_file(module) for module in (made_up, ModuleType("none"), torch, torch.ops)
+    ] == [None] * 4

@@ -1,0 +1,62 @@
+"""The probe of torch.save: times, what was written over, and everything put back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from auditor.capture.probes.ckpt.torch_save import TorchSaveProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import functools, io, torch
+from torch import save
+
+def step():
+    torch.save({"w": torch.ones(64)}, "FOLDER/a.pt")          # dotted
+    functools.partial(save, f=io.BytesIO())({"w": 1})         # buffer
+
+def broken():
+    torch.save({"w": 1}, "FOLDER/missing/a.pt")
+"""
+
+
+def user_of(folder: Path) -> object:
+    return load(folder, SOURCE.replace("FOLDER", str(folder)))
+
+
+def test_each_save_is_told_with_its_line(tmp_path: Path) -> None:
+    user = user_of(tmp_path)
+    with Drive(tmp_path, TorchSaveProbe) as drive:
+        drive.run("quiet", user.step, steps=2)
+        rows = drive.rows("saves")
+    assert [(row["step"], row["at_line"]) for row in rows] == [
+        (step, line_of(user, mark)) for step in (0, 1) for mark in ("dotted", "buffer")
+    ]
+    assert [(row["path"] is not None, row["replaced"]) for row in rows] == [
+        (True, False),
+        (False, False),
+        (True, True),
+        (False, False),
+    ]
+    assert rows[0]["path"] == str(tmp_path / "a.pt")
+    assert rows[0]["bytes"] == (tmp_path / "a.pt").stat().st_size
+    assert rows[1]["bytes"] is None
+    assert all(row["us"] > 0 for row in rows)
+    assert torch.equal(torch.load(tmp_path / "a.pt")["w"], torch.ones(64))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_everything_is_put_back(tmp_path: Path, fails: bool) -> None:
+    user = user_of(tmp_path)
+    before = torch.save.__code__, torch.save.__defaults__, torch.save.__kwdefaults__
+    with Drive(tmp_path, TorchSaveProbe) as drive:
+        if fails:
+            with pytest.raises(RuntimeError, match="missing"):
+                drive.run("quiet", user.broken)
+            assert drive.rows("saves") == []
+        else:
+            drive.run("quiet", user.step)
+    assert (torch.save.__code__, torch.save.__defaults__, torch.save.__kwdefaults__) == before

@@ -1,0 +1,128 @@
+"""What a step computes is written down exactly, without a change to it; a trial's imports come from
+the copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
+from auditor.capture.target.write_guard import moved
+from auditor.runs.plan import Copied, Plan, Trial
+from auditor.verify.results import Results
+from tests.inprocess import record
+
+HERE = Path(__file__)
+STEPS, WARMUP = 6, 2
+
+
+def make() -> Any:
+    torch.manual_seed(3)
+    model = torch.nn.Linear(5, 3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+
+    def step() -> tuple[torch.Tensor, Any]:
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 5)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach().clone(), model
+
+    return step
+
+
+def test_losses_and_parameters_are_those_of_the_bare_loop_bit_for_bit(tmp_path: Path) -> None:
+    results = Results.read(record(tmp_path / "r", make, ("results",), roots=[HERE], steps=STEPS))
+    step = make()
+    bare = [step() for _ in range(WARMUP + STEPS)]
+    assert results.losses == tuple(float(loss) for loss, _ in bare)
+    norms = [
+        float(torch.linalg.vector_norm(each.detach(), dtype=torch.float64))
+        for each in bare[-1][1].parameters()
+    ]
+    assert [norm for _, norm, _ in results.parameters] == norms
+    assert [place for place, _, _ in results.parameters] == [
+        f"optimizer 0, group 0, parameter {p}" for p in range(2)
+    ]
+
+
+def test_one_flipped_bit_shows(tmp_path: Path) -> None:
+    def nudged() -> Any:
+        step = make()
+        weight = next(iter(step()[1].parameters()))
+        weight.data.view(torch.int32)[0, 0] ^= 1
+        torch.manual_seed(3)
+        return step
+
+    def same() -> Any:
+        step = make()
+        step()
+        torch.manual_seed(3)
+        return step
+
+    one, other = (
+        Results.read(record(tmp_path / each.__name__, each, ("results",), roots=[HERE]))
+        for each in (same, nudged)
+    )
+    assert one != other
+
+
+def test_every_kind_of_backward_counts_and_the_door_is_left(tmp_path: Path) -> None:
+    def penalised() -> Any:
+        weight = torch.ones(3, requires_grad=True)
+
+        def step() -> None:
+            (gradient,) = torch.autograd.grad(weight.square().sum(), weight, create_graph=True)
+            torch.autograd.backward([gradient.sum(), 2 * weight.sum()])
+            (weight * 4).backward(torch.ones(3))
+
+        return step
+
+    results = Results.read(record(tmp_path / "r", penalised, ("results",), roots=[HERE], steps=1))
+    assert results.losses == (3.0, 6.0, 6.0, 12.0) * (WARMUP + 1)
+    assert results.parameters == ()
+    assert not BACKWARD_HOOKS._watchers
+    assert not BACKWARD_HOOKS._installed
+
+
+@pytest.mark.parametrize(
+    ("entry", "after"),
+    [
+        ("/home/me/project", "/tmp/copy"),
+        ("/home/me/project/src", "/tmp/copy/src"),
+        ("/home/me/project2", "/home/me/project2"),
+        ("/usr/lib/python3", "/usr/lib/python3"),
+        (
+            "/home/me/project/.venv/lib/python3.11/site-packages",
+            "/home/me/project/.venv/lib/python3.11/site-packages",
+        ),
+        ("", ""),
+    ],
+)
+def test_imports_from_the_project_come_from_the_copy(entry: str, after: str) -> None:
+    assert moved(entry, "/home/me/project", "/tmp/copy") == after
+
+
+def test_the_running_environment_stays_where_it_is() -> None:
+    inside = f"{sys.prefix}/lib/something"
+    assert moved(inside, sys.prefix, "/tmp/copy") == inside
+
+
+def test_a_trial_crosses_the_process_seam() -> None:
+    plan = Plan(
+        "t:step",
+        ("a",),
+        3,
+        1,
+        "cpu",
+        "out",
+        ("results",),
+        trial=Trial(7),
+        copied=Copied("/tmp/copy", "/home/me", "/tmp", "/tmp/kept"),
+    )
+    assert Plan.from_json(plan.to_json()) == plan

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data._utils import fetch
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from auditor.capture.probes.data.dataloader import DataLoaderProbe
+from auditor.capture.probes.data.dataloader_facts import tensors_in
+from tests.capture.drive import Drive, framework, line_of, load
+
+HEAD = """
+import collections, dataclasses, functools, itertools, time, numpy, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+"""
+
+
+def program(tmp_path: Path, source: str):
+    import textwrap
+
+    return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
+
+
+SLOW = """
+class Slow(Dataset):  # Slow
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        time.sleep(0.002)
+        return torch.ones(10), i
+
+def pack(samples):  # pack
+    return torch.stack([x for x, _ in samples])
+
+loader = DataLoader(Slow(), batch_size=4, collate_fn=functools.partial(pack))  # made
+batches = iter(loader)
+
+def step():
+    next(batches)  # at
+"""
+
+
+def test_wait_and_who_the_loader_is(tmp_path: Path) -> None:
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, SLOW)
+        drive.run("quiet", user.step, steps=3)
+        drive.run("loud", user.step, steps=2)
+        (loader,) = drive.rows("loaders")
+        rows = drive.rows("batches")
+    assert loader["at_line"] == line_of(user, "at") and loader["made_at_line"] == line_of(
+        user, "made"
+    )
+    assert (loader["collate"], loader["collate_line"]) == ("pack", line_of(user, "pack"))
+    assert (loader["dataset"], loader["dataset_line"]) == ("Slow", line_of(user, "Slow"))
+    assert loader["dataset_file"] == loader["collate_file"] == user.__file__
+    expected = {
+        "workers": 0,
+        "pin_memory": False,
+        "persistent": False,
+        "prefetch": None,
+        "batch_size": 4,
+        "length": 16,
+        "loader": 0,
+    }
+    assert loader.items() >= expected.items() and "pass" not in loader
+    quiet, loud = (
+        [r for r in rows if r["pass"] == "quiet"],
+        [r for r in rows if r["pass"] == "loud"],
+    )
+    assert [r["n"] for r in quiet] == [1, 1, 1] and all(r["wait_us"] > 8_000 for r in rows)
+    assert quiet[0].keys() == {"pass", "step", "loader", "n", "wait_us"}
+    assert [(r["devices"], r["bytes"], r["sample_devices"], r["default_device"]) for r in loud] == [
+        ({"cpu": 1}, 160, ["cpu"], "cpu")
+    ] * 2
+
+
+def test_devices_say_whether_the_dataset_or_the_collate_function_put_the_batch_there(
+    tmp_path: Path,
+) -> None:
+    source = """
+    def to_device(samples): return torch.stack([x for x, in samples]).to("meta")
+    host, device = TensorDataset(torch.randn(8, 3)), TensorDataset(torch.randn(8, 3, device="meta"))
+    class Stream(IterableDataset):
+        def __iter__(self): return iter(torch.ones(8, 3, device="meta"))
+    loaders = [DataLoader(host), DataLoader(device), DataLoader(host, collate_fn=to_device), DataLoader(Stream(), batch_size=2),
+               DataLoader(Stream(), batch_size=None), DataLoader([1.0, 2.0]), DataLoader(Subset(device, [1, 2]))]
+    def step():
+        for loader in loaders: next(iter(loader))
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", user.step, steps=1)
+        rows, loaders = drive.rows("batches"), drive.rows("loaders")
+    assert [(list(row["devices"]), row["sample_devices"]) for row in rows] == [
+        (["cpu"], ["cpu"]),
+        (["meta"], ["meta"]),
+        (["meta"], ["cpu"]),
+        (["meta"], ["meta"]),
+        (["meta"], ["meta"]),
+        (["cpu"], ["cpu"]),
+        (["meta"], ["meta"]),
+    ]
+    assert [(row["dataset"], row["length"]) for row in loaders][3:] == [
+        ("Stream", None),
+        ("Stream", None),
+        ("list", 2),
+        ("TensorDataset", 2),
+    ]
+    assert loaders[0]["collate"] == "default_collate"
+    assert loaders[0]["collate_file"] is loaders[0]["collate_line"] is None, (
+        "a library's definition is no place to change"
+    )
+
+
+def test_default_device_is_told(tmp_path: Path) -> None:
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(
+            tmp_path, "batches = iter(DataLoader([1.0, 2.0]))\ndef step(): next(batches)\n"
+        )
+        try:
+            torch.set_default_device("meta")
+            drive.run("loud", user.step, steps=1)
+        finally:
+            torch.set_default_device(None)
+        (row,) = drive.rows("batches")
+    assert (row["default_device"], row["devices"], row["sample_devices"]) == (
+        "meta",
+        {"meta": 1},
+        ["cpu"],
+    )
+
+
+def test_a_call_operator_and_a_bound_method_are_named(tmp_path: Path) -> None:
+    source = """
+    class Pad:
+        def __call__(self, samples): return samples  # call
+    class Trainer:
+        def collate(self, samples): return samples  # method
+    loaders = [DataLoader([1], collate_fn=Pad()), DataLoader([1], collate_fn=Trainer().collate)]
+    def step():
+        for loader in loaders: list(loader)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("quiet", user.step, steps=1)
+        rows = drive.rows("loaders")
+    assert [(r["collate"], r["collate_line"]) for r in rows] == [
+        ("Pad.__call__", line_of(user, "call")),
+        ("Trainer.collate", line_of(user, "method")),
+    ]
+
+
+def test_the_end_of_an_epoch_is_waited_for_but_is_no_batch(tmp_path: Path) -> None:
+    source = """
+    class Slow(Dataset):
+        def __len__(self): return 2
+        def __getitem__(self, i): return i
+    class SlowSampler:
+        def __iter__(self):
+            yield 0
+            time.sleep(0.02)
+        def __len__(self): raise AssertionError("nobody may ask: it could draw random numbers")
+    loader = DataLoader(Slow(), batch_size=1, sampler=SlowSampler())
+    batches = iter(loader)
+    def step():
+        global batches
+        try:
+            next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            next(batches)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("quiet", user.step, steps=3)
+        rows, loaders = drive.rows("batches"), drive.rows("loaders")
+    assert (
+        [row["n"] for row in rows] == [1, 1, 1]
+        and len(loaders) == 1
+        and loaders[0]["length"] is None
+    )
+    assert rows[0]["wait_us"] < 10_000 < rows[1]["wait_us"]
+
+
+def test_the_start_of_workers_is_waited_for_once(tmp_path: Path) -> None:
+    source = """
+    class Data(Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, i): return torch.ones(3)
+    loader = DataLoader(Data(), batch_size=2, num_workers=1, prefetch_factor=3)
+    outer = 0.0
+    def step():
+        global outer
+        start = time.perf_counter()
+        for batch in loader: pass
+        outer = (time.perf_counter() - start) * 1e6
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", user.step, steps=1)
+        (row,), (loader,) = drive.rows("batches"), drive.rows("loaders")
+    assert row["n"] == 4 and row["devices"] == {"cpu": 4} and row["sample_devices"] == []
+    assert 0.5 * user.outer < row["wait_us"] <= user.outer
+    assert (loader["workers"], loader["prefetch"], loader["persistent"]) == (1, 3, False)
+
+
+def test_a_loader_inside_a_dataset_is_part_of_the_outer_wait(tmp_path: Path) -> None:
+    source = """
+    class Outer(Dataset):
+        def __len__(self): return 4
+        def __getitem__(self, i):
+            time.sleep(0.005)
+            return torch.cat(list(DataLoader(TensorDataset(torch.ones(4, 2, device="meta")), collate_fn=lambda s: s[0][0].new_ones(1, 2, device="cpu"))))
+    loader = DataLoader(Outer())
+    def step(): next(iter(loader))
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", user.step, steps=1)
+        (row,) = drive.rows("batches")
+        assert len(drive.rows("loaders")) == 1
+    assert row["n"] == 1 and row["sample_devices"] == ["cpu"] and row["wait_us"] < 30_000
+
+
+def test_other_threads_and_the_time_between_steps_do_not_count(tmp_path: Path) -> None:
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, "loader = DataLoader([1.0] * 9)\ndef use(): next(iter(loader))\n")
+
+        def elsewhere() -> None:
+            thread = threading.Thread(target=user.use)
+            thread.start()
+            thread.join()
+
+        with drive.running("loud"):
+            user.use()
+            drive.step(elsewhere)
+            user.use()
+        assert drive.rows("batches") == [] and drive.rows("loaders") == []
+
+
+def test_a_loader_made_in_every_step_is_one_loader(tmp_path: Path) -> None:
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(
+            tmp_path, "def step():\n    for batch in DataLoader([1.0, 2.0]): pass  # here\n"
+        )
+        drive.run("quiet", user.step, steps=3)
+        (loader,) = drive.rows("loaders")
+        assert [row["loader"] for row in drive.rows("batches")] == [0, 0, 0]
+    assert loader["at_line"] == loader["made_at_line"] == line_of(user, "here")
+
+
+def test_iterators_and_what_their_collate_function_holds_die_as_before(tmp_path: Path) -> None:
+    source = """
+    class Trainer:
+        def __init__(self):
+            self.loader = DataLoader([1.0] * 4, collate_fn=self.collate)
+            self.batches = iter(self.loader)
+        def collate(self, samples): return samples
+        def step(self): next(self.batches)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        trainer = program(tmp_path, source).Trainer()
+        drive.run("quiet", trainer.step, steps=1)
+        gone = weakref.ref(trainer)
+        drive.context.target = None
+        del trainer
+        gc.collect()
+        assert gone() is None
+
+
+def test_a_batch_of_any_shape(tmp_path: Path) -> None:
+    import collections
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Batch:
+        x: torch.Tensor
+        more: dict
+
+    pair = collections.namedtuple("pair", "a b")  # noqa: PYI024
+    one = torch.ones(1)
+    batch = Batch(one, {"deep": [pair(one, "text"), {3: one}], "self": None})
+    batch.more["self"] = batch
+    assert len(list(tensors_in(pair(one, (one, {"k": [one]})), 10))) == 3
+    assert len(list(tensors_in(batch, 3))) == 3
+    assert len(list(tensors_in([one] * 5000, 1000))) == 1000
+    start = time.perf_counter()
+    assert list(tensors_in([object()] * 1_000_000, 1000)) == []
+    assert time.perf_counter() - start < 0.5
+
+
+def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
+    def state() -> list[object]:
+        return [
+            DataLoader.__init__,
+            DataLoader.__iter__,
+            _BaseDataLoaderIter.__init__,
+            _BaseDataLoaderIter.__next__,
+            fetch._MapDatasetFetcher.fetch,
+            fetch._IterableDatasetFetcher.fetch,
+        ]
+
+    source = """
+    def bad(samples): raise KeyError("mine")
+    batches = iter(DataLoader([1, 2], collate_fn=bad))
+    def step(): next(batches)
+    """
+    before = state()
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        with pytest.raises(KeyError, match="mine"):
+            drive.run("loud", user.step)
+        assert user.batches._dataset_fetcher.collate_fn is user.bad
+    assert state() == before
+
+
+def test_a_loader_from_before_the_recorder(tmp_path: Path) -> None:
+    user = program(
+        tmp_path,
+        "loader = DataLoader([1.0] * 9, batch_size=3)\nbatches = iter(loader)\ndef step(): "
+        "next(batches)\n",
+    )
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        drive.run("quiet", user.step, steps=1)
+        (loader,) = drive.rows("loaders")
+    assert loader["made_at"] is None and loader["batch_size"] == 3 and loader["dataset"] == "list"
+
+
+FRAMEWORK = """
+from torch.utils.data import DataLoader
+
+class Shard(DataLoader):
+    def __init__(self, dataset, **given):
+        super().__init__(dataset, **given)
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            yield batch
+
+def prepare(loader):
+    return Shard(loader.dataset, batch_size=loader.batch_size, pin_memory=loader.pin_memory)
+
+def loader_for(dataset):
+    return DataLoader(dataset, batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "library"),
+    [
+        ("loader = framework.prepare(DataLoader(data, batch_size=4))  # at", False),
+        ("mine = DataLoader(data, batch_size=4)  # at\nloader = framework.prepare(mine)", False),
+        ("loader = framework.prepare(framework.loader_for(data))  # at", True),
+        (
+            (
+                "mine = DataLoader(data)\nother = DataLoader(data)\nloader = "
+                "framework.prepare(mine)  "
+                "# at"
+            ),
+            True,
+        ),
+    ],
+    ids=["in one line", "in two", "made by the framework alone", "from one of two"],
+)
+def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
+    tmp_path: Path, made: str, library: bool
+) -> None:
+    framework(tmp_path, FRAMEWORK)
+    head = "import framework\ndata = TensorDataset(torch.ones(64, 2))\n"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(
+            tmp_path, f"{head}{made}\nbatches = iter(loader)\n\ndef step():\n    next(batches)\n"
+        )
+        drive.run("quiet", user.step, steps=2)
+        (loader,) = drive.rows("loaders")
+    assert loader["made_at_line"] == line_of(user, "at")
+    assert ("via" in loader["made_at_site"]) is library

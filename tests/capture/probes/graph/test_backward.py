@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import gc
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from torch.autograd import graph
+
+from auditor.capture.instruments import autograd_graph
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, saved_bytes, walk
+from auditor.capture.probes.graph.backward import BackwardProbe
+from tests.capture.drive import Drive, framework, line_of, load
+
+HEAD = """
+import torch
+import torch.nn as nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+head = nn.Linear(1, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=1e-3)
+x = torch.randn(4, 8)
+"""
+
+
+def program(tmp_path: Path, source: str):
+    return load(tmp_path, HEAD.lstrip("\n") + textwrap.dedent(source))
+
+
+def record(tmp_path: Path, source: str, steps: int = 3):
+    """Flags by line of every step's backward, and how often which line's kept graph was walked by
+    which.
+    """
+    user = program(tmp_path, source)
+    with Drive(tmp_path, BackwardProbe) as drive:
+        drive.run("loud", user.step, steps=steps)
+        assert drive.warnings == []
+        return user, drive.rows("backward"), drive.rows("reused")
+
+
+def reuse(rows) -> set[tuple[int, int]]:
+    return {(row["at_line"], row["by_line"]) for row in rows}
+
+
+def test_a_plain_backward(tmp_path: Path) -> None:
+    source = """
+    def step():
+        for _ in range(3):
+            model(x).mean().backward()  # at
+    """
+    user, rows, reused = record(tmp_path, source)
+    for row in rows:
+        assert row["us"] > 0
+        assert {k: row[k] for k in ("retain", "create", "n", "anomaly", "at_line")} == {
+            "retain": False,
+            "create": False,
+            "n": 3,
+            "anomaly": False,
+            "at_line": line_of(user, "at"),
+        }
+        assert "held_bytes" not in row
+    assert len(rows) == 3 and reused == []
+
+
+def test_retained_and_never_walked_again(tmp_path: Path) -> None:
+    source = """
+    def step():
+        model(x).mean().backward(retain_graph=True)  # at
+        optimizer.step()
+    """
+    user, rows, reused = record(tmp_path, source)
+    assert [(row["retain"], row["create"]) for row in rows] == [(True, False)] * 3 and reused == []
+    # x (4x8) as the first layer's input, tanh's result (4x8), which is the last layer's input:
+    # parameters do not count.
+    assert [row.get("held_bytes") for row in rows] == [2 * 4 * 8 * 4, None, None]
+
+
+def test_two_losses_on_one_graph_need_the_first_retain_only(tmp_path: Path) -> None:
+    source = """
+    def step():
+        h = model(x)
+        h.mean().backward(retain_graph=True)  # first
+        h.pow(2).mean().backward(retain_graph=True)  # last
+    """
+    user, rows, reused = record(tmp_path, source)
+    assert [(row["at_line"], row["retain"]) for row in rows[:2]] == [
+        (line_of(user, "first"), True),
+        (line_of(user, "last"), True),
+    ]
+    assert reuse(reused) == {(line_of(user, "first"), line_of(user, "last"))} and len(reused) == 3
+
+
+def test_the_backward_that_walks_it_may_be_autograd_grad_and_may_be_of_the_next_step(
+    tmp_path: Path,
+) -> None:
+    source = """
+    h = model(x)
+    def step():
+        global h
+        loss = h.mean()
+        loss.backward(retain_graph=True)  # kept
+        torch.autograd.grad(loss, x_needed, retain_graph=True)  # grad
+        h = h * 1.0
+    x_needed = model[2].weight
+    """
+    user, rows, reused = record(tmp_path, source)
+    kept, grad = line_of(user, "kept"), line_of(user, "grad")
+    assert reuse([row for row in reused if row["step"] == 0]) == {(kept, grad)}
+    assert reuse([row for row in reused if row["step"] == 1]) == {(kept, grad), (grad, kept)}
+
+
+def test_a_rest_of_the_graph_is_enough(tmp_path: Path) -> None:
+    source = """
+    def step():
+        h = model(x)
+        (h * 2).mean().backward(retain_graph=True)  # kept
+        h[:2].mean().backward()  # by
+    """
+    user, _, reused = record(tmp_path, source, steps=1)
+    assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
+
+
+def test_a_new_graph_over_the_same_parameters_is_no_reuse(tmp_path: Path) -> None:
+    source = """
+    kept = []
+    def step():
+        loss = model(x).mean()
+        loss.backward(retain_graph=True)
+        kept.append(loss)
+        model(x).mean().backward()
+    """
+    assert record(tmp_path, source)[2] == []
+
+
+def test_create_graph_implies_no_retain(tmp_path: Path) -> None:
+    source = """
+    def step():
+        data = x.clone().requires_grad_()
+        out = model(data).mean()
+        grad, = torch.autograd.grad(out, data, create_graph=True, retain_graph=True)  # penalty
+        (out + grad.norm()).backward()  # whole
+    """
+    user, rows, reused = record(tmp_path, source, steps=1)
+    flags = {row["at_line"]: (row["retain"], row["create"]) for row in rows}
+    assert (
+        flags == {line_of(user, "penalty"): (False, True), line_of(user, "whole"): (False, False)}
+        and reused == []
+    )
+
+
+def test_a_gan_that_retains_for_the_generator(tmp_path: Path) -> None:
+    source = """
+    generator, critic = nn.Linear(8, 8), nn.Linear(8, 1)
+    def step():
+        fake = generator(x)
+        (critic(x).mean() - critic(fake).mean()).backward(retain_graph=True)  # critic
+        critic(fake).mean().backward()  # generator
+    """
+    user, _, reused = record(tmp_path, source)
+    assert reuse(reused) == {(line_of(user, "critic"), line_of(user, "generator"))}
+
+
+def test_a_gan_that_detaches_retains_for_nothing(tmp_path: Path) -> None:
+    source = """
+    generator, critic = nn.Linear(8, 8), nn.Linear(8, 1)
+    def step():
+        fake = generator(x)
+        (critic(x).mean() - critic(fake.detach()).mean()).backward(retain_graph=True)
+        critic(fake).mean().backward()
+    """
+    assert record(tmp_path, source)[2] == []
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing(tmp_path: Path, reentrant: bool) -> None:
+    source = f"""
+    from torch.utils.checkpoint import checkpoint
+    runs = 0
+    def block(h):
+        global runs
+        runs += 1
+        return model(h)
+    def step():
+        out = checkpoint(block, x.clone().requires_grad_(), use_reentrant={reentrant})
+        head(out).mean().backward(retain_graph=True)  # at
+    """
+    user, rows, reused = record(tmp_path, source)
+    assert [(row["at_line"], row["n"], row["retain"]) for row in rows] == [
+        (line_of(user, "at"), 1, True)
+    ] * 3
+    assert user.runs == 6, (
+        "one forward and one recomputation for each step: weighing must not cause another"
+    )
+
+
+def test_what_torch_asks_for_is_not_the_users_wish(tmp_path: Path) -> None:
+    source = """
+    def step():
+        torch.autograd.functional.jacobian(lambda v: model(v).sum(0), x)
+    """
+    _, rows, reused = record(tmp_path, source)
+    assert rows and not any(row["retain"] for row in rows) and reused == []
+
+
+FRAMEWORK = """
+def backward(loss, *args, **kwargs):
+    loss.backward(*args, **kwargs)
+
+def backward_twice(loss, scale=1.0):
+    loss.backward(retain_graph=True)
+    loss.backward()
+"""
+
+
+def test_a_framework_hands_on_what_the_line_asks_for(tmp_path: Path) -> None:
+    framework(tmp_path, FRAMEWORK)
+    source = """
+    import framework
+
+    def step():
+        framework.backward(model(x).mean(), retain_graph=True)  # asked
+        framework.backward(model(x).mean())  # plain
+        framework.backward_twice(model(x).mean(), scale=2.0)  # theirs
+    """
+    user, rows, _ = record(tmp_path, source)
+    asked = {row["at_line"] for row in rows if row["retain"]}
+    assert asked == {line_of(user, "asked")}
+    assert {row["at_line"] for row in rows} == {
+        line_of(user, mark) for mark in ("asked", "plain", "theirs")
+    }
+
+
+def test_a_backward_inside_a_backward_is_part_of_it(tmp_path: Path) -> None:
+    source = """
+    class Solve(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, v):
+            with torch.enable_grad():
+                ctx.inner = (v.detach().requires_grad_() ** 2).sum()
+            return v * 1
+        @staticmethod
+        def backward(ctx, g):
+            ctx.inner.backward(retain_graph=True)
+            return g
+    def step():
+        Solve.apply(model(x)).mean().backward()  # at
+    """
+    user, rows, _ = record(tmp_path, source)
+    assert [(row["at_line"], row["n"], row["retain"]) for row in rows] == [
+        (line_of(user, "at"), 1, False)
+    ] * 3
+
+
+def test_where_a_walk_is_cut_off_it_counts_as_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autograd_graph, "NODE_CAP", 3)
+    source = """
+    kept = []
+    def step():
+        loss = model(x).mean()
+        loss.backward(retain_graph=True)  # kept
+        kept.append(loss)
+        model(x).mean().backward()  # by
+    """
+    user, _, reused = record(tmp_path, source, steps=1)
+    assert reuse(reused) == {(line_of(user, "kept"), line_of(user, "by"))}
+
+
+def test_a_backward_that_raises_raises_the_same_and_counts(tmp_path: Path) -> None:
+    source = """
+    loss = model(x).mean()
+    loss.backward()
+    def step():
+        loss.backward(retain_graph=True)
+    """
+    user = program(tmp_path, source)
+    with Drive(tmp_path, BackwardProbe) as drive:
+        with drive.running("loud"):
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                drive.step(user.step)
+            drive.boundary()
+            assert [row["n"] for row in drive.rows("backward")] == [1]
+        assert drive.rows("reused") == []
+
+
+def test_graphs_die_as_before_and_results_are_the_same(tmp_path: Path) -> None:
+    source = """
+    import weakref
+    token = []
+    class Witness(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, v): return v * 1
+        @staticmethod
+        def backward(ctx, g): return g
+    def step():
+        loss = Witness.apply(model(x)).mean()
+        token.append(weakref.ref(loss.grad_fn.next_functions[0][0]))
+        loss.backward(retain_graph=True)
+    """
+    user = program(tmp_path, source)
+    gc.collect()
+    gc.disable()  # a reference cycle would now keep them
+    try:
+        with Drive(tmp_path, BackwardProbe) as drive:
+            drive.run("loud", user.step, steps=3)
+            assert [ref() for ref in user.token] == [None] * 3
+            assert len(drive.probes[0]._live) == 0
+    finally:
+        gc.enable()
+    watched = user.model[0].weight.grad.clone()
+    user.model.zero_grad()
+    for _ in range(3):
+        user.step()
+    assert torch.equal(watched, user.model[0].weight.grad)
+
+
+def test_saved_bytes_unpacks_nothing_and_counts_each_storage_once() -> None:
+    weight = torch.nn.Parameter(torch.ones(10, 10))
+    data = torch.ones(1000, 10)
+    hidden = (data[:5] @ weight).exp()
+    unpacked = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(t) or t):
+        out = hidden.sin() + hidden.cos()
+    # exp keeps its result (5x10), sin and cos the same; the slice of the data weighs what it is,
+    # not what it is cut from.
+    assert saved_bytes(walk([out.grad_fn])) == 4 * (50 + 50) and unpacked == []
+    out.sum().backward()
+    assert saved_bytes(walk([out.grad_fn])) == 0
+
+
+def test_a_watcher_that_fails_leaves_the_step_alone() -> None:
+    class Bad:
+        lost = None
+
+        def backward_begins(self, call) -> None:
+            raise KeyError("ours")
+
+        def backward_ends(self, call) -> None:
+            raise KeyError("ours")
+
+        def backward_lost(self, error) -> None:
+            self.lost = error
+
+    bad, code = Bad(), graph._engine_run_backward.__code__
+    BACKWARD_HOOKS.add(bad)
+    torch.ones(1, requires_grad=True).sum().backward()
+    BACKWARD_HOOKS.remove(bad)
+    assert isinstance(bad.lost, KeyError) and graph._engine_run_backward.__code__ is code
+
+
+def test_without_torchs_funnel_the_public_entries_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(graph, "_engine_run_backward")
+    source = """
+    def step():
+        h = model(x)
+        loss = h.mean()
+        loss.backward(retain_graph=True)  # kept
+        torch.autograd.grad(loss, [model[2].weight], None, True)  # grad
+        torch.autograd.backward([loss])  # last
+    """
+    user, rows, reused = record(tmp_path, source, steps=1)
+    kept, grad, last = (line_of(user, mark) for mark in ("kept", "grad", "last"))
+    assert {row["at_line"]: (row["n"], row["retain"]) for row in rows} == {
+        kept: (1, True),
+        grad: (1, True),
+        last: (1, False),
+    }
+    assert reuse(reused) == {(kept, grad), (grad, last)}
+
+
+def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
+    before = graph._engine_run_backward.__code__, torch.autograd.backward.__code__
+    user = program(tmp_path, "def step():\n    model(x).mean().backward()\n    raise KeyError\n")
+    with Drive(tmp_path, BackwardProbe) as drive, pytest.raises(KeyError):
+        drive.run("loud", user.step)
+    assert (graph._engine_run_backward.__code__, torch.autograd.backward.__code__) == before

@@ -1,0 +1,109 @@
+"""The probe of tensors outside optimizers and modules: what it says of them, and that it keeps none
+alive.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+
+from auditor.capture.probes.graph import leaves_outside_optimizer
+from auditor.capture.probes.graph.leaves_outside_optimizer import LeavesOutsideOptimizerProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """import torch
+model = torch.nn.Linear(2, 1)
+class Holder:
+    def __init__(self):
+        self.tables = [torch.rand(2, requires_grad=True)]  # made
+holder = Holder()
+moved = torch.rand(2, requires_grad=True)
+trained = torch.rand(2, requires_grad=True)
+optimizer = torch.optim.SGD([*model.parameters(), trained], lr=0.1)
+batches = []
+
+def step():
+    optimizer.zero_grad()
+    x = torch.ones(1, 2, requires_grad=True)
+    batches.append(x)
+    del batches[:-1]
+    (model(x * holder.tables[0] * moved * trained)).sum().backward()  # walks
+    optimizer.step()
+    moved.data.mul_(0.5)
+"""
+
+
+def test_one_row_for_each_stray_with_its_holder(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        rows = {row["name"]: row for row in drive.rows("strays")}
+    assert set(rows) == {"self.tables[*]", "moved", "trained"}
+    table = rows["self.tables[*]"]
+    assert (table["line"], table["at_line"]) == (line_of(user, "made"), line_of(user, "walks"))
+    assert (table["fed"], table["changed"], table["touched"], table["optimized"]) == (
+        4,
+        False,
+        0,
+        False,
+    )
+    assert rows["moved"]["changed"] is True
+    assert (
+        rows["trained"]["optimized"],
+        rows["trained"]["registered"],
+        rows["trained"]["beside"],
+    ) == (True, False, 2)
+
+
+def test_values_are_kept_of_so_many_elements_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaves_outside_optimizer, "KEPT", 1)
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        changed = [row["changed"] for row in drive.rows("strays") if not row["optimized"]]
+    assert changed.count(None) == 1, changed  # the first one is within the limit
+
+
+def test_a_tensor_that_became_another_kind_has_changed(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive, drive.running("loud", user.step):
+        for _ in range(3):
+            drive.step(user.step)
+        user.moved.data = user.moved.data.double()
+    changed = {row["name"]: row["changed"] for row in drive.rows("strays")}
+    assert changed["moved"] is True
+    assert changed["self.tables[*]"] is False
+
+
+def test_a_batch_that_wants_a_gradient_dies_with_its_step(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive, drive.running("loud", user.step):
+        drive.step(user.step)
+        first = weakref.ref(user.batches[0])
+        drive.step(user.step)
+        gc.collect()
+        assert first() is None
+
+
+def test_gradients_that_somebody_looks_after_are_told_apart(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+        cleared, asked, left = (torch.ones(2, requires_grad=True) for _ in range(3))
+
+        def step():
+            (cleared * asked * left).sum().backward()
+            cleared.grad.zero_()
+            torch.autograd.grad((asked * 2).sum(), asked)
+        """,
+    )
+    with Drive(tmp_path, LeavesOutsideOptimizerProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        rows = {row["name"]: (row["touched"], row["asked"]) for row in drive.rows("strays")}
+    assert rows == {"cleared": (3, False), "asked": (0, True), "left": (0, False)}

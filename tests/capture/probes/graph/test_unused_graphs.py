@@ -1,0 +1,143 @@
+"""The probes of graphs in eval mode and of gradients with a graph: rows, and everything put
+back.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import torch
+
+from auditor.capture.probes.graph.create_graph_cycles import CreateGraphCyclesProbe
+from auditor.capture.probes.graph.unused_graphs import UnusedGraphsProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh())
+switched, target = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(switched.parameters(), lr=0.1)
+model.eval()
+
+def step():
+    model(torch.ones(4, 8))  # never
+    switched.train(False)
+    switched(torch.ones(4, 8)).sum().backward()  # walked
+    switched.train()
+    switched(torch.ones(4, 8))
+    target(torch.ones(4, 8))  # untrained
+"""
+
+
+def test_rows_of_calls_in_eval_mode_and_of_what_nothing_trains(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, UnusedGraphsProbe) as drive:
+        drive.run("loud", user.step, steps=3)
+        rows = {
+            row["at_line"]: (row["module"], row["mode"], row["n"], row["walked"], row["held"])
+            for row in drive.rows("evals")
+        }
+        saved = [row["saved_bytes"] for row in drive.rows("evals") if row["module"] == "Sequential"]
+    assert rows == {
+        line_of(user, "never"): ("Sequential", "eval", 3, 0, False),
+        line_of(user, "walked"): ("Linear", "eval", 3, 3, False),
+        line_of(user, "untrained"): ("Linear", "train", 3, 0, False),
+    }
+    assert saved == [2 * 4 * 8 * 4]  # the input, for the weight's gradient; the output of tanh
+
+
+def test_hooks_and_the_method_are_put_back_and_graphs_die(tmp_path: Path) -> None:
+    before = torch.nn.Module.train
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, UnusedGraphsProbe) as drive, drive.running("loud", user.step):
+        drive.step(user.step)
+        out = user.model(torch.ones(4, 8))
+        node = weakref.ref(out)
+        del out
+        gc.collect()
+        assert node() is None
+        assert torch.nn.Module.train is not before
+    assert torch.nn.Module.train is before
+    assert not any(each._forward_hooks for each in (user.model, user.switched, user.target))
+
+
+def test_a_module_is_copied_and_pickled_without_our_hook(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import copy, io, pickle, torch
+
+        class Own:
+            def __reduce_ex__(self, protocol):
+                return Mixed, ()
+
+        class Mixed(torch.nn.Module, Own):
+            pass
+
+        model, mixed = torch.nn.Sequential(torch.nn.Linear(8, 8)), Mixed().eval()
+        model.eval()
+        copies = []
+
+        def step():
+            copies.append(copy.deepcopy(model))
+            torch.save(model, io.BytesIO())
+            pickle.loads(pickle.dumps(mixed))
+            model(torch.ones(4, 8))  # never
+        """,
+    )
+    with Drive(tmp_path, UnusedGraphsProbe) as drive:
+        with drive.running("loud", user.step):
+            drive.step(user.step)
+            assert _hooks_of(user.model) == 1  # put back when the step was over
+            drive.step(lambda: user.model(torch.ones(4, 8)))
+    assert [_hooks_of(each) for each in (*user.copies, user.model)] == [0, 0]
+    assert "__reduce_ex__" not in vars(torch.nn.Module)
+
+
+def _hooks_of(model: torch.nn.Module) -> int:
+    return len(model._forward_hooks)
+
+
+def test_what_our_hook_raises_does_not_reach_the_user(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+
+        class Model(torch.nn.Linear):
+            def forward(self, x):
+                nested = [super().forward(x)]
+                nested.append(nested)
+                return nested
+
+        model = Model(8, 8).eval()
+
+        def step():
+            model(torch.ones(4, 8))
+        """,
+    )
+    with Drive(tmp_path, UnusedGraphsProbe) as drive:
+        drive.run("loud", user.step)
+        assert drive.rows("evals") == []
+
+
+def test_leaves_that_a_cycle_keeps_are_counted_and_weighed(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+
+        def step():
+            w = torch.ones(1000, requires_grad=True)
+            w.pow(3).sum().backward(create_graph=True)  # keeps
+        """,
+    )
+    with Drive(tmp_path, CreateGraphCyclesProbe) as drive:
+        drive.run("loud", user.step, steps=4)
+        rows = drive.rows("cycles")
+    assert [(row["step"], row["leaves"], row["at_line"]) for row in rows] == [
+        (n, n, line_of(user, "keeps")) for n in (1, 2, 3)
+    ]
+    held = [row["held_bytes"] for row in rows]
+    assert held[0] > 0 and held[1] == 2 * held[0] and held[2] == 3 * held[0]

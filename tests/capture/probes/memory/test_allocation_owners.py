@@ -1,0 +1,152 @@
+"""What device memory is for: in a rehearsal, to the byte, and on addresses that are used for one
+thing after another.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from auditor.evidence import Allocations, PeakHolders
+from auditor.evidence.snapshot.charts import memory_charts
+from auditor.evidence.snapshot.owners import EARLIER, KEPT, OF_STEP, Owners, by_category
+from auditor.evidence.snapshot.state_at import LiveBlock
+from auditor.evidence.table import Evidence
+from auditor.recordings.schema import OwnerRow
+from tests.inprocess import record
+
+MIB = 2**20
+
+
+def rehearsal(folder, make):
+    return record(folder, make, ("reads",), roots=[Path(__file__)], steps=3, device="rehearse")
+
+
+def categories(folder, make):
+    recording = rehearsal(folder, make)
+    (peak,) = Evidence(recording).get(PeakHolders).devices
+    return {each.name: each.size for each in peak.categories}, peak
+
+
+def trainer(optimizer=torch.optim.Adam, keep=None):
+    def make():
+        weight = nn.Parameter(torch.zeros(1024, 1024, device="cuda"))  # 4 MiB
+        steps = optimizer([weight])
+        x = torch.ones(256, 1024, device="cuda")  # 1 MiB
+
+        def step():
+            hidden = torch.relu(x @ weight) + 1  # 1 MiB each
+            loss = (hidden @ weight).square().mean()
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            if keep is not None:
+                keep.append(torch.ones(2 * MIB, dtype=torch.uint8, device="cuda"))
+
+        return step
+
+    return make
+
+
+def test_parameters_gradients_and_state_of_adam_to_the_byte(tmp_path):
+    found, peak = categories(tmp_path, trainer())
+    assert found["parameters"] == 4 * MIB and found["gradients"] == 4 * MIB
+    assert found["optimizer state"] == 8 * MIB
+    assert found[EARLIER] == 1 * MIB  # the input, made once
+    assert sum(found.values()) == peak.allocated
+
+
+def test_plain_sgd_has_no_state(tmp_path):
+    found, _ = categories(tmp_path, trainer(torch.optim.SGD))
+    assert found["parameters"] == 4 * MIB and "optimizer state" not in found
+
+
+def test_what_the_program_keeps_over_steps_is_told_from_what_a_step_makes(tmp_path):
+    found, _ = categories(tmp_path, trainer(keep=[]))
+    assert (
+        found[KEPT] == 4 * 2 * MIB
+    )  # of two steps of warm-up and two of three: at the peak the last one's is not made yet
+    assert found[OF_STEP] >= 1 * MIB
+
+
+def test_without_an_optimizer_nothing_is_said(tmp_path):
+    def make():
+        return lambda: torch.ones(1024, 1024, device="cuda").sum()
+
+    found, _ = categories(tmp_path, make)
+    assert found == {}
+
+
+def test_the_chart_by_purpose_holds_at_the_peak_what_the_finding_says(tmp_path):
+    """And at every point as much as the chart by line; what is kept changes hands where a step
+    begins.
+    """
+    recording = rehearsal(tmp_path, trainer(keep=[]))
+    (by_line, by_purpose), _ = memory_charts(Evidence(recording), predicted=True)
+    (course,), (peak,) = (
+        Evidence(recording).get(Allocations).devices,
+        Evidence(recording).get(PeakHolders).devices,
+    )
+    assert (by_line.by, by_purpose.by) == ("line", "purpose") and by_line.x == by_purpose.x
+    assert [sum(held) for held in zip(*by_purpose.held)] == list(course.allocated)
+    columns = {tone.name: column for tone, column in zip(by_purpose.layers, by_purpose.held)}
+    assert (
+        columns["parameters"][-1] == columns["gradients"][-1] == 4 * MIB
+        and columns["optimizer state"][-1] == 8 * MIB
+    )
+    said = {each.name: each.size for each in peak.categories if each.name in columns}
+    assert len(said) >= 5 and {name: columns[name][course.peak] for name in said} == said
+    assert max(columns[KEPT]) == 4 * 2 * MIB  # the last one is still the last step's own
+
+
+def test_without_an_optimizer_there_is_no_chart_by_purpose(tmp_path):
+    def make():
+        return lambda: torch.ones(1024, 1024, device="cuda").sum()
+
+    charts, _ = memory_charts(Evidence(rehearsal(tmp_path, make)), predicted=True)
+    assert [chart.by for chart in charts] == ["line"]
+
+
+class Marks:
+    """A recording with an ``owners`` part."""
+
+    def __init__(self, *rows):
+        self._rows = [
+            OwnerRow(what=what, time_us=at, addresses=addresses) for what, at, *addresses in rows
+        ]
+
+    def has(self, part):
+        return part == "owners"
+
+    def rows(self, kind):
+        return self._rows
+
+
+def test_an_address_counts_for_the_block_that_lived_there_when_it_was_seen():
+    """Address 8: a gradient until 30, then an activation; at 60 something else again."""
+    trace = [{"action": "alloc", "addr": 8}, {"action": "free_completed", "addr": 8}] * 3
+    times = [10, 30, 40, 50, 60, 70]
+    owners = Owners(Marks(("step", 5), ("gradient", 20, 8), ("optimizer state", 65, 8)))
+    at = [
+        by_category([LiveBlock(8, 512, born, False, ())], trace, born, times, owners)[0].name
+        for born in (0, 2, 4)
+    ]
+    assert at == ["gradients", OF_STEP, "optimizer state"]
+
+
+def test_blocks_from_before_the_history_belong_to_whom_they_were_seen_with():
+    owners = Owners(Marks(("step", 5), ("parameter", 20, 8)))
+    trace = [{"action": "alloc", "addr": 64}]
+    blocks = [
+        LiveBlock(8, 512, -1, True, ()),
+        LiveBlock(16, 512, -1, True, ()),
+        LiveBlock(64, 512, 0, True, ()),
+    ]
+    assert {each.name for each in by_category(blocks, trace, 0, [10], owners)} == {
+        "parameters",
+        EARLIER,
+        OF_STEP,
+    }
+    assert by_category(blocks, trace, 0, [], owners) == ()  # torch before 2.3 wrote no times

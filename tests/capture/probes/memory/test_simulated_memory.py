@@ -1,0 +1,35 @@
+"""The simulated card of a rehearsal: settings that torch would refuse do not cost the rehearsal,
+frees wait their turn.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
+from auditor.recordings.folder import RecordingWriter
+
+
+def held(folder: Path) -> RehearsedMemory:
+    return RehearsedMemory(1 << 30, Frames(RecordingWriter(folder)), folder)
+
+
+def test_allocator_settings_are_read_and_bad_ones_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    assert held(tmp_path / "a").allocator.settings.expandable_segments
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:soon")
+    assert not held(tmp_path / "b").allocator.settings.expandable_segments
+
+
+def test_a_free_is_done_before_the_next_question(tmp_path: Path) -> None:
+    memory = held(tmp_path)
+    memory.allocated(7, 4 << 20)
+    assert memory.counters()["allocated"] == 4 << 20
+    memory.freed(7)
+    assert (memory.counters()["allocated"], memory.counters()["peak_allocated"]) == (0, 4 << 20)

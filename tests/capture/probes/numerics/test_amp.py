@@ -1,0 +1,99 @@
+"""The probe of mixed precision: what it sees, and that it leaves no trace in torch."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils import clip_grad
+
+from auditor.capture.probes.numerics.amp import AmpProbe
+from tests.capture.drive import Drive, line_of, load
+
+WATCHED = [
+    (torch.amp.GradScaler, "scale"),
+    (torch.amp.GradScaler, "unscale_"),
+    (torch.amp.GradScaler, "step"),
+    (torch.amp.GradScaler, "update"),
+    (torch.amp.GradScaler, "get_scale"),
+    (torch.amp.autocast_mode.autocast, "__enter__"),
+    (clip_grad, "_clip_grads_with_norm_"),
+]
+
+SOURCE = """import torch
+from torch.nn.utils import clip_grad_norm_
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+
+def step():
+    with torch.autocast("cpu", dtype=torch.bfloat16):    # autocast
+        loss = model(torch.ones(1, 2)).float().sum()
+        scaler.scale(loss * float("inf")).backward()     # scale
+    clip_grad_norm_(model.parameters(), 1.0)             # clip
+    scaler.step(optimizer)
+    scaler.update()                                      # update
+"""
+
+
+def test_what_ran_is_told_with_its_line(tmp_path: Path) -> None:
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, AmpProbe) as drive:
+        drive.run("loud", user.step, steps=2)
+        rows = [row for row in drive.rows("amp") if row["step"] == 1]
+    seen = {row["what"]: row for row in rows}
+    lines = {what: row["at_line"] for what, row in seen.items()}
+    marks = {
+        "autocast": "autocast",
+        "scale": "scale",
+        "backward": "scale",
+        "clip_scaled": "clip",
+        "update": "update",
+    }
+    assert lines == {what: line_of(user, mark) for what, mark in marks.items()}
+    assert seen["autocast"]["dtype"] == seen["backward"]["dtype"] == "bfloat16"
+    assert (seen["update"]["before"], seen["update"]["after"]) == (4.0, 2.0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_torch_is_put_back_exactly(tmp_path: Path, fails: bool) -> None:
+    before = [vars(owner)[name] for owner, name in WATCHED]
+    user = load(
+        tmp_path,
+        SOURCE.replace("scaler.step(optimizer)", "raise RuntimeError") if fails else SOURCE,
+    )
+    with contextlib.suppress(RuntimeError), Drive(tmp_path, AmpProbe) as drive:
+        drive.run("loud", user.step)
+    assert [vars(owner)[name] for owner, name in WATCHED] == before
+
+
+def test_a_disabled_scaler_runs_as_without_us(tmp_path: Path) -> None:
+    user = load(
+        tmp_path, SOURCE.replace("init_scale=8.0", "enabled=False").replace(' * float("inf")', "")
+    )
+    with Drive(tmp_path, AmpProbe) as drive:
+        drive.run("loud", user.step)
+        assert {row["what"] for row in drive.rows("amp")} == {"autocast", "backward"}
+
+
+def test_an_iterator_of_scaled_losses_is_left_to_the_user(tmp_path: Path) -> None:
+    user = load(
+        tmp_path,
+        """
+        import torch
+        model = torch.nn.Linear(2, 2)
+        scaler = torch.amp.GradScaler("cpu")
+
+        def step():
+            with torch.autocast("cpu", dtype=torch.float16):
+                losses = [model(torch.ones(1, 2)).float().sum() for _ in range(2)]
+            scaled = list(scaler.scale(loss for loss in losses))
+            assert len(scaled) == 2
+            torch.stack(scaled).sum().backward()
+        """,
+    )
+    with Drive(tmp_path, AmpProbe) as drive:
+        drive.run("loud", user.step)
+        assert "backward_unscaled" not in {row["what"] for row in drive.rows("amp")}

@@ -1,0 +1,542 @@
+"""The look after each step and the watch over operators: what they see, what they leave alone, what
+they cost.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+from torch.utils import _python_dispatch
+
+from auditor.capture.probes.numerics import nonfinite
+from auditor.capture.probes.numerics.nonfinite import HANDS_ON, NonfiniteProbe, bad_tensors
+from auditor.capture.probes.numerics.nonfinite_origin import NonfiniteOriginProbe
+from auditor.evidence.table import Evidence
+from auditor.judging import catalogue, engine
+from auditor.recordings.folder import Recording
+from auditor.runs.plan import Plan
+from tests.capture.drive import Drive, line_of, load
+from tests.inprocess import record
+
+
+@pytest.fixture(autouse=True)
+def look_after_every_step(monkeypatch):
+    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 1)
+
+
+RULE = catalogue.rule("NUM002")
+PARTS = engine.parts_of((RULE,))
+
+
+def trainer(*, bad_at=None, losses=None, scale=1.0):
+    """A step of a two-layer model, and its model; at one call the input of an exp is far too
+    large.
+    """
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 6), torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Linear(6, 3))
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    count = [0]
+
+    def step():
+        optimizer.zero_grad()
+        scores = model(torch.randn(4, 6)) * (1000.0 if count[0] == bad_at else scale)
+        weights = torch.exp(scores)
+        loss = -(weights / weights.sum(-1, keepdim=True))[:, 0].mean()
+        loss.backward()
+        optimizer.step()
+        count[0] += 1
+        if losses is not None:
+            losses.append(float(loss.detach()))
+
+    return step
+
+
+def bare(steps, **more):
+    losses: list[float] = []
+    step = trainer(losses=losses, **more)
+    for _ in range(steps):
+        step()
+    return losses
+
+
+def raises(after=lambda: None):
+    after()
+    raise ValueError("the user's own")
+
+
+def hooks():
+    """Everything global that the probes touch."""
+    return (
+        len(optimizers._global_optimizer_post_hooks),
+        len(modules._global_forward_hooks),
+        len(modules._global_forward_pre_hooks),
+        torch.is_anomaly_enabled(),
+        torch.is_anomaly_check_nan_enabled(),
+        len(_python_dispatch._get_current_dispatch_mode_stack()),
+    )
+
+
+# -- the look after each step ----------------------------------------------------------------------
+
+
+def test_losses_are_the_same_to_the_bit_with_and_without_the_probe(tmp_path):
+    losses: list[float] = []
+    record(tmp_path / "r", lambda: trainer(losses=losses), PARTS, roots=[], steps=10)
+    assert losses == bare(len(losses))
+    assert len(losses) == 22
+
+
+def test_the_replay_repeats_the_run_to_the_bit_also_under_the_watch(tmp_path):
+    runs: list[list[float]] = []
+
+    def make():
+        runs.append([])
+        return trainer(losses=runs[-1], bad_at=9)
+
+    record(tmp_path / "r", make, PARTS, roots=[], steps=10)
+    first, again = runs
+    assert len(again) == 10
+    assert repr(again) == repr(first[:10]) == repr(bare(10, bad_at=9))
+
+
+@pytest.mark.parametrize(
+    ("bad_at", "pass_name", "step"), [(1, "warmup", 1), (7, "quiet", 5), (15, "loud", 3)]
+)
+def test_one_row_at_the_first_bad_step_in_whatever_pass(tmp_path, bad_at, pass_name, step):
+    recording = record(tmp_path / "r", lambda: trainer(bad_at=bad_at), PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == (
+        pass_name,
+        step,
+        bad_at,
+        bad_at - 1,
+    )
+    assert row["what"] == "gradient"
+    assert row["n"] == 4
+    assert row["tensors"][0] == {"name": "0.weight", "shape": [6, 6], "value": "nan"}
+
+
+def test_between_two_looks_the_row_says_what_was_still_good(tmp_path, monkeypatch):
+    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
+    recording = record(tmp_path / "r", lambda: trainer(bad_at=5), PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    assert (row["pass"], row["step"], row["global_step"], row["last_good"]) == ("quiet", 5, 7, 2)
+
+
+@pytest.mark.parametrize("every", [3, 4, 7])
+def test_an_optimizer_that_never_steps_where_a_look_is_due_is_looked_at_all_the_same(
+    tmp_path, monkeypatch, every
+):
+    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
+    parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+
+    def step():
+        count[0] += 1
+        (parameter.sum() * (float("nan") if count[0] == 8 else 1.0)).backward()
+        if count[0] % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recording = record(tmp_path / "r", lambda: step, PARTS, roots=[], steps=10)
+    (row,) = recording.rows("nonfinite")
+    assert row["pass"] in ("quiet", "loud")
+    assert row["what"] == "parameter"
+    assert row["last_good"] < 8 + every
+
+
+def test_a_gradient_left_over_by_a_skipped_step_is_not_that_of_an_earlier_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(nonfinite, "QUIET_EVERY", 5)
+    parameter, count = torch.nn.Parameter(torch.ones(3)), [0]
+    optimizer = torch.optim.Rprop([parameter], lr=1e-3)
+
+    def step():
+        count[0] += 1
+        optimizer.zero_grad()
+        skipped = count[0] in (3, 8, 13)
+        (parameter.sum() * (float("inf") if skipped else 1.0)).backward()
+        if not skipped:
+            optimizer.step()
+
+    recording = record(tmp_path / "r", lambda: step, PARTS, roots=[], steps=10)
+    assert recording.has("nonfinite")
+    assert recording.rows("nonfinite") == []
+
+
+def test_without_an_optimizer_nothing_was_looked_at(tmp_path):
+    parameter = torch.nn.Parameter(torch.ones(3))
+    recording = record(tmp_path / "r", lambda: lambda: parameter.sum().backward(), PARTS, roots=[])
+    assert not recording.has("nonfinite")
+    (verdict,) = engine.judge(Evidence(recording), (RULE,)).verdicts
+    assert verdict.status == "skipped"
+
+
+def test_a_step_that_raises_after_the_optimizer_has_stepped_is_looked_at(tmp_path):
+    step = trainer(bad_at=2)
+    with Drive(tmp_path, NonfiniteProbe) as drive:
+        with pytest.raises(ValueError, match="user"), drive.running("quiet"):
+            drive.step(step)
+            drive.step(step)
+            drive.step(lambda: raises(after=step))
+        (row,) = drive.rows("nonfinite")
+    assert row["step"] == 2
+
+
+def test_a_parameter_without_a_gradient_and_a_sparse_gradient():
+    table, still = torch.nn.Embedding(5, 3, sparse=True), torch.nn.Parameter(torch.ones(2))
+    table(torch.tensor([1, 1])).sum().backward()
+    optimizer = torch.optim.SparseAdam([*table.parameters(), still], lr=0.1)
+    assert bad_tensors([(optimizer, None)]) == []
+    table.weight.grad._values()[0, 1] = float("nan")
+    (bad,) = bad_tensors([(optimizer, None)])
+    assert (bad.what, bad.place) == ("gradient", "group 0, parameter 0")
+    still.data[0] = float("inf")
+    assert [bad.what for bad in bad_tensors([(optimizer, None)])] == ["gradient", "parameter"]
+
+
+def test_a_gradient_that_the_scaler_held_back_does_not_count():
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.grad = torch.full((2,), float("inf"))
+    optimizer = torch.optim.Rprop([parameter])
+    assert bad_tensors([(optimizer, torch.ones(()))]) == []
+    assert [bad.what for bad in bad_tensors([(optimizer, torch.zeros(()))])] == ["gradient"]
+    parameter.data[0] = float("nan")
+    assert [bad.what for bad in bad_tensors([(optimizer, torch.ones(()))])] == ["parameter"]
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_every_dtype_and_size_and_numbers_that_overflow_a_sum(dtype, size):
+    parameter = torch.nn.Parameter(torch.full((size,), torch.finfo(dtype).max, dtype=dtype))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    assert bad_tensors([(optimizer, None)]) == []
+    parameter.data[size // 2] = float("-inf")
+    assert [bad.what for bad in bad_tensors([(optimizer, None)])] == ["parameter"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "kind",
+    [*sorted(HANDS_ON, key=lambda kind: kind.__name__), torch.optim.Rprop],
+    ids=lambda kind: kind.__name__,
+)
+def test_a_bad_gradient_is_seen_whatever_the_optimizer_makes_of_it(kind, value):
+    parameter = torch.nn.Parameter(torch.ones(3))
+    optimizer = kind([parameter], lr=1e-3)
+    for gradient in (0.1, 0.2, value):
+        parameter.grad = torch.full((3,), gradient)
+        optimizer.step()
+    assert {bad.what for bad in bad_tensors([(optimizer, None)])} >= {"gradient"}
+    parameter.grad = None
+    assert bool(bad_tensors([(optimizer, None)])) == (kind in HANDS_ON)
+
+
+def test_a_look_at_fifty_parameters_costs_less_than_one_reduction_for_each():
+    parameters = [torch.nn.Parameter(torch.randn(16, 16 if i % 2 else 1)) for i in range(50)]
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    tensors = [
+        tensor.detach() for parameter in parameters for tensor in (parameter, parameter.grad)
+    ]
+    looks, reductions = [], []
+    for _ in range(200):
+        looks.append(timed(lambda: bad_tensors([(optimizer, None)])))
+        reductions.append(timed(lambda: [tensor.sum() for tensor in tensors]))
+    assert min(looks) < min(reductions)
+
+
+def timed(do):
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start
+
+
+# -- the watch over operators ----------------------------------------------------------------------
+
+
+def births(tmp_path: Path, source: str, *, steps: int = 1):
+    """Births of the last step of a program with a function ``step``, and the program."""
+    with Drive(tmp_path, NonfiniteOriginProbe) as drive:
+        program = load(tmp_path, source)
+        drive.context.watched = range(max(0, steps - 2), steps)
+        before = hooks()
+        try:
+            drive.run("replay", program.step, steps)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert hooks() == before
+        return drive.rows("births"), program
+
+
+HEAD = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+"""
+
+
+def test_the_module_the_line_and_the_range(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+class Gate(nn.Module):
+    def forward(self, x):
+        return x / (x.detach().exp() - x.detach().exp())  # here
+
+model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh(), Gate()))
+optimizer = torch.optim.SGD(model.parameters(), lr=1)
+
+def step():
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+""",
+    )
+    row = rows[0]
+    assert (row["op"], row["phase"], row["module"]) == ("div", "forward", "1.1")
+    assert row["at_line"] == line_of(program, "here")
+    divisor = row["inputs"][1]
+    assert (divisor["dtype"], divisor["min"], divisor["max"], divisor["share_nonfinite"]) == (
+        "float32",
+        0.0,
+        0.0,
+        0.0,
+    )
+
+
+def test_in_the_backward_the_line_is_that_of_the_forward(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def length(x):
+    return x.square().sum().sqrt()  # here
+
+def step():
+    loss = length(weight)
+    loss.backward()
+    optimizer.step()
+""",
+    )
+    (row,) = rows
+    assert (row["op"], row["phase"], row["node"], row["value"]) == (
+        "div",
+        "backward",
+        "SqrtBackward0",
+        "inf",
+    )
+    assert row["at_line"] == line_of(program, "here")
+
+
+def test_a_recomputed_forward_names_its_line(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+from torch.utils.checkpoint import checkpoint
+model = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1)
+
+def block(x):
+    return torch.exp(model(x) + 100)  # here
+
+def step():
+    p = checkpoint(block, torch.ones(1, 2), use_reentrant=False)
+    (p / p.sum()).square().sum().backward()
+    optimizer.step()
+""",
+    )
+    assert {row["at_line"] for row in rows} == {line_of(program, "here")}
+    assert rows[0]["op"] == "exp"
+
+
+def test_a_cast_that_overflows_half_precision(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+model = nn.Linear(2, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1)
+
+def step():
+    x = model(torch.ones(1, 2)) * 1e6
+    half = x.to(torch.float16)  # here
+    (half.float() - half.float().mean()).square().sum().backward()
+    optimizer.step()
+""",
+    )
+    assert (rows[0]["op"], rows[0]["dtype"]) == ("to_copy", "float16")
+    assert rows[0]["at_line"] == line_of(program, "here")
+
+
+def test_memory_that_was_never_written_is_nobodys_fault(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
+
+def step():
+    buffer = torch.empty(64)
+    for i in range(64):
+        buffer[i] = float(i)
+    taken = torch.empty(6)
+    taken[torch.arange(3)] = torch.arange(3.0)
+    taken[torch.arange(3, 6)] = torch.arange(3.0)
+    buffer += taken.sum()
+    share = torch.empty(3)
+    torch.div(weight.detach(), weight.detach(), out=share)  # here
+    buffer.mul_(share.sum())
+    (weight.sum() * buffer.sum()).backward()
+    optimizer.step()
+    torch.use_deterministic_algorithms(False)
+""",
+    )
+    assert {row["at_line"] for row in rows} == {line_of(program, "here")}
+    assert rows[0]["op"] == "div"
+
+
+def test_memory_that_is_read_before_it_is_written_is_where_it_was_taken(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def step():
+    torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
+    total = torch.empty(3)  # here
+    torch.use_deterministic_algorithms(False)
+    total += 1
+    (weight * total).sum().backward()
+    optimizer.step()
+""",
+    )
+    (row,) = rows
+    assert (row["op"], row["fill"], row["at_line"]) == ("empty", True, line_of(program, "here"))
+
+
+def test_a_constant_is_a_fill_and_zero_times_infinity_is_not(tmp_path):
+    source = """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def step():
+    (weight * DATA).sum().backward()
+    optimizer.step()
+"""
+    rows, _ = births(tmp_path, HEAD + source.replace("DATA", "torch.zeros(3) * float('inf')"))
+    assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("mul", False, ["inf"])
+    rows, _ = births(tmp_path, HEAD + source.replace("DATA", "torch.full((3,), float('nan'))"))
+    assert (rows[0]["op"], rows[0]["fill"], rows[0]["constants"]) == ("full", True, ["nan"])
+
+
+def test_a_value_that_was_overwritten_is_forgotten(tmp_path):
+    rows, program = births(
+        tmp_path,
+        HEAD
+        + """
+weight = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.SGD([weight], lr=1)
+
+def step():
+    scores = torch.ones(3) / torch.zeros(3)
+    scores.fill_(2.0)
+    scores.div_(weight.detach())  # here
+    (weight * scores).sum().backward()
+    optimizer.step()
+""",
+    )
+    assert {row["at_line"] for row in rows} == {line_of(program, "here")}
+
+
+def test_a_poisoned_parameter_and_poisoned_optimizer_state(tmp_path):
+    source = """
+weight = nn.Parameter(torch.ones(3))
+optimizer = torch.optim.Adam([weight], lr=1)
+count = 0
+
+def step():
+    global count
+    count += 1
+    if count == 3:
+        poison()
+    optimizer.zero_grad()
+    weight.square().sum().backward()
+    optimizer.step()
+"""
+    rows, _ = births(
+        tmp_path, HEAD + source + "def poison(): weight.data.numpy()[1] = float('inf')\n", steps=3
+    )
+    assert [row["phase"] for row in rows] == ["parameter"]
+    state = "def poison(): optimizer.state[weight]['exp_avg'].numpy()[1] = float('nan')\n"
+    rows, _ = births(tmp_path, HEAD + source + state, steps=3)
+    assert [row["phase"] for row in rows] == ["state"]
+
+
+def test_everything_is_put_back_when_the_watched_step_raises(tmp_path):
+    before = hooks()
+    with Drive(tmp_path, NonfiniteOriginProbe, NonfiniteProbe) as drive:
+        drive.context.watched = range(2)
+        with pytest.raises(ValueError, match="user"), drive.running("replay"):
+            drive.step(raises)
+    assert hooks() == before
+
+
+def test_the_watch_keeps_no_memory_alive(tmp_path):
+    kept = []
+
+    def step():
+        bad = torch.ones(1000) / torch.zeros(1000)
+        kept.append(StorageWeakRef(bad.untyped_storage()))
+
+    with Drive(tmp_path, NonfiniteOriginProbe) as drive, drive.running("replay"):
+        drive.context.watched = range(1)
+        drive.step(step)
+        assert kept[0].expired()
+
+
+# -- the plan --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "last_good", "watched"),
+    [
+        (0, -1, range(1)),
+        (7, 6, range(6, 8)),
+        (7, 3, range(4, 8)),
+        (60, -1, range(44, 61)),
+        (1, 0, range(2)),
+    ],
+)
+def test_the_steps_that_a_replay_watches(tmp_path, bad, last_good, watched):
+    plan = Plan("a:b", (), 50, 5, "cpu", str(tmp_path), PARTS).replay(bad, last_good)
+    assert plan.watched == watched
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan.folder == f"{tmp_path}/replay"
+    assert Plan("a:b", (), 50, 5, "cpu", str(tmp_path), PARTS).watched == range(0)
+
+
+def test_the_replay_is_a_recording_of_its_own(tmp_path):
+    recording = record(tmp_path / "r", lambda: trainer(bad_at=4), PARTS, roots=[])
+    replay = Recording(recording.folder / "replay")
+    assert [row["pass"] for row in replay.rows("steps")] == ["replay"] * 5
+    assert replay.rows("births")[0]["op"] == "exp"
+    assert recording.rows("births") == []

@@ -1,0 +1,175 @@
+"""The probe of delicate operators: dtypes that ran, what came before, the loss's part, and
+everything put back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils import _python_dispatch
+
+from auditor import shadow_cuda
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS
+from auditor.capture.probes.numerics import singular_gradients
+from auditor.capture.probes.numerics.op_ranges import OpRangesProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+losses = []
+
+def step():
+    with torch.autocast("cpu", dtype=torch.float16):
+        score = torch.sigmoid(model(torch.ones(2, 4)))
+        kept = score + 1e-8  # floor
+        value = torch.log(kept)  # logarithm
+        gate = torch.exp(model(torch.ones(2, 4)))  # gate
+        again = (gate.t() @ gate).mean()
+    loss = -value.float().mean() + again.float()
+    losses.append(loss.item())
+    loss.backward()
+"""
+
+
+def rows_of(folder: Path, source: str, steps: int = 3) -> tuple[object, dict[str, dict]]:
+    user = load(folder, source)
+    with Drive(folder, OpRangesProbe) as drive:
+        drive.run("numbers", user.step, steps)
+        rows = drive.rows("numerics")
+    assert not drive.warnings
+    return user, {f"{row['what']} {row['op']}": row for row in rows}
+
+
+def test_dtype_range_and_what_came_before(tmp_path: Path) -> None:
+    user, rows = rows_of(tmp_path, SOURCE)
+    floor, log = rows["epsilon add"], rows["function log"]
+    assert (floor["dtype"], floor["scalar"], floor["feed"], floor["into"]) == (
+        "float16",
+        1e-8,
+        "sigmoid",
+        ["log"],
+    )
+    assert floor["at_line"] == line_of(user, "floor")
+    assert (log["dtype"], log["feed"], log["guarded"], log["n"], log["steps"]) == (
+        "float16",
+        "sigmoid",
+        True,
+        6 // 2,
+        3,
+    )
+    assert log["at_line"] == line_of(user, "logarithm")
+    assert 0 < log["low"] <= log["high"] < 1
+
+
+def test_the_loss_is_what_follows_the_last_product(tmp_path: Path) -> None:
+    user, rows = rows_of(tmp_path, SOURCE)
+    assert rows["function log"]["loss"]
+    assert not rows["function exp"]["loss"]
+    assert rows["function exp"]["at_line"] == line_of(user, "gate")
+
+
+def test_results_are_the_same_and_nothing_stays(tmp_path: Path) -> None:
+    alone = load(tmp_path, SOURCE)
+    for _ in range(3):
+        alone.step()
+    watched, _ = rows_of(tmp_path, SOURCE)
+    assert watched.losses == alone.losses
+    assert torch.equal(watched.model.weight.grad, alone.model.weight.grad)
+    assert not _python_dispatch._get_current_dispatch_mode_stack()
+    assert not BACKWARD_HOOKS._watchers
+
+
+def test_infinities_are_written_as_text(tmp_path: Path) -> None:
+    source = """import torch
+x = torch.zeros(3, requires_grad=True)
+def step():
+    (torch.log(x) * float("inf")).sum().backward()
+    torch.exp(torch.log(x)).sum()
+"""
+    _, rows = rows_of(tmp_path, source)
+    assert (rows["function exp"]["low"], rows["function exp"]["high"]) == ("-inf", "-inf")
+
+
+def test_a_step_that_raises_leaves_nothing_behind(tmp_path: Path) -> None:
+    user = load(
+        tmp_path, "import torch\ndef step():\n    torch.ones(2) + 1e-8\n    raise KeyError('no')\n"
+    )
+    with Drive(tmp_path, OpRangesProbe) as drive:
+        try:
+            drive.run("numbers", user.step)
+        except KeyError:
+            pass
+        assert [row["scalar"] for row in drive.rows("numerics")] == [1e-8]
+    assert not _python_dispatch._get_current_dispatch_mode_stack()
+
+
+POLE = """import torch
+model = torch.nn.Linear(2, 2, bias=False)
+x = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+
+def step():
+    model.zero_grad()
+    score = model(x)
+    root = torch.sqrt(score.square().sum(-1))  # root
+    kept = torch.where(root > 0, 1 / root, torch.zeros_like(root))  # quotient
+    (root.sum() * 0 + kept.sum()).backward()
+"""
+
+
+def test_a_pole_that_a_gradient_met(tmp_path: Path) -> None:
+    alone = load(tmp_path, POLE)
+    alone.step()
+    user, rows = rows_of(tmp_path, POLE)
+    assert rows["gradient reciprocal"]["at_line"] == line_of(user, "quotient")
+    assert (rows["gradient reciprocal"]["unasked"], rows["gradient reciprocal"]["steps"]) == (
+        True,
+        3,
+    )
+    assert "gradient sqrt" not in rows  # what came in was not finite any more
+    assert user.model.weight.grad.isnan().equal(alone.model.weight.grad.isnan())
+
+
+def test_a_graph_that_is_kept_keeps_no_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(
+        singular_gradients,
+        "_made",
+        lambda *given, made=singular_gradients._made: calls.append(given) or made(*given),
+    )
+    source = POLE.replace(".backward()", ".backward(retain_graph=True)").replace(
+        "    kept", "    global kept\n    kept", 1
+    )
+    user, _ = rows_of(tmp_path, source, steps=1)
+    assert len(calls) == 2
+    user.kept.sum().backward()
+    assert len(calls) == 2
+
+
+def test_what_our_hook_on_a_node_raises_does_not_reach_the_backward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(singular_gradients, "_made", fails)
+    user, rows = rows_of(tmp_path, POLE)
+    assert user.model.weight.grad is not None
+    assert "gradient reciprocal" not in rows
+
+
+def test_the_shadow_device_is_no_library_below_the_line(tmp_path: Path) -> None:
+    on_gpu = SOURCE.replace("Linear(4, 1)", 'Linear(4, 1, device="cuda")').replace(
+        "ones(2, 4)", 'ones(2, 4, device="cuda")'
+    )
+    with shadow_cuda():
+        _, rows = rows_of(tmp_path, on_gpu.replace('autocast("cpu"', 'autocast("cuda"'))
+    assert rows["epsilon add"]["dtype"] == "float16"
+    assert {row["at_site"].get("via") for row in rows.values()} <= {
+        None,
+        "torch/nn/modules/linear.py:forward",
+    }

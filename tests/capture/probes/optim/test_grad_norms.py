@@ -1,0 +1,115 @@
+"""The probe of gradient norms: what is divided out, what is left out, and torch as it was
+afterwards.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from torch.amp.grad_scaler import GradScaler
+from torch.nn.utils import clip_grad
+from torch.optim import optimizer as torch_optimizer
+
+from auditor.capture.probes.optim.grad_norms import GradNormsProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """import torch
+weight = torch.nn.Parameter(torch.zeros(4, dtype=torch.{dtype}))
+optimizer = torch.optim.{optimizer}([weight], lr=1e-9{more})
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled={scaled})
+count = [0]
+
+def step():
+    count[0] += 1
+    optimizer.zero_grad()
+    scaler.scale((weight * {gradient}).sum()).backward()
+    {clip}
+    scaler.step(optimizer)  # steps
+    scaler.update()
+"""
+
+PLAIN = {
+    "dtype": "float32",
+    "optimizer": "SGD",
+    "more": "",
+    "scaled": False,
+    "gradient": "3.0",
+    "clip": "pass",
+}
+
+
+def rows_of(
+    folder: Path, pass_name: str = "loud", steps: int = 4, **changed: object
+) -> tuple[object, list[dict]]:
+    user = load(folder, SOURCE.format(**{**PLAIN, **changed}))
+    with Drive(folder, GradNormsProbe) as drive:
+        drive.run(pass_name, user.step, steps)
+        return user, drive.rows("norms")
+
+
+def test_one_row_a_step_at_the_line_that_steps(tmp_path: Path) -> None:
+    user, rows = rows_of(tmp_path)
+    assert [(row["norm"], row["clipped"], row["optimizer"]) for row in rows] == [
+        (6.0, False, 0)
+    ] * 4
+    assert {row["at_line"] for row in rows} == {line_of(user, "steps")}
+
+
+def test_every_fifth_step_where_times_are_taken(tmp_path: Path) -> None:
+    _, rows = rows_of(tmp_path, "quiet", 11)
+    assert [row["step"] for row in rows] == [0, 5, 10]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"scaled": True},
+        {"scaled": True, "optimizer": "Adam", "more": ", fused=True"},
+        {"clip": "torch.nn.utils.clip_grad_norm_([weight], 0.1)"},
+        {
+            "scaled": True,
+            "clip": "scaler.unscale_(optimizer); torch.nn.utils.clip_grad_norm_([weight], 0.1)",
+        },
+    ],
+    ids=["scaled", "scaled and fused", "clipped", "unscaled, then clipped"],
+)
+def test_the_norm_is_that_of_true_gradients_before_clipping(tmp_path: Path, changed: dict) -> None:
+    _, rows = rows_of(tmp_path, **changed)
+    assert [row["norm"] for row in rows] == pytest.approx([6.0] * 4)
+    assert all(row["clipped"] == ("clip" in changed) for row in rows)
+
+
+def test_a_norm_of_scaled_gradients_is_not_taken(tmp_path: Path) -> None:
+    _, rows = rows_of(tmp_path, scaled=True, clip="torch.nn.utils.clip_grad_norm_([weight], 1.0)")
+    assert [row["norm"] for row in rows] == pytest.approx([1.0 / 1024] * 4)
+    assert not any(row["clipped"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [{}, {"optimizer": "Adam", "more": ", fused=True"}], ids=["plain", "fused"]
+)
+def test_steps_that_the_scaler_skips_have_no_row(tmp_path: Path, optimizer: dict) -> None:
+    _, rows = rows_of(
+        tmp_path, scaled=True, gradient="(float('inf') if count[0] == 2 else 3.0)", **optimizer
+    )
+    assert [row["step"] for row in rows] == [0, 2, 3]
+
+
+def test_a_norm_in_half_does_not_overflow(tmp_path: Path) -> None:
+    _, rows = rows_of(tmp_path, dtype="float16", gradient="6e4")
+    assert [row["norm"] for row in rows] == pytest.approx([1.2e5] * 4, rel=1e-3)
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
+    before = (
+        clip_grad._clip_grads_with_norm_,
+        GradScaler.unscale_,
+        len(torch_optimizer._global_optimizer_pre_hooks),
+    )
+    rows_of(tmp_path)
+    assert (
+        clip_grad._clip_grads_with_norm_,
+        GradScaler.unscale_,
+        len(torch_optimizer._global_optimizer_pre_hooks),
+    ) == before

@@ -1,0 +1,70 @@
+"""The probe of updates in half precision: what it counts, and that nothing of it stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from auditor.capture.probes.optim.half_updates import STEPS, HalfUpdatesProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import torch
+weight = torch.nn.Parameter(torch.tensor([1.0, 0.001, 4.0], dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([weight], lr=RATE)
+
+def step():
+    weight.grad = torch.tensor([1.0, 1.0, 0.0], dtype=torch.bfloat16)
+    optimizer.step()  # here
+"""
+
+
+def rows_of(folder: Path, source: str, steps: int = 1) -> tuple[object, list[dict]]:
+    user = load(folder, source)
+    with Drive(folder, HalfUpdatesProbe) as drive:
+        drive.run("loud", user.step, steps)
+        return user, drive.rows("updates")
+
+
+def test_what_was_asked_for_and_what_was_lost(tmp_path: Path) -> None:
+    # Beside 1 the next smaller number of bfloat16 is 0.0039 away, so 0.001 is lost; beside 0.001 it
+    # is not; 0 asks for nothing.
+    user, (row,) = rows_of(tmp_path, SOURCE.replace("RATE", "0.001"))
+    assert (row["asked"], row["kept"], row["steps"]) == (2, 1, 1)
+    assert (row["optimizer"], row["dtype"], row["rate"]) == ("SGD", "bfloat16", 0.001)
+    assert row["at_line"] == line_of(user, "here")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("RATE", "0.0"),
+        ("RATE", "1e-9"),  # float32 would lose it beside 1 as well
+        ("dtype=torch.bfloat16", "dtype=torch.float32"),
+    ],
+)
+def test_what_is_not_the_dtypes_doing(tmp_path: Path, change: tuple[str, str]) -> None:
+    _, rows = rows_of(
+        tmp_path, SOURCE.replace(*change).replace("RATE", "0.001").replace("0.001, 4.0", "1.0, 4.0")
+    )
+    assert sum(row["asked"] for row in rows) == 0
+
+
+def test_a_few_steps_and_then_no_more(tmp_path: Path) -> None:
+    hooks = (
+        len(torch_optimizer._global_optimizer_pre_hooks),
+        len(torch_optimizer._global_optimizer_post_hooks),
+    )
+    user, (row,) = rows_of(tmp_path, SOURCE.replace("RATE", "0.001"), steps=STEPS + 5)
+    assert row["steps"] == STEPS
+    assert (
+        len(torch_optimizer._global_optimizer_pre_hooks),
+        len(torch_optimizer._global_optimizer_post_hooks),
+    ) == hooks
+    alone = load(tmp_path, SOURCE.replace("RATE", "0.001"))
+    for _ in range(STEPS + 5):
+        alone.step()
+    assert torch.equal(user.weight, alone.weight)

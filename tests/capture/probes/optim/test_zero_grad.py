@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from auditor.capture.probes.optim.zero_grad import ZeroGradProbe
+from tests.capture.drive import Drive, line_of, load
+
+HEAD = """
+import torch
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+"""
+
+
+def rows_of(tmp_path: Path, source: str, steps: int = 1):
+    user = load(tmp_path, HEAD.lstrip("\n") + source)
+    with Drive(tmp_path, ZeroGradProbe) as drive:
+        drive.run("loud", user.step, steps=steps)
+        return user, drive.rows("optimizer")
+
+
+def test_set_to_none_however_it_is_passed(tmp_path: Path) -> None:
+    source = """
+def step():
+    optimizer.zero_grad()                     # default
+    optimizer.zero_grad(False)                # positional
+    optimizer.zero_grad(set_to_none=False)    # keyword
+    model.zero_grad(set_to_none=False)        # module
+"""
+    user, rows = rows_of(tmp_path, source, steps=2)
+    expected = {
+        "default": (True, "Optimizer"),
+        "positional": (False, "Optimizer"),
+        "keyword": (False, "Optimizer"),
+        "module": (False, "Module"),
+    }
+    for step in (0, 1):
+        seen = {
+            row["at_line"]: (row["set_to_none"], row["owner"])
+            for row in rows
+            if row["step"] == step
+        }
+        assert seen == {line_of(user, mark): value for mark, value in expected.items()}
+    assert all(row["n"] == 1 and row["us"] > 0 and row["call"] == "zero_grad" for row in rows)
+
+
+def test_gradients_are_cleared_as_asked(tmp_path: Path) -> None:
+    user, _ = rows_of(
+        tmp_path,
+        "model.weight.grad = torch.ones(2, 2)\ndef step(): optimizer.zero_grad(set_to_none=False)\n",
+    )
+    assert user.model.weight.grad.sum() == 0
+    user, _ = rows_of(
+        tmp_path, "model.weight.grad = torch.ones(2, 2)\ndef step(): optimizer.zero_grad()\n"
+    )
+    assert user.model.weight.grad is None
+
+
+def test_wrappers_count_once(tmp_path: Path) -> None:
+    source = """
+class Wrapper(torch.optim.SGD):
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad(set_to_none=set_to_none)  # super
+        optimizer.zero_grad()                       # inner
+wrapper = Wrapper(model.parameters(), lr=0.1)
+class Model(torch.nn.Module):
+    def zero_grad(self, set_to_none=True):
+        optimizer.zero_grad(set_to_none)            # handed
+other = Model()
+def step():
+    wrapper.zero_grad(False)
+    other.zero_grad(False)
+"""
+    user, rows = rows_of(tmp_path, source)
+    seen = {row["at_line"]: row["set_to_none"] for row in rows}
+    assert seen == {
+        line_of(user, "super"): False,
+        line_of(user, "inner"): True,
+        line_of(user, "handed"): False,
+    }
+
+
+def test_an_override_with_a_loop_of_its_own_is_not_seen(tmp_path: Path) -> None:
+    source = """
+class Own(torch.optim.SGD):
+    def zero_grad(self): pass
+own = Own(model.parameters(), lr=0.1)
+def step(): own.zero_grad()
+"""
+    assert rows_of(tmp_path, source)[1] == []
+
+
+def test_a_library_that_calls_it_is_via(tmp_path: Path) -> None:
+    source = """
+import contextlib
+def step():
+    with contextlib.ExitStack() as stack:
+        stack.callback(optimizer.zero_grad)
+"""
+    _, (row,) = rows_of(tmp_path, source)
+    assert row["at_site"]["via"].endswith("/contextlib.py:_exit_wrapper")
+
+
+def test_everything_is_put_back_even_after_an_error(tmp_path: Path) -> None:
+    before = torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad
+    user = load(tmp_path, HEAD.lstrip("\n") + "def step():\n    optimizer.zero_grad(nonsense=1)\n")
+    with Drive(tmp_path, ZeroGradProbe) as drive:
+        with pytest.raises(TypeError, match="nonsense"):
+            drive.run("loud", user.step)
+        assert (torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad) == before
+    assert (torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad) == before
+    assert "zero_grad" not in vars(torch.optim.AdamW)
+
+
+def test_the_time_between_steps_does_not_count(tmp_path: Path) -> None:
+    user = load(tmp_path, HEAD)
+    with Drive(tmp_path, ZeroGradProbe) as drive:
+        with drive.running("loud"):
+            user.optimizer.zero_grad()
+            drive.step(lambda: None)
+        assert drive.rows("optimizer") == []

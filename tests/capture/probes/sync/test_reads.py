@@ -1,0 +1,512 @@
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from auditor.capture.probes.sync import reads_log, reads_source
+from auditor.capture.probes.sync.reads import ReadsProbe
+from auditor.capture.probes.sync.reads_kernels import OPERATORS
+from tests.capture.drive import Drive, line_of, load
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+ZOO = Path(__file__).with_name("sync_zoo.py")
+METHODS = (
+    "cpu",
+    "to",
+    "numpy",
+    "tolist",
+    "copy_",
+    "item",
+    "__bool__",
+    "__getitem__",
+    "__setitem__",
+    "nonzero",
+    "unique",
+    "__repr__",
+)
+
+
+def zoo_module(tmp_path: Path) -> ModuleType:
+    return load(tmp_path, ZOO.read_text())
+
+
+def marks(module: ModuleType) -> Counter[tuple[int, str]]:
+    """(line, kind) -> times, of the zoo's marked lines; transfers to the device are left out."""
+    found: Counter[tuple[int, str]] = Counter()
+    for number, line in enumerate(Path(module.__file__).read_text().splitlines(), 1):
+        mark = re.search(r"  #: ([a-z0-9_, ]+?)(?: x(\d+))?$", line)
+        for kind in mark[1].split(", ") if mark and mark[1] != "h2d" else ():
+            found[number, kind] += int(mark[2] or 1)
+    return found
+
+
+def body_of(module: ModuleType, name: str) -> range:
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return range(node.lineno, (node.end_lineno or 0) + 1)
+    raise AssertionError(name)
+
+
+def run_zoo(drive: Drive, module: ModuleType, pass_name: str) -> list[dict]:
+    """Each snippet is one step; returns the rows, with the snippet's name."""
+    names = [snippet.__name__ for snippet in module.SNIPPETS]
+    with drive.running(pass_name):
+        for snippet in module.SNIPPETS:
+            lab = module.Lab(torch.device("cpu"))
+            drive.step(lambda: snippet(lab))
+    rows = drive.rows("reads")
+    for row in rows:
+        row["snippet"] = names[row["step"]]
+    return rows
+
+
+def spike_table(module: ModuleType, found: Counter[tuple[int, str]]) -> tuple[int, int, list[str]]:
+    """Waits seen, waits planted, and the table to print, for the 46 constructs of the spike."""
+    seen = planted = 0
+    table = []
+    text = Path(module.__file__).read_text().splitlines()
+    for snippet in module.SNIPPETS:
+        if not snippet.__name__.startswith("spike_"):
+            continue
+        body = body_of(module, snippet.__name__)
+        waits = any("  #: " in text[number - 1] for number in body)
+        hit = any(line in body for line, _ in found)
+        planted, seen = planted + waits, seen + (waits and hit)
+        table.append(
+            f"{snippet.__name__[6:]:28s} {'wait' if waits else 'ok':5s} {'seen' if hit else '-'}"
+        )
+    return seen, planted, table
+
+
+def program(tmp_path: Path, source: str) -> ModuleType:
+    return load(tmp_path, "import numpy as np\nimport torch\nimport torch.nn as nn\n" + source)
+
+
+def reads_of(tmp_path: Path, source: str, steps: int = 1) -> tuple[ModuleType, list[dict]]:
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = program(tmp_path, source)
+        drive.run("loud", module.step, steps)
+    assert not drive.warnings
+    return module, drive.rows("reads")
+
+
+def torch_as_it_is() -> dict[str, object]:
+    state: dict[str, object] = {name: vars(torch.Tensor).get(name) for name in METHODS}
+    state["_str"] = torch._tensor_str._str
+    state["where"], state["unique"] = torch.where, torch.unique
+    for name in (*OPERATORS, "one_hot", "quantile", "std.correction"):
+        state[name] = torch._C._dispatch_dump(f"aten::{name}")
+    return state
+
+
+# ---- the zoo
+
+
+def test_zoo_loud_sees_every_marked_line_and_no_read_of_the_quiet_snippets(tmp_path: Path) -> None:
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = zoo_module(tmp_path)
+        rows = run_zoo(drive, module, "loud")
+    assert len(module.SNIPPETS) >= 60
+    found = Counter[tuple[int, str]]()
+    for row in rows:
+        found[row["at_line"], row["kind"]] += row["n"]
+    expected = marks(module)
+    copy = next(key for key in expected if key[0] in body_of(module, "spike_copy_into_host"))
+    del expected[copy]  # only the origin pass knows that a tensor is the host's
+    assert {key: found[key] for key in expected} == dict(expected)
+    unmarked = {row["snippet"] for row in rows if (row["at_line"], row["kind"]) not in expected}
+    assert not [name for name in unmarked if name.startswith(("quiet_", "line_"))]
+    assert all(row["grad"] == 0 for row in rows if (row["at_line"], row["kind"]) not in expected)
+    seen, planted, table = spike_table(module, found)
+    print("\n".join(table))
+    assert (planted, seen) == (36, 33)
+
+
+def test_via_names_the_library_function_that_reads(tmp_path: Path) -> None:
+    with Drive(tmp_path, ReadsProbe) as drive:
+        rows = run_zoo(drive, zoo_module(tmp_path), "loud")
+    via = {row["snippet"]: row["at_site"].get("via") for row in rows}
+    assert via["spike_clip_grad_norm_nonfinite"].startswith("torch/nn/utils/clip_grad.py:")
+    assert via["transformer_mask_check"].startswith("torch/nn/modules/transformer.py:")
+    assert via["spike_grad_scaler"].startswith("torch/amp/grad_scaler.py:")
+    assert via["distribution_that_validates"].startswith("torch/distributions/")
+    for direct in (
+        "spike_item",
+        "spike_format",
+        "spike_print",
+        "spike_in_list",
+        "spike_unique",
+        "line_in_a_lambda",
+        "np_asarray",
+    ):
+        assert via[direct] is None, direct
+
+
+# ---- what a row says
+
+
+def test_row(tmp_path: Path) -> None:
+    module, rows = reads_of(
+        tmp_path,
+        "w = nn.Parameter(torch.ones(3))\ndef step():\n    for _ in range(3):\n        "
+        "w.sum().item()\n",
+        steps=2,
+    )
+    assert [(row["pass"], row["step"], row["n"], row["grad"], row["kind"]) for row in rows] == [
+        ("loud", s, 3, 3, "item") for s in (0, 1)
+    ]
+    row = rows[0]
+    assert (
+        row["tensor_device"] == "cpu"
+        and row["lib"] == ""
+        and row["at_line"] == 7
+        and 0 < row["us"] < 1e5
+        and "derived" not in row
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "grad"),
+    [
+        ("w.item()", 1),
+        ("(w * 2).item()", 1),
+        ("float(w)", 1),
+        ("f'{w * 2:.2f}'", 1),
+        ("print(w)", 1),
+        ("w.detach().item()", 0),
+        ("(w > 0).item()", 0),
+        ("torch.ones(()).item()", 0),
+        ("torch.equal(torch.ones(()), w)", 1),
+    ],
+)
+def test_grad_counts_values_that_autograd_knows(tmp_path: Path, line: str, grad: int) -> None:
+    _, rows = reads_of(tmp_path, f"w = nn.Parameter(torch.ones(()))\ndef step():\n    {line}\n")
+    assert [row["grad"] for row in rows] == [grad]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(x)",
+        "x.tolist()",
+        "str(x)",
+        "np.asarray(x)",
+        "x[x > 0]",
+        "torch.unique(x, dim=0)",
+        "x.cpu().numpy()",
+        "x.cpu().tolist()",
+    ],
+)
+def test_one_read_for_one_call(tmp_path: Path, line: str) -> None:
+    _, rows = reads_of(tmp_path, f"x = torch.randn(20, 20)\ndef step():\n    {line}\n")
+    assert [row["n"] for row in rows] == [1]
+
+
+def test_print_of_a_list_is_one_read_for_each_tensor(tmp_path: Path) -> None:
+    _, rows = reads_of(tmp_path, "x = [torch.ones(3), torch.ones(())]\ndef step():\n    str(x)\n")
+    assert [(row["kind"], row["n"]) for row in rows] == [("print", 2)]
+
+
+def test_to_counts_only_where_the_source_says_cpu(tmp_path: Path) -> None:
+    _, rows = reads_of(
+        tmp_path,
+        """
+device, other = torch.device("cpu"), torch.ones(1)
+x = torch.ones(3)
+def step():
+    x.to(device)
+    x.to(device, torch.float64)
+    x.to(other)
+    x.to("meta")
+    x.to(torch.float16)
+    x.to(device="cpu")
+    [t.to("cpu:0") for t in (x, x)]
+    (x
+     .to(
+        torch.device("cpu")))
+    dict(a=x.to(device), b="cpu")
+""",
+    )
+    assert [(row["at_line"], row["kind"], row["n"]) for row in rows] == [
+        (13, "to_cpu", 1),
+        (14, "to_cpu", 2),
+        (16, "to_cpu", 1),
+    ]
+
+
+def test_to_without_column_numbers_goes_by_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads_source, "_call_end", lambda code, lasti: None)  # Python 3.10
+    source = (
+        "device = torch.device('cpu')\nx = torch.ones(3)\ndef step():\n    x.to(device)\n    "
+        "x.to('cpu')\n    x.to(device, torch.float64)\n"
+    )
+    _, rows = reads_of(tmp_path, source)
+    assert [(row["at_line"], row["kind"]) for row in rows] == [(8, "to_cpu")]
+
+
+def test_statement_is_the_innermost_one(tmp_path: Path) -> None:
+    module = load(
+        tmp_path,
+        "def f(x):\n    if (x and\n            x):\n        y = (1,\n             2)\n        "
+        "return y\n",
+    )
+    extents = [reads_source.statement(module.__file__, line) for line in range(1, 7)]
+    assert extents == [(1, 1), (2, 3), (2, 3), (4, 5), (4, 5), (6, 6)]
+    assert reads_source.statement("<stdin>", 3) == (3, 3)
+
+
+def test_read_inside_the_loader(tmp_path: Path) -> None:
+    module, rows = reads_of(
+        tmp_path,
+        """
+from torch.utils.data import DataLoader
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return torch.tensor(i).item()         # dataset
+def collate(batch):
+    return torch.tensor(batch), max(batch) + torch.ones(1).item()   # collate
+def step():
+    for x, _ in DataLoader(Data(), 2, shuffle=True, collate_fn=collate):
+        x.sum().item()                                              # outside
+""",
+    )
+    assert {(row["at_line"], row["lib"]) for row in rows} == {
+        (line_of(module, "dataset"), "loader"),
+        (line_of(module, "collate"), "loader"),
+        (line_of(module, "outside"), ""),
+    }
+
+
+def test_nothing_outside_of_steps_nor_in_other_threads(tmp_path: Path) -> None:
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = program(
+            tmp_path, "x = torch.ones(())\ndef step():\n    x.item(); x.cpu(); x.tolist()\n"
+        )
+
+        def in_a_thread() -> None:
+            thread = threading.Thread(target=module.step)
+            thread.start()
+            thread.join()
+
+        with drive.running("loud"):
+            module.step()
+            drive.step(in_a_thread)
+            module.step()
+    assert drive.rows("reads") == []
+
+
+def test_a_step_that_raises_keeps_what_it_read(tmp_path: Path) -> None:
+    before = torch_as_it_is()
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = program(
+            tmp_path, "x = torch.ones(())\ndef step():\n    x.item()\n    torch.ones(2).item()\n"
+        )
+        with pytest.raises(RuntimeError, match="2 elements"):
+            drive.run("loud", module.step, 1)
+        assert torch_as_it_is() == before
+    assert [(row["at_line"], row["n"]) for row in drive.rows("reads")] == [(6, 1)]
+
+
+# ---- torch's own affairs
+
+
+def test_reads_of_the_optimizer_that_a_gpu_run_does_too(tmp_path: Path) -> None:
+    module, rows = reads_of(
+        tmp_path,
+        """
+w = nn.Parameter(torch.ones(3))
+quiet = [kind([w]) for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.NAdam, torch.optim.Adagrad, torch.optim.Rprop)]
+asgd = torch.optim.ASGD([w], foreach=False)
+def step():
+    (w * w).sum().backward()
+    for optimizer in quiet:
+        optimizer.step()
+    asgd.step()    # asgd
+""",
+        steps=2,
+    )
+    assert {row["at_line"] for row in rows} == {line_of(module, "asgd")}
+
+
+def test_workers_of_the_loader_are_left_alone(tmp_path: Path) -> None:
+    _, rows = reads_of(
+        tmp_path,
+        """
+from torch.utils.data import DataLoader
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.tensor(i).item()
+def step():
+    assert sum(x.sum().tolist() for x in DataLoader(Data(), 4, num_workers=2)) == 28   # outside
+""",
+    )
+    assert {row["lib"] for row in rows} == {""}
+
+
+def test_compiled_code_runs_and_its_graph_breaks_are_seen(tmp_path: Path) -> None:
+    before = torch._dynamo.config.suppress_errors
+    module, rows = reads_of(
+        tmp_path,
+        """
+@torch.compile(backend="eager")
+def f(x):
+    y = x * 2
+    z = y.to("cpu").sum() + y.sum().item()    # inside
+    return z + 1
+x = torch.ones(3)
+def step():
+    assert f(x).item() == 13                  # outside
+""",
+        steps=3,
+    )
+    assert torch._dynamo.config.suppress_errors == before
+    seen = Counter((row["at_line"], row["step"]) for row in rows if row["kind"] == "item")
+    assert all(seen[line_of(module, "outside"), step] == 1 for step in range(3))
+    assert {line for line, _ in seen} <= {line_of(module, "inside"), line_of(module, "outside")}
+
+
+# ---- nothing left behind
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
+    before = torch_as_it_is()
+    with Drive(tmp_path, ReadsProbe) as drive:
+        with drive.running("loud"):
+            changed = torch_as_it_is()
+            assert (
+                changed["_local_scalar_dense"] != before["_local_scalar_dense"]
+                and changed["cpu"] is not None
+            )
+            probe = drive.probes[0]
+            probe.start()  # twice is once
+        assert torch_as_it_is() == before
+        probe.stop()
+        assert torch_as_it_is() == before
+    assert "cpu" not in vars(torch.Tensor) and "to" not in vars(torch.Tensor)
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch_as_it_is()
+    with Drive(tmp_path, ReadsProbe) as drive:
+        monkeypatch.setattr(
+            "auditor.capture.probes.sync.reads.watch_reads", lambda log, patches: 1 / 0
+        )
+        monkeypatch.setattr(
+            "auditor.capture.probes.sync.reads.override", lambda log, patches: False
+        )
+        with pytest.raises(ZeroDivisionError):
+            drive.probes[0].start()
+        assert torch_as_it_is() == before
+
+
+def test_our_own_error_costs_one_warning_and_not_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(reads_log.ReadLog, "place", broken)
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = program(
+            tmp_path,
+            "x = torch.ones(())\ndef step():\n    assert x.item() == 1.0 and x.cpu().numpy() == "
+            "1.0\n",
+        )
+        drive.run("loud", module.step, 3)
+    assert len(drive.warnings) == 1 and "KeyError" in drive.warnings[0]
+
+
+def test_tables_by_the_original_method_find_the_patched_one(tmp_path: Path) -> None:
+    table = {torch.Tensor.to: "to", torch.Tensor.cpu: "cpu"}
+    original = torch.Tensor.to
+    with Drive(tmp_path, ReadsProbe) as drive, drive.running("loud"):
+        assert (
+            table[torch.Tensor.to] == "to"
+            and torch.Tensor.cpu in table
+            and torch.Tensor.to == original
+        )
+        assert (
+            torch.Tensor.to.__name__ == "to"
+            and torch.Tensor.to(torch.ones(1), torch.float64).dtype == torch.float64
+        )
+
+
+def test_subclasses_keep_their_own_methods(tmp_path: Path) -> None:
+    _, rows = reads_of(
+        tmp_path,
+        """
+class Mine(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+x = torch.ones(2).as_subclass(Mine)
+def step():
+    assert type(x.cpu()) is Mine
+    assert x.sum().item() == 2
+    assert x.tolist() == [1, 1]
+""",
+    )
+    assert Counter({row["kind"]: row["n"] for row in rows}) == Counter(cpu=1, item=1, tolist=1)
+
+
+# ---- an older torch
+
+
+@pytest.mark.parametrize("breakage", ["absent", "broken"])
+def test_without_kernel_overrides_methods_are_patched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str
+) -> None:
+    if breakage == "absent":
+        monkeypatch.delattr(torch.library, "get_kernel", raising=False)
+    else:
+        monkeypatch.setattr(torch.library, "get_kernel", lambda op, key: 1 / 0, raising=False)
+    before = torch_as_it_is()
+    with Drive(tmp_path, ReadsProbe) as drive:
+        module = zoo_module(tmp_path)
+        rows = run_zoo(drive, module, "loud")
+        assert torch_as_it_is() == before
+    assert sum("cannot override kernels" in text for text in drive.warnings) == 1
+    found = Counter((row["at_line"], row["kind"]) for row in rows)
+    expected = marks(module)
+    # Reads by a mask are lost: patching __getitem__ would make every tensor a sequence to C.
+    by_mask = {key for key in expected if key[1] in ("mask_index", "mask_put")}
+    assert len(set(expected) & set(found)) >= 0.9 * len(set(expected) - by_mask), sorted(
+        set(expected) - set(found)
+    )
+    assert not [row for row in rows if row["snippet"].startswith("quiet_")]
+    assert spike_table(module, found)[0] >= 30
+
+
+def test_values_are_those_of_a_plain_run(tmp_path: Path) -> None:
+    source = """
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+opt = torch.optim.AdamW(net.parameters())
+losses = []
+def step():
+    x = torch.randn(16, 4)
+    loss = net(x[x[:, 0] > 0]).pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    opt.step()
+    losses.append(loss.item())
+"""
+    plain = program(tmp_path, source)
+    for _ in range(5):
+        plain.step()
+    with Drive(tmp_path, ReadsProbe) as drive:
+        watched = program(tmp_path, source)
+        drive.run("loud", watched.step, 5)
+    assert np.array_equal(plain.losses, watched.losses)

@@ -1,0 +1,128 @@
+"""Probes are found where they lie, in an order that the probes themselves say, and what is wrong
+with one is said at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.registry import PROBES, find, select
+from auditor.model.devices import CPU, SHADOW, DeviceInfo
+from auditor.recordings.folder import RecordingWriter
+
+_NUMBER = itertools.count()
+HEAD = "from auditor.capture.probes.base import Probe\n"
+PROBE = (
+    "class {cls}(Probe):\n    name, parts, passes, after = {name!r}, ('reads',), "
+    "frozenset({{'loud'}}), {after}\n"
+)
+
+
+@pytest.fixture
+def found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[dict[str, str]], list[str]]]:
+    """Names of the probes in a package with these files."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"family{next(_NUMBER)}"
+
+    def names(files: dict[str, str]) -> list[str]:
+        for file, source in {"__init__.py": "", **files}.items():
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (path.parent / "__init__.py").touch()
+            path.write_text(HEAD + source)
+        return [probe.name for probe in find(importlib.import_module(name))]
+
+    yield names
+    for module in [each for each in sys.modules if each.partition(".")[0] == name]:
+        del sys.modules[module]
+
+
+def probe(name: str, cls: str = "Sample", after: tuple[str, ...] = ()) -> str:
+    return PROBE.format(name=name, cls=cls, after=after)
+
+
+def test_probes_come_in_the_order_of_their_modules_but_after_those_that_they_name(
+    found: Callable[..., list[str]],
+) -> None:
+    files = {
+        "a/one.py": probe("one", after=("three",)),
+        "a/helper.py": "HELPS = True\n",
+        "a/two.py": "class Base(Probe):\n    pass\n" + probe("two"),
+        "b/three.py": "from ..a.two import Sample as Other\n" + probe("three"),
+        "b/four.py": probe("four", after=("one",)),
+        "aside.py": probe("aside"),
+    }
+    assert found(files) == ["two", "three", "one", "four"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            {"a/x.py": probe("same"), "b/y.py": probe("same")},
+            r"two probes are named 'same': \w+\.a\.x and \w+\.b\.y",
+        ),
+        (
+            {"a/x.py": probe("x"), "b/y.py": "HELPS = True\n"},
+            r"no module of \w+\.b defines a probe",
+        ),
+        (
+            {"a/x.py": "class Half(Probe):\n    name = 'half'\n"},
+            r"\w+\.a\.x\.Half has no parts and no passes",
+        ),
+        (
+            {"a/x.py": probe("x", after=("gone",))},
+            "the probe 'x' comes after gone: there is no such probe",
+        ),
+        (
+            {"a/x.py": probe("x", after=("y",)) + probe("y", "Second", ("x",))},
+            "each of these probes comes after another of them: x, y",
+        ),
+    ],
+    ids=["two of one name", "a package without", "half a probe", "after nobody", "a circle"],
+)
+def test_what_is_wrong_is_said_at_once(
+    found: Callable[..., list[str]], files: dict[str, str], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        found(files)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [("numerics", "doubles"), ("numerics", "piecewise"), ("reads", "origin"), ("birth", "finite")],
+)
+def test_a_watch_is_entered_in_the_order_that_its_rows_depend_on(earlier: str, later: str) -> None:
+    names = [probe.name for probe in PROBES]
+    assert names.index(earlier) < names.index(later)
+
+
+def _selected(folder: Path, device: DeviceInfo, *parts: str) -> list[Probe]:
+    writer = RecordingWriter(folder)
+    return select(parts, Context(writer, Frames(writer), device))
+
+
+def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
+    tmp_path: Path,
+) -> None:
+    names = [
+        probe.name for probe in _selected(tmp_path, SHADOW, "reads", "leaner", "graphs", "fed")
+    ]
+    assert names[0] == "rehearsal"
+    assert {"leaner", "holders", "modes", "training", "owners"} < set(names)
+    assert not {"reads", "origin", "fed"} & set(names)
+
+
+def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Path) -> None:
+    names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
+    assert names == {"modes", "training", "owners", "reads", "origin"}

@@ -1,0 +1,34 @@
+"""The command line around its commands: how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from auditor.cli.main import EXIT_INTERRUPTED, AuditGroup
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_command_that_is_told_to_end_is_interrupted_and_may_finish_its_work(name: str) -> None:
+    before, written = signal.getsignal(getattr(signal, name)), []
+
+    @click.group(cls=AuditGroup)
+    def audit() -> None:
+        """Stand in for the command line."""
+
+    @audit.command()
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), getattr(signal, name))
+            signal.pause()
+        except KeyboardInterrupt:
+            written.append("report")
+            raise
+
+    assert CliRunner().invoke(audit, ["work"]).exit_code == EXIT_INTERRUPTED
+    assert written == ["report"]
+    assert signal.getsignal(getattr(signal, name)) is before

@@ -1,0 +1,84 @@
+"""Where results are written: files of the user's stay, and a folder that cannot be written is one
+sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auditor.cli import out_folder, write_results
+from auditor.cli.main import main
+from auditor.errors import AuditProblem
+from tests.timeline.kineto import text, training
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "host.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(text(training(3)).encode()))
+    return path
+
+
+def audit(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("name", out_folder.WRITTEN)
+def test_a_file_of_the_users_is_not_overwritten(
+    trace: Path, tmp_path: Path, name: str, capsys: Any
+) -> None:
+    theirs = tmp_path / "mine" / name
+    theirs.parent.mkdir()
+    theirs.write_text('{"accuracy": 0.9}')
+    for words in (("analyze", str(trace)), ("run", "trainer:step")):
+        assert audit(*words, "--out", "mine") == 2
+        assert f"mine/{name} was not written by audit" in capsys.readouterr().err
+    assert theirs.read_text() == '{"accuracy": 0.9}'
+    assert [path.name for path in theirs.parent.iterdir()] == [name]
+
+
+def test_a_report_of_ours_is_written_anew_beside_other_files(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("kept")
+    for _ in range(2):
+        assert audit("analyze", str(trace), "--out", "mine") == 0
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "kept"
+    assert out_folder.is_report(tmp_path / "mine" / "report.json")
+
+
+def test_a_report_of_another_tool_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_text('{"schema": "eslint-report/1"}')
+    assert not out_folder.is_report(tmp_path / "report.json")
+    assert not out_folder.is_report(tmp_path / "gone.json")
+
+
+def test_a_folder_that_cannot_be_made_is_known_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AuditProblem, match="cannot be written: Not a directory"):
+        out_folder.make(tmp_path / "file" / "audits")
+    with pytest.raises(AuditProblem, match="is a file; it must be a folder"):
+        out_folder.make(tmp_path / "file")
+
+
+def test_the_table_is_shown_though_the_disk_is_full(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def full(path: Path, content: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(write_results, "write_whole", full)
+    assert audit("analyze", str(trace), "--format", "json") == 2
+    shown = capsys.readouterr()
+    assert "cannot be written to audits/host.pt.trace: No space left on device" in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out.startswith("{")
+    assert audit("analyze", str(trace)) == 2
+    assert "KERN001" in capsys.readouterr().out

@@ -1,0 +1,256 @@
+"""What is said while a run goes on: which pass of how many, about how long, in people's words, and
+not too often.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+import pytest
+
+from auditor import amounts
+from auditor.capture.progress_pipe import ProgressPipe
+from auditor.cli import progress_display as shown
+from auditor.runs import progress
+
+OUTLINE = [("warmup", 5), ("quiet", 50), ("trace", 5), ("loud", 50), ("numbers", 3), ("origin", 3)]
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_steps(
+    display: Any, time: Time, name: str, steps: int, seconds: float, until: int | None = None
+) -> None:
+    display(name, 0, steps)
+    for step in range(until or steps):
+        time.now += seconds
+        display(name, step + 1, steps)
+
+
+def test_the_estimate_counts_what_instruments_cost() -> None:
+    time = Time()
+    estimate = shown.Estimate(time)
+    estimate.passes = OUTLINE
+    for name, steps in OUTLINE[:2]:
+        estimate.step(name, 0, steps)
+        for step in range(steps if name == "warmup" else 10):
+            time.now += 1.0
+            estimate.step(name, step + 1, steps)
+    # 40 of the timing pass, then 5, 50, 3 and 3 steps that take 1.7, 1.2, 4 and 6 times as long
+    assert estimate.left == pytest.approx(40 + 5 * 1.7 + 50 * 1.2 + 3 * 4 + 3 * 6)
+    assert str(estimate) == "pass 2 of 6: timing pass, step 10 of 50, about 2 min left"
+
+
+def test_nothing_is_estimated_before_a_step_is_seen() -> None:
+    estimate = shown.Estimate(Time())
+    assert str(estimate) == "starting the target"
+    estimate.passes = OUTLINE
+    estimate.step("warmup", 0, 5)
+    assert str(estimate) == "pass 1 of 6: warm-up, step 0 of 5"
+
+
+def test_the_first_step_of_a_pass_starts_its_instruments_and_is_no_measure() -> None:
+    time = Time()
+    estimate = shown.Estimate(time)
+    estimate.passes = [("loud", 11)]
+    estimate.step("loud", 0, 11)
+    for step, seconds in enumerate([60.0, *[1.0] * 4]):
+        time.now += seconds
+        estimate.step("loud", step + 1, 11)
+    assert estimate.left == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize(
+    ("passes", "then"), [(OUTLINE, True), ([("warmup", 5), ("memory", 3)], False)]
+)
+def test_a_rehearsal_that_follows_is_said_where_there_is_no_gpu(
+    passes: list[tuple[str, int]], then: bool
+) -> None:
+    time = Time()
+    estimate = shown.Estimate(time, rehearses=True)
+    estimate.passes = passes
+    estimate.step("warmup", 0, 5)
+    time.now += 1
+    estimate.step("warmup", 1, 5)
+    assert str(estimate).endswith(", then the rehearsal") is then
+
+
+def test_a_line_for_each_pass_and_now_and_then_one_between() -> None:
+    time, said = Time(), list[tuple[float, str]]()
+    lines = shown.Lines(lambda text: said.append((time.now, text)), time)
+    lines.outline(OUTLINE)
+    for name, steps in OUTLINE:
+        run_steps(lines, time, name, steps, 1.0)
+    passes = [text.partition(":")[0] for _, text in said]
+    assert list(dict.fromkeys(passes)) == [f"pass {n} of 6" for n in range(1, 7)]
+    apart = [after - before for (before, _), (after, _) in zip(said, said[1:], strict=False)]
+    assert min(apart) >= shown.LEAST_S
+    assert len(said) <= 12
+    words = " ".join(text for _, text in said)
+    assert not [name for name in ("quiet", "loud", "numbers", "origin") if name in words]
+
+
+def test_a_short_run_says_nothing_and_a_long_step_goes_on_being_told() -> None:
+    time, said = Time(), list[str]()
+    lines = shown.Lines(said.append, time)
+    lines.outline(OUTLINE)
+    run_steps(lines, time, "warmup", 5, 0.1)
+    assert said == []
+    for _ in range(60):
+        time.now += 1.0
+        lines.tick()
+    assert len(said) == 4
+    assert said[-1].startswith("pass 1 of 6: warm-up, step 5 of 5")
+
+
+def test_each_run_has_a_name() -> None:
+    time, said = Time(), list[str]()
+    lines = shown.Lines(said.append, time)
+    for run in ("second run", "replay", "rehearsal"):
+        time.now += 60
+        lines.stage(run)
+        assert said[-1] == f"{shown.RUNS[run]}: starting the target"
+        lines.outline([("warmup", 2), ("loud", 12)])
+        time.now += 60
+        lines("loud", 3, 12)
+        assert said[-1].startswith(f"{shown.RUNS[run]}, pass 2 of 2: diagnostic pass, step 3 of 12")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(4.9, "a few seconds"), (41, "about 40 s"), (119, "about 2 min"), (7200, "about 2.0 h")],
+)
+def test_no_more_exact_than_it_is_known(seconds: float, words: str) -> None:
+    assert shown.about(seconds) == words
+
+
+def test_a_clock_says_that_work_without_steps_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks: list[Any] = []
+
+    class Once:
+        def __init__(self, do: Any) -> None:
+            ticks.append(do)
+
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+
+    time = Time()
+    monkeypatch.setattr(shown, "_every_second", Once)
+    monkeypatch.setattr(shown.time, "monotonic", time)
+    monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
+    with shown.working("verify", lambda: "run 3", quiet=False):
+        for _ in range(31):
+            time.now += 1.0
+            ticks[0]()
+    assert stderr.getvalue() == "verify: 0:15, run 3\nverify: 0:30, run 3\n"
+    with shown.working("verify", quiet=True):
+        pass
+    assert len(ticks) == 1
+
+
+def test_a_files_name_is_no_markup_and_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`[/b]` in the name of a trace ended `audit analyze` on a terminal with rich's MarkupError."""
+    said: list[str] = []
+
+    class Console:
+        def __init__(self, **_: Any) -> None: ...
+        def status(self, words: Any) -> Any:
+            said.append(words.plain)
+            return contextlib.nullcontext()
+
+    monkeypatch.setattr("rich.console.Console", Console)
+    monkeypatch.setattr(shown, "on_terminal", lambda: True)
+    with shown.working("reading a[/b].json", quiet=False), shown.working("\x1b[2J", quiet=False):
+        pass
+    assert said[0] == "reading a[/b].json: 0:00"
+    assert "\x1b" not in said[1]
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_quiet_is_silent(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
+    monkeypatch.setattr(shown, "FIRST_S", -100.0)
+    with shown.shown(quiet=quiet) as (display, echo):
+        display("quiet", 1, 50)
+        echo("the target's own words\n")
+    assert bool(stderr.getvalue()) is not quiet
+    assert isinstance(display, progress.Display) is not quiet
+
+
+def test_no_bar_without_a_terminal_or_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert shown.on_terminal()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not shown.on_terminal()
+
+
+def test_words_for_every_pass_that_the_code_has() -> None:
+    for name in (*(name for name, _ in OUTLINE), "anomaly_off", "leaner", "memory"):
+        assert amounts.pass_named(name) != name or name == "drill"
+        assert "quiet" not in amounts.pass_named(name)
+    assert amounts.pass_named("a stranger's") == "a stranger's"
+
+
+# -- the process seam ------------------------------------------------------------------------------
+
+
+def test_the_child_tells_its_passes_and_the_parent_hears_them() -> None:
+    reading, writing = os.pipe()
+    pipe = ProgressPipe(writing)
+    pipe.outline(OUTLINE)
+    pipe("warmup", 0, 5)
+    pipe("warmup", 5, 5)
+    os.close(writing)
+    with os.fdopen(reading) as pipe_end:
+        written = pipe_end.readlines()
+    heard: list[Any] = []
+
+    class Hearing:
+        def stage(self, name: str) -> None: ...
+        def outline(self, passes: list[tuple[str, int]]) -> None:
+            heard.append(passes)
+
+        def __call__(self, name: str, done: int, steps: int) -> None:
+            heard.append((name, done, steps))
+
+    pace = progress.Pace(Hearing())
+    for line in written:
+        pace.read(line)
+    assert heard == [OUTLINE, ("warmup", 0, 5), ("warmup", 5, 5)]
+    assert pace.steps == 5
+
+
+@pytest.mark.parametrize(
+    ("steps", "waited", "left", "hangs"),
+    [
+        (4, 31.0, 16.9, True),  # 4 s to the fourth step: a second run may take 5 s and 3 times that
+        (4, 31.0, 17.1, False),
+        (4, 29.0, 16.9, False),  # a step may take 10 s and 20 times as long as another
+        (3, 31.0, 10.0, False),  # too few steps to run again
+    ],
+)
+def test_a_hanging_step_is_given_up_while_the_others_can_be_run_again(
+    steps: int, waited: float, left: float, hangs: bool
+) -> None:
+    time = Time()
+    pace = progress.Pace(progress.silent, time)
+    for step in range(steps):
+        time.now += 1.0
+        pace.read(f"quiet {step + 1} 50")
+    time.now += waited
+    assert pace.hangs(left) is hangs

@@ -1,0 +1,89 @@
+"""Marks of the step-time chart: only what stands out, and the cause that took most of the
+difference.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence.recorded.step_series import step_series
+from auditor.evidence.table import Evidence
+from auditor.recordings.folder import Recording, RecordingWriter
+from auditor.recordings.schema import BatchRow, StepRow
+
+
+@pytest.fixture
+def times(tmp_path):
+    """The series of twenty quiet steps of 10 ms, changed at some of them, and the loader's
+    waits.
+    """
+
+    def read(changed, waits=()):
+        usual = {"pass_name": "quiet", "us": 10_000.0, "rss": 1 << 20}
+        rows = [StepRow(**{**usual, "step": n, **changed.get(n, {})}) for n in range(20)]
+        writer = RecordingWriter(tmp_path)
+        for step, wait in waits:
+            writer.add(BatchRow(pass_name="quiet", step=step, loader=0, n=1, wait_us=wait))
+        writer.close()
+        (tmp_path / "manifest.json").write_text('{"schema": "audit-recording/1"}')
+        return step_series(Evidence(Recording(tmp_path)), rows)
+
+    return read
+
+
+def test_ordinary_unrest_is_not_marked(times):
+    series, memory = times({3: {"us": 14_900.0}, 4: {"us": 11_000.0, "gc_us": 900.0}})
+    assert (series.name, series.marks) == ("timing pass", ())
+    assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("row", "waits", "said"),
+    [
+        (
+            {"us": 30_000.0, "gc_us": 19_000.0},
+            (),
+            "20 ms more than the median, 19 ms of them: garbage collection",
+        ),
+        (
+            {"us": 30_000.0},
+            ((7, 18_000.0),),
+            "20 ms more than the median, 18 ms of them: waiting for the loader",
+        ),
+        (
+            {"us": 30_000.0, "queued_us": 15_000.0},
+            (),
+            "20 ms more than the median, 15 ms of them: waiting for the processor",
+        ),
+        (
+            {"us": 30_000.0, "gc_us": 1000.0},
+            (),
+            "20 ms more than the median; nothing that was watched explains it",
+        ),
+    ],
+)
+def test_a_slow_step_says_what_took_its_time(times, row, waits, said):
+    series, *_ = times({7: row}, waits)
+    assert series.marks == ((7.0, said),)
+
+
+def test_a_retry_of_the_allocator_explains_its_step_only(times):
+    changed = {n: {"retries": 1} for n in range(7, 20)} | {
+        7: {"us": 90_000.0, "retries": 1},
+        12: {"us": 30_000.0, "retries": 1},
+    }
+    series, *_ = times({n: {"retries": 0} for n in range(7)} | changed)
+    assert [place for place, _ in series.marks] == [7.0, 12.0]
+    assert "gave cached memory back" in series.marks[0][1]
+    assert "nothing that was watched" in series.marks[1][1]
+
+
+def test_passes_with_instruments_have_no_line(times):
+    instrumented = {n: {"pass_name": "loud", "us": 1e6} for n in range(10, 20)}
+    series, memory = times(instrumented)
+    assert (series.name, series.x) == ("timing pass", tuple(map(float, range(10))))
+    assert memory.x == series.x, "instruments hold host memory of their own"
+
+
+def test_what_was_not_recorded_has_no_line(times):
+    assert [line.name for line in times({n: {"rss": None} for n in range(20)})] == ["timing pass"]

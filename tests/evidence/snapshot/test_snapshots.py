@@ -1,0 +1,477 @@
+"""What is said of memory snapshots: those of our own simulated allocator, and, where they are at
+hand, other people's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+
+import pytest
+from click.testing import CliRunner
+
+from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
+from auditor.cli.main import main
+from auditor.evidence import Allocations, NeverFreed, PeakHolders, Snapshot
+from auditor.evidence import OutOfMemory as Shortage
+from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.segments import Origins
+from auditor.evidence.snapshot.state_at import by_line, state_after
+from auditor.evidence.table import Evidence
+from auditor.judging import engine
+from auditor.model import Severity
+from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle
+from auditor.rule import NotLooked
+from rules.mem004_reserved_unneeded import ReservedMemoryNeverNeeded
+from rules.mem005_pinned_segment import BlockPinsSegment
+from rules.mem006_peak_by_line import PeakHeldByFewLines
+from rules.mem008_variable_sizes import VaryingSizesReallocate
+from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
+from rules.mem015_out_of_memory import RanOutOfMemory
+from rules.sync009_allocator_call import AllocatorCallEveryStep
+
+MIB = 2**20
+RULES = (
+    ReservedMemoryNeverNeeded,
+    BlockPinsSegment,
+    PeakHeldByFewLines,
+    VaryingSizesReallocate,
+    AllocatorSettingWouldHelp,
+    RanOutOfMemory,
+    AllocatorCallEveryStep,
+)
+
+
+def at(line, name="step", file="/home/user/train.py"):
+    return (
+        {"filename": file, "line": line, "name": name},
+        {"filename": "/home/user/main.py", "line": 1, "name": "main"},
+    )
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A snapshot that stands alone, with this content."""
+
+    def write(data, name="snapshot.pickle"):
+        content = pickle.dumps(data)
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return Evidence(SnapshotRecording(tmp_path / name))
+
+    return write
+
+
+def holes(total=1 << 40):
+    """Every other block of 60 MiB is kept, in segments of 180 MiB that were used whole before."""
+    allocator = CachingAllocator(total)
+    wholes = [allocator.malloc(180 * MIB, frames=at(1)) for _ in range(8)]
+    for address in wholes:
+        allocator.free(address)
+    parts = [allocator.malloc(60 * MIB, frames=at(2)) for _ in range(24)]
+    for number, address in enumerate(parts):
+        if number % 3:
+            allocator.free(address)
+    return allocator
+
+
+# -- the tables ------------------------------------------------------------------------------------
+
+
+def test_bytes_are_those_of_the_allocator_at_every_event(bare):
+    allocator = CachingAllocator(1 << 40)
+    seen, held = [], []
+    for size in (3, 700, 5 * MIB, 90 * MIB, 12 * MIB, 400):
+        held.append(allocator.malloc(size, frames=at(size % 97)))
+        seen.append(allocator.stats())
+    for address in (held[3], held[0]):
+        allocator.free(address)
+        seen.append(allocator.stats())
+    allocator.empty_cache(frames=at(8, "empty_cache"))
+    held.append(allocator.malloc(64 * MIB, frames=at(9)))
+    (course,) = bare(allocator.snapshot()).get(Allocations).devices
+    stats = allocator.stats()
+    assert (course.reserved[-1], course.allocated[-1], course.active[-1]) == tuple(
+        stats[f"{name}_bytes.all.current"] for name in ("reserved", "allocated", "active")
+    )
+    assert (
+        course.peak_allocated == stats["allocated_bytes.all.peak"]
+        and course.peak_reserved == stats["reserved_bytes.all.peak"]
+    )
+    assert (course.start_reserved, course.start_allocated, course.untrusted) == (0, 0, "")
+    for stat in seen:
+        assert stat["allocated_bytes.all.current"] in set(course.allocated)
+        assert stat["reserved_bytes.all.current"] in set(course.reserved)
+
+
+def test_state_in_the_middle_of_a_history(bare):
+    allocator = CachingAllocator(1 << 40)
+    first = allocator.malloc(40 * MIB, frames=at(1))
+    second = allocator.malloc(60 * MIB, frames=at(2))
+    middle = len(list(allocator.history)) - 1
+    allocator.free(first)
+    allocator.free(second)
+    allocator.malloc(30 * MIB, frames=at(3))
+    recording = bare(allocator.snapshot())
+    data = snapshot_of(recording)
+    then, now = (state_after(data, 0, index) for index in (middle, 10**6))
+    lines = [
+        [
+            (holder.site.line, holder.size, holder.lifetime)
+            for holder in by_line(s.blocks, Origins(recording))
+        ]
+        for s in (then, now)
+    ]
+    assert lines == [
+        [(2, 60 * MIB, "freed again"), (1, 40 * MIB, "freed again")],
+        [(3, 30 * MIB, "kept to the end")],
+    ]
+    assert (then.largest_free, now.largest_free) == (0, 60 * MIB)
+
+
+def test_pages_in_the_middle_of_a_history(bare):
+    allocator = CachingAllocator(
+        1 << 40, settings=AllocatorSettings.parse("expandable_segments:True")
+    )
+    held, seen = [], []
+    for size in (30, 50, 90, 10):
+        held.append(allocator.malloc(size * MIB, frames=at(size)))
+        seen.append(
+            (len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"])
+        )
+    for address in held[1:3]:
+        allocator.free(address)
+    seen.append((len(list(allocator.history)) - 1, allocator.stats()["reserved_bytes.all.current"]))
+    allocator.empty_cache()
+    allocator.malloc(40 * MIB, frames=at(40))
+    data = snapshot_of(bare(allocator.snapshot()))
+    states = [(state_after(data, 0, index), reserved) for index, reserved in seen]
+    assert [sum(state.segments.values()) for state, _ in states] == [
+        reserved for _, reserved in states
+    ]
+    assert states[-1][0].largest_free == 140 * MIB
+
+
+def test_a_history_that_begins_late_has_what_was_there_before(bare):
+    allocator = CachingAllocator(1 << 40, history_limit=3)
+    old = [allocator.malloc(50 * MIB, frames=at(1)) for _ in range(4)]
+    allocator.free(old[0])
+    allocator.malloc(10 * MIB, frames=at(2))
+    recording = bare(allocator.snapshot())
+    (course,) = recording.get(Allocations).devices
+    assert (course.start_allocated, course.peak_allocated, course.start_reserved) == (
+        200 * MIB,
+        200 * MIB,
+        200 * MIB,
+    )
+    (peak,) = recording.get(PeakHolders).devices
+    assert [(h.site.line if h.site else 0, h.blocks, h.older) for h in peak.holders] == [
+        (1, 3, 150 * MIB),
+        (0, 1, 50 * MIB),
+    ]
+
+
+def test_without_history_the_moment_of_the_snapshot_counts(bare):
+    data = {**holes().snapshot(), "device_traces": []}
+    recording = bare(data["segments"])  # the list form of 2022
+    with pytest.raises(NotLooked, match="no allocation history"):
+        recording.get(Allocations)
+    (peak,) = recording.get(PeakHolders).devices
+    assert (peak.allocated, peak.timed, peak.holders[0].site.line) == (480 * MIB, False, 2)
+    nameless = [
+        {**s, "blocks": [{**b, "frames": []} for b in s["blocks"]]} for s in data["segments"]
+    ]
+    with pytest.raises(NotLooked, match="names no line"):
+        bare(nameless).get(PeakHolders)
+
+
+def test_several_devices_are_told_apart(bare):
+    small = CachingAllocator(1 << 40, device=0)
+    small.malloc(20 * MIB, frames=at(1))
+    large = CachingAllocator(1 << 40, device=1)
+    large.malloc(700 * MIB, frames=at(2))
+    one, two = small.snapshot(), large.snapshot()
+    both = {
+        "segments": one["segments"] + two["segments"],
+        "device_traces": [one["device_traces"][0], two["device_traces"][1]],
+    }
+    recording = bare(both)
+    assert [(u.device, u.reserved, u.allocated) for u in recording.get(Snapshot).devices] == [
+        (0, 20 * MIB, 20 * MIB),
+        (1, 700 * MIB, 700 * MIB),
+    ]
+    assert [course.device for course in recording.get(Allocations).devices] == [1, 0]
+    (finding,) = engine.judge(recording, (PeakHeldByFewLines,)).findings
+    assert finding.site.line == 2 and "on GPU 1" in finding.message
+
+
+def test_expandable_segments(bare):
+    allocator = CachingAllocator(
+        1 << 40, settings=AllocatorSettings.parse("expandable_segments:True")
+    )
+    kept = [allocator.malloc(size * MIB, frames=at(size)) for size in (30, 50, 90)]
+    allocator.free(kept[1])
+    (course,) = bare(allocator.snapshot()).get(Allocations).devices
+    stats = allocator.stats()
+    assert (course.peak_reserved, course.peak_allocated) == (
+        stats["reserved_bytes.all.peak"],
+        stats["allocated_bytes.all.peak"],
+    )
+    assert course.allocated[-1] == stats["allocated_bytes.all.current"]
+
+
+def test_lines_whose_blocks_stay_are_told_from_what_is_made_anew(bare):
+    allocator, gradients = CachingAllocator(1 << 40), 0
+    allocator.malloc(50 * MIB, frames=at(1))  # weights
+    for _ in range(12):
+        allocator.free(gradients)
+        gradients = allocator.malloc(50 * MIB, frames=at(2))
+        allocator.malloc(3 * MIB, frames=at(3))
+    (line,) = bare(allocator.snapshot()).get(NeverFreed).lines
+    assert (line.site.line, line.blocks, line.size) == (3, 12, 36 * MIB) and min(
+        line.thirds
+    ) >= 9 * MIB
+    assert bare(allocator.snapshot()["segments"]).get(NeverFreed).lines == ()
+
+
+# -- the rules -------------------------------------------------------------------------------------
+
+
+def test_holes_in_a_bare_snapshot(bare):
+    allocator = holes()
+    for _ in range(6):
+        allocator.malloc(170 * MIB, frames=at(3))
+    judged = engine.judge(bare(allocator.snapshot()), RULES)
+    said = {finding.code: finding for finding in judged.findings}
+    assert set(said) >= {"MEM004", "MEM005"}
+    assert said["MEM005"].site.line == 2 and said["MEM005"].lost_bytes == 8 * 120 * MIB
+    assert said["MEM004"].lost_bytes == 2460 * MIB - 1500 * MIB
+
+
+def test_what_would_reserve_less_is_a_note_where_nothing_failed(bare):
+    allocator, kept = CachingAllocator(1 << 40), []
+    for _ in range(20):
+        allocator.free(allocator.malloc(96 * MIB, frames=at(1)))
+        kept.append(allocator.malloc(56 * MIB, frames=at(2)))
+        if len(kept) > 8:
+            allocator.free(kept.pop(0))
+    (finding,) = engine.judge(bare(allocator.snapshot()), (AllocatorSettingWouldHelp,)).findings
+    assert finding.severity is Severity.NOTE and finding.lost_bytes >= 256 * MIB
+    assert [row[0] for row in finding.facts][:2] == [
+        "with the settings recorded",
+        "with expandable_segments:True",
+    ]
+
+
+def test_an_error_among_holes_is_fragmentation_and_the_replay_says_what_fits(bare):
+    allocator = holes(total=1500 * MIB)
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(170 * MIB, frames=at(7))
+    recording = bare(allocator.snapshot())
+    shortage = recording.get(Shortage)
+    assert (shortage.kind, shortage.requested, shortage.free_inside) == (
+        "fragmentation",
+        170 * MIB,
+        960 * MIB,
+    )
+    assert (shortage.largest_free, shortage.site.line, shortage.live) == (120 * MIB, 7, 480 * MIB)
+    (finding,) = engine.judge(recording, (RanOutOfMemory,)).findings
+    assert (finding.severity, finding.site.line, finding.seen_on) == (Severity.ERROR, 7, "snapshot")
+    assert finding.remedy.config == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    (advice,) = engine.judge(recording, (AllocatorSettingWouldHelp,)).findings
+    assert advice.severity is Severity.WARNING and "does not run out of memory" in advice.message
+
+
+def test_an_error_of_real_demand_is_not_called_fragmentation_and_nothing_is_advised(bare):
+    allocator = CachingAllocator(1000 * MIB)
+    for number in range(9):
+        allocator.malloc(100 * MIB, frames=at(number))
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(200 * MIB, frames=at(50))
+    recording = bare(allocator.snapshot())
+    assert recording.get(Shortage).kind == "demand"
+    (finding,) = engine.judge(recording, (RanOutOfMemory, AllocatorSettingWouldHelp)).findings
+    assert finding.code == "MEM015" and finding.remedy.config is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "segment"), [(4, 20), (9, 20), (11, 12), (12, None), (200, None)]
+)
+def test_the_request_and_the_segment_of_torchs_message_are_told_apart(bare, asked, segment):
+    """``Tried to allocate 20.00 MiB`` for a tensor of 4 MiB: both sizes are named where they
+    differ.
+    """
+    allocator = CachingAllocator(100 * MIB)
+    allocator.malloc(95 * MIB, frames=at(1))
+    with pytest.raises(OutOfMemory) as raised:
+        allocator.malloc(asked * MIB, frames=at(2))
+    (finding,) = engine.judge(bare(allocator.snapshot()), (RanOutOfMemory,)).findings
+    assert f"{asked} MiB were requested" in finding.message
+    assert ("asks the device for a segment of" in finding.message) is (segment is not None)
+    assert ("segment to hold it" in dict(finding.facts)) is (segment is not None)
+    if segment is not None:
+        assert f"segment of {segment} MiB" in finding.message
+        assert f"Tried to allocate {segment}.00 MiB" in str(raised.value)
+
+
+def test_an_error_that_was_got_over_is_told_with_the_state_of_then(bare):
+    allocator = CachingAllocator(1000 * MIB)
+    large = [allocator.malloc(300 * MIB, frames=at(1)) for _ in range(3)]
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(400 * MIB, frames=at(2))
+    for address in large:
+        allocator.free(address)
+    allocator.malloc(400 * MIB, frames=at(2))
+    shortage = bare(allocator.snapshot()).get(Shortage)
+    assert (shortage.live, shortage.holders[0].site.line, shortage.holders[0].size) == (
+        900 * MIB,
+        1,
+        900 * MIB,
+    )
+
+
+def flushed(times, frames):
+    allocator = CachingAllocator(1 << 40)
+    for _ in range(times):
+        parts = [allocator.malloc(size * MIB, frames=at(3)) for size in (30, 50, 90)]
+        for address in parts:
+            allocator.free(address)
+        allocator.empty_cache(frames=frames)
+    data = allocator.snapshot()
+    trace = [
+        {**event, "frames": list(frames)} if event["action"] == "segment_free" else event
+        for event in data["device_traces"][0]
+    ]
+    return {**data, "device_traces": [trace]}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (
+            {
+                "filename": "/opt/site-packages/torch/cuda/memory.py",
+                "line": 1,
+                "name": "empty_cache",
+            },
+            *at(9),
+        ),
+        (),
+    ],
+)
+def test_a_cache_that_is_emptied_again_and_again(bare, frames):
+    (finding,) = engine.judge(bare(flushed(20, frames)), (AllocatorCallEveryStep,)).findings
+    assert (finding.site.line if finding.site else None) == (9 if frames else None)
+    assert "gave the cache back to the device 10 times" in finding.message
+    kept = dict(finding.facts).get(
+        "with the cache kept (predicted)"
+    )  # without frames nobody knows who emptied it
+    assert kept == (
+        "3 cudaMalloc calls instead of 60, 170 MiB reserved at most instead of 170 MiB"
+        if frames
+        else None
+    )
+
+
+def test_a_cache_that_is_emptied_now_and_then_is_not_told(bare):
+    assert not engine.judge(
+        bare(flushed(6, at(9, "empty_cache"))), (AllocatorCallEveryStep,)
+    ).findings
+    assert not engine.judge(bare(holes().snapshot()), (AllocatorCallEveryStep,)).findings
+
+
+def test_healthy_snapshots_are_silent(bare):
+    allocator = CachingAllocator(1 << 40)
+    weights = [allocator.malloc(40 * MIB, frames=at(n)) for n in range(10)]
+    for _ in range(5):
+        activations = [allocator.malloc(20 * MIB, frames=at(20 + n)) for n in range(10)]
+        for address in reversed(activations):
+            allocator.free(address)
+    assert weights
+    judged = engine.judge(bare(allocator.snapshot()), RULES)
+    assert not [finding for finding in judged.findings if finding.code != "MEM006"]
+    assert {verdict.status for verdict in judged.verdicts} <= {"clean", "found"}
+
+
+def test_rules_that_need_a_run_are_skipped_with_a_reason(bare):
+    from auditor.judging import catalogue
+
+    judged = engine.judge(bare(holes().snapshot()), catalogue.rules())
+    assert not [verdict for verdict in judged.verdicts if verdict.status == "failed"]
+    reasons = {
+        verdict.code: verdict.reason for verdict in judged.verdicts if verdict.status == "skipped"
+    }
+    assert reasons["SYNC001"] == "a snapshot does not show it: audit run records it"
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def analyze(path, tmp_path, monkeypatch, *more):
+    monkeypatch.chdir(tmp_path)
+    return CliRunner().invoke(main, ["analyze", str(path), *more])
+
+
+@pytest.mark.parametrize("name", ["snapshot.pickle", "snapshot.pickle.gz", "whatever.json"])
+def test_a_snapshot_is_told_by_its_content(bare, tmp_path, monkeypatch, name):
+    content = pickle.dumps(holes().snapshot())
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    done = analyze(tmp_path / name, tmp_path, monkeypatch, "--out", str(tmp_path / "out"))
+    assert done.exit_code == 0, done.output
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["run"]["device"], report["run"]["outcome"], report["run"]["steps"]) == (
+        "snapshot",
+        "completed",
+        0,
+    )
+    assert report["run"]["peak_bytes"]["device"] == 1440 * MIB
+    assert any(finding["seen_on"] == "snapshot" for finding in report["findings"])
+
+
+class Hostile:
+    """Runs a command when an ordinary unpickler reads it."""
+
+    def __reduce__(self):
+        return print, ("never",)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps({"segments": [Hostile()]}),
+        gzip.compress(pickle.dumps([Hostile()])),
+        pickle.dumps(holes().snapshot())[:-200],
+        gzip.compress(pickle.dumps(holes().snapshot()))[:-200],
+        b"\x80",
+        pickle.dumps({"segments": 3}),
+        pickle.dumps({"segments": [{"total_size": 1, "blocks": [{}]}]}),
+        pickle.dumps({"segments": [], "device_traces": [[{}]]}),
+        pickle.dumps("text"),
+    ],
+    ids=[
+        "global",
+        "global in gzip",
+        "cut",
+        "cut gzip",
+        "one byte",
+        "no list",
+        "no blocks",
+        "no action",
+        "text",
+    ],
+)
+def test_a_hostile_or_broken_pickle_is_one_sentence(content, tmp_path, monkeypatch):
+    (tmp_path / "snapshot.pickle").write_bytes(content)
+    done = analyze(tmp_path / "snapshot.pickle", tmp_path, monkeypatch)
+    assert isinstance(done.exception, SystemExit) and done.exit_code == 2
+    assert (
+        done.output.startswith("audit: ")
+        and "Traceback" not in done.output
+        and "never" not in done.output
+    )
+
+
+def test_a_trace_is_no_pickle(tmp_path):
+    (tmp_path / "a.json").write_text('{"traceEvents": []}')
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b"{}"))
+    assert not any(is_pickle(tmp_path / name) for name in ("a.json", "b.json.gz", "none"))

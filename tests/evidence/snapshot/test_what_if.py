@@ -1,0 +1,109 @@
+"""Replays of memory snapshots: what they reserve against what was recorded, also where the history
+begins late.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from auditor.allocator import CachingAllocator, OutOfMemory
+from auditor.evidence import Allocations, PeakHolders, WhatIf
+from auditor.evidence.snapshot import what_if
+from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.what_if import AGREES, card_of, replays_of
+from auditor.evidence.table import Evidence
+from auditor.judging import engine
+from auditor.recordings.standalone_snapshot import SnapshotRecording
+from rules.mem009_allocator_setting import AllocatorSettingWouldHelp
+
+MIB = 2**20
+
+
+def at(line):
+    return ({"filename": "/home/user/train.py", "line": line, "name": "step"},)
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A snapshot that stands alone, with this allocator's history."""
+
+    def write(allocator):
+        (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
+        return Evidence(SnapshotRecording(tmp_path / "snapshot.pickle"))
+
+    return write
+
+
+def sliding(allocator, steps=20):
+    """A large block that comes and goes, and eight smaller ones of which the oldest goes: they
+    settle in each other's holes.
+    """
+    kept = []
+    for _ in range(steps):
+        allocator.free(allocator.malloc(96 * MIB, frames=at(1)))
+        kept.append(allocator.malloc(56 * MIB, frames=at(2)))
+        if len(kept) > 8:
+            allocator.free(kept.pop(0))
+    return allocator
+
+
+def agreement(recording):
+    """Predicted over recorded peak of each device whose history can be replayed."""
+    for course in recording.get(Allocations).devices:
+        if course.untrusted:
+            continue
+        predicted = replays_of(recording, course).under("", card_of(course, snapshot_of(recording)))
+        assert predicted.retries == course.retries
+        yield predicted.peak_reserved / course.peak_reserved
+
+
+@pytest.mark.parametrize("limit", [None, 60, 30, 7])
+@pytest.mark.parametrize("card", [1 << 40, 1000 * MIB])
+def test_a_replay_reserves_what_was_recorded(bare, card, limit):
+    allocator = sliding(CachingAllocator(card, history_limit=limit))
+    if card < 1 << 40:
+        with pytest.raises(OutOfMemory):
+            allocator.malloc(600 * MIB, frames=at(3))
+    (ratio,) = agreement(bare(allocator))
+    assert abs(ratio - 1) <= AGREES
+
+
+def test_from_a_late_beginning_a_setting_counts_from_then_on(bare):
+    recording = bare(sliding(CachingAllocator(1 << 40, history_limit=46), steps=40))
+    tried = recording.get(WhatIf)
+    (course,) = recording.get(Allocations).devices
+    assert course.start_reserved > 0 and tried.replays.from_recorded
+    assert tried.since == (("replayed", "from where the history begins, when 448 MiB were in use"),)
+    assert all(each.peak_reserved >= course.start_reserved for each in tried.others)
+
+
+def test_a_late_beginning_says_nothing_of_cards_that_were_too_small_then(bare):
+    allocator = CachingAllocator(1 << 40, history_limit=4)
+    for _ in range(10):
+        allocator.malloc(600 * MIB, frames=at(1))
+    for address in (
+        allocator.malloc(3000 * MIB, frames=at(2)),
+        allocator.malloc(200 * MIB, frames=at(3)),
+    ):
+        allocator.free(address)
+    (peak,) = bare(allocator).get(PeakHolders).devices
+    assert peak.cards == (("on a card of 11 GiB, from where the history begins", "fits"),)
+
+
+def test_nothing_is_replayed_under_settings_that_could_save_nothing(bare, monkeypatch):
+    allocator = CachingAllocator(1 << 40)
+    for _ in range(20):
+        allocator.malloc(100 * MIB, frames=at(1))
+    settings, original = [], what_if.replay
+
+    def counted(history, chosen, **more):
+        settings.append(chosen)
+        return original(history, chosen, **more)
+
+    monkeypatch.setattr(what_if, "replay", counted)
+    judged = engine.judge(bare(allocator), (AllocatorSettingWouldHelp,))
+    assert judged.verdicts[0].status == "clean" and len(settings) == 1
+    engine.judge(bare(sliding(CachingAllocator(1 << 40))), (AllocatorSettingWouldHelp,))
+    assert len(set(settings)) > 3

@@ -1,0 +1,144 @@
+"""Where a value that reached a DataLoader is written: one certain place, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Configs, Source
+from auditor.evidence.source.argument_origin import Home, allocator_home, home_of
+from auditor.evidence.source.config_values import Setting
+from auditor.model import Site
+from auditor.patch import plan
+from auditor.syntax.config_files import read_document, suffix_of, values_in
+
+LOADER = "loader = DataLoader(data, num_workers={})\n"
+OPTION = "parser.add_argument('-w', '--num-workers', type=int, default=0)\n"
+YAML = {"c.yaml": "data:\n  num_workers: 0\n"}
+
+
+def home(texts: dict[str, str], documents: dict[str, str], ran: object = 0) -> Home | None:
+    settings = [
+        Setting(Site(file, 2), where, value)
+        for file, text in documents.items()
+        for where, value in values_in(read_document(text, suffix_of(file)))
+    ]
+    line = (
+        texts["t.py"]
+        .split("\n")
+        .index(next(row for row in texts["t.py"].split("\n") if "DataLoader(" in row))
+        + 1
+    )
+    return home_of(
+        Source(texts),
+        Configs(tuple(settings)),
+        Site("t.py", line),
+        "DataLoader",
+        "num_workers",
+        ran=ran,
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "cfg.data.num_workers",
+        'cfg["num_workers"]',
+        'int(cfg.get("num_workers", 2))',
+        "num_workers",
+        "args.num_workers",
+    ],
+)
+def test_in_a_configuration_file(written):
+    found = home({"t.py": LOADER.format(written)}, YAML)
+    assert found == Home(Site("c.yaml", 2), "set_value", keyword='["data", "num_workers"]')
+
+
+@pytest.mark.parametrize("written", ["0", "2"])
+def test_in_the_call(written):
+    assert home({"t.py": LOADER.format(written)}, YAML).own
+
+
+# name: (the loader's file, another file, the line that changes, what it becomes)
+IN_PYTHON = {
+    "an option": (
+        LOADER.format("args.num_workers"),
+        OPTION,
+        OPTION,
+        OPTION.replace("default=0", "default=4"),
+    ),
+    "an option kept by another name": (
+        LOADER.format("args.num_workers"),
+        "p.add_argument('--jobs', dest='num_workers', default=0)\n",
+        "default=0",
+        "default=4",
+    ),
+    "click's": (
+        LOADER.format("num_workers"),
+        "@click.option('--num-workers', default=0)\ndef f(num_workers): ...\n",
+        "=0",
+        "=4",
+    ),
+    "a constant": (
+        "num_workers = 0  # none\n" + LOADER.format("num_workers"),
+        "",
+        "num_workers = 0",
+        "num_workers = 4",
+    ),
+    "a constant of another file": (
+        "from config import num_workers\n" + LOADER.format("num_workers"),
+        "num_workers = 0\n",
+        "= 0",
+        "= 4",
+    ),
+    "a field": (
+        LOADER.format("cfg.num_workers"),
+        "class Config:\n    num_workers: int = 0\n",
+        "= 0",
+        "= 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_PYTHON)
+def test_in_python(name):
+    loader, other, old, new = IN_PYTHON[name]
+    texts = {"t.py": loader, "o.py": other}
+    found = home(texts, {})
+    planned = plan([found.edit("4", reason="more")], lambda file: texts[file].encode())
+    assert not planned.refused
+    (file,) = planned.files
+    assert file.after.decode() == file.before.decode().replace(old, new, 1) != file.before.decode()
+
+
+@pytest.mark.parametrize(
+    ("written", "other", "documents", "ran"),
+    [
+        ("cfg.num_workers", "", YAML, 2),  # another value ran
+        ("cfg.num_workers", "", YAML, False),
+        ("cfg.workers", "", YAML, 0),
+        ("num_workers()", "", YAML, 0),
+        ("cfg.num_workers + 1", "", YAML, 0),
+        ("cfg.num_workers", "", {**YAML, "d.json": '{"num_workers": 3}'}, 0),  # two files name it
+        ("args.num_workers", OPTION, YAML, 0),  # an option and a file
+        ("args.num_workers", OPTION + OPTION, {}, 0),
+        ("args.num_workers", OPTION.replace("default=0", "default=N"), {}, 0),
+        ("args.num_workers", OPTION.replace("--num", "--no"), {}, 0),
+        ("num_workers", "num_workers = 0\nnum_workers = 0\n", {}, 0),
+        ("num_workers", "num_workers = 0\ndef f(num_workers): ...\n", {}, 0),
+        ("cfg.num_workers", "class C:\n    num_workers: int = 0\nC(num_workers=0)\n", {}, 0),
+        ("cfg.num_workers", "class C:\n    num_workers: int = 0\nc.num_workers += 0\n", {}, 0),
+        ("num_workers", "num_workers = count()\n", {}, 0),
+        ("num_workers", "for num_workers in x: ...\n", {}, 0),
+    ],
+)
+def test_no_certain_place(written, other, documents, ran):
+    assert home({"t.py": LOADER.format(written), "o.py": other}, documents, ran) is None
+
+
+def test_one_line_that_sets_the_allocator():
+    lines = tuple(Setting(Site("run.sh", n), ("PYTORCH_ALLOC_CONF",), "") for n in (1, 2))
+    assert allocator_home(Configs()) is None
+    assert allocator_home(Configs(allocator=lines)) is None
+    assert allocator_home(Configs(allocator=lines[:1])) == Home(
+        Site("run.sh", 1), "set_value", keyword="PYTORCH_ALLOC_CONF"
+    )

@@ -1,0 +1,64 @@
+"""Which running sums may stay tensors: all uses of the sum are looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Source
+from auditor.evidence.source.running_sums import summed_read
+from auditor.model import Site
+
+LOOP = (
+    "def train(loader):\n    total = 0.0\n    for i, x in enumerate(loader):\n        total += {}\n"
+)
+
+TAKEN = {
+    "printed after the loop": LOOP.format("loss.item()") + "    print(f'{total / 5:.3f}')\n",
+    "printed now and then, and begun again": LOOP.format("loss.item() * x.size(0)")
+    + "        if i % 100 == 99:\n            print('loss %.3f' "
+    "% (total / 100,))\n            total = 0.0\n",
+    "counts hits": LOOP.format("(pred == y).sum().item()") + "    print(total)\n",
+    "its mean has a name": LOOP.format("loss.item()")
+    + "    mean = total / 5\n    writer.add_scalar('loss', mean, 1)\n",
+    "read once": LOOP.format("loss.item()") + "    return float(total)\n",
+    "its exponential is printed": LOOP.format("loss.item()")
+    + "        if i % 9 == 0:\n            mean = total / 9\n    "
+    "        print('{:.2f} {:.2f}'.format(mean, math.exp(mean)))\n",
+    "at the top of a script": "n = 0\nfor x in l:\n    n += 0\n    n += loss.item()\nprint(n)\n",
+}
+
+LEFT = {
+    "returned": LOOP.format("loss.item()") + "    return total / 5\n",
+    "kept in a list": LOOP.format("loss.item()") + "    history.append(total)\n",
+    "rounded": LOOP.format("loss.item()") + "    print(round(total, 2))\n",
+    "formatted as an integer": LOOP.format("loss.item()") + "    print('%d right' % total)\n",
+    "its mean is kept": LOOP.format("loss.item()")
+    + "    mean = total / 5\n    history.append(mean)\n",
+    "shown on every step": LOOP.format("loss.item()") + "        print(total)\n",
+    "shown by a bar": LOOP.format("loss.item()") + "        bar.set_postfix(loss=total)\n",
+    "floored": LOOP.format("loss.item() // 2") + "    print(total)\n",
+    "turned into something else first": LOOP.format("math.exp(loss.item())") + "    print(total)\n",
+    "two reads": LOOP.format("a.item() + b.item()") + "    print(total)\n",
+    "an attribute": "def f(self):\n    for x in l:\n        self.total += loss.item()\n\n\n",
+    "shared with others": "def f():\n    global total\n    for x in l:\n        "
+    "total += loss.item()\n",
+    "no loop": "def f(total):\n    pass\n    pass\n    total += loss.item()\n    print(total)\n",
+    "subtracted": LOOP.replace("+=", "-=").format("loss.item()") + "    print(total)\n",
+}
+
+
+def read_of(text: str):
+    line = next(n for n, row in enumerate(text.split("\n"), 1) if ".item()" in row)
+    return summed_read(Source({"t.py": text}), Site("t.py", line)), text.split("\n")[line - 1]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_tensor_could_take_the_place(name):
+    span, row = read_of(TAKEN[name])
+    assert span is not None
+    assert row[span.col : span.end_col].endswith(".item()")
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_tensor_could_not(name):
+    assert read_of(LEFT[name])[0] is None

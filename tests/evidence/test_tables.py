@@ -1,0 +1,551 @@
+"""Evidence tables from small recordings: what the rows mean, what a missing part does, what a
+hostile file does not do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.evidence import (
+    Backward,
+    Batches,
+    DebugModes,
+    DeviceCalls,
+    DeviceMemory,
+    Machine,
+    Reads,
+    RetainedGraphs,
+    Snapshot,
+    Source,
+    Steps,
+)
+from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.recorded.trend import Trend, sen_slope
+from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
+from auditor.evidence.source.files import Span
+from auditor.evidence.source.read_purpose import Expression, act_of
+from auditor.evidence.table import Evidence
+from auditor.model import Site
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
+from auditor.recordings.sources import store_sources
+from auditor.rule import NotLooked
+
+TRAINER = """\
+import torch
+def collate(rows):
+    batch = torch.stack(rows).to(torch.float32)
+    return batch.to(device)
+def step():
+    loss = model(x)
+    if loss > best: best = loss.item()
+    flag = bool(loss)
+    torch.cuda.empty_cache(); log(loss.item())
+    used = torch.cuda.memory_stats()
+    torch.autograd.backward(
+        loss,
+        retain_graph=True)
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with ``trainer.py``, and how to record rows about it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "trainer.py").write_text(TRAINER)
+
+    def record(device="cpu", sites=(), outcome="completed", **parts):
+        folder = tmp_path / "recording"
+        writer = RecordingWriter(folder)
+        for line, more in sites:
+            writer.site(str(home / "trainer.py"), line, "step", **more)
+        for part, rows in parts.items():
+            writer.touch(part)
+            for row in rows:
+                writer.add_fields(part, row)
+        writer.close()
+        stored = store_sources(folder, str(home), iter([str(home / "trainer.py")]))
+        facts = {"schema": SCHEMA, "cwd": str(home), "device": device, "outcome": outcome}
+        write_manifest(folder, {**facts, "sources": stored, "environment": {"cpu_count": "6"}})
+        return Recording(folder)
+
+    return record
+
+
+def rows(n=12, name="loud", **more):
+    return [{"pass": name, "step": step, "us": 1000.0, **more} for step in range(n)]
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def test_steps_by_pass_and_device_times_where_there_are_any(project):
+    recording = project(
+        steps=rows(3, "warmup") + rows(2, "quiet") + rows(4),
+        device_times=[{"pass": "quiet", "step": 1, "us": 9.0}],
+    )
+    steps = Evidence(recording).get(Steps)
+    assert [step.us for step in steps.quiet] == [1000.0, 9.0]
+    assert len(steps.loud) == 4
+    assert Evidence(recording).get(Machine) == Machine("cpu", 6)
+
+
+def test_recording_without_any_step(project):
+    steps = Evidence(project(steps=[])).get(Steps)
+    assert (
+        steps.quiet,
+        steps.typical,
+        steps.share_of_step(5.0),
+        steps.saved_with_anomaly_off(),
+    ) == ((), None, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [Steps, Reads, DeviceCalls, Batches, Backward, RetainedGraphs, DebugModes, DeviceMemory],
+)
+def test_missing_part_is_not_looked(project, table):
+    with pytest.raises(NotLooked):
+        Evidence(project()).get(table)
+
+
+def test_device_memory_reads_the_step_with_the_peak(project):
+    early = {"allocated": 5, "reserved": 100, "peak_allocated": 50, "retries": 0, "ooms": 0}
+    late = {"allocated": 5, "reserved": 300, "peak_allocated": 80, "retries": 2, "ooms": 0}
+    memory = Evidence(
+        project(
+            device="cuda",
+            steps=rows(3, "quiet", **early) + rows(5, "quiet", **late)[3:],
+            outcome="oom",
+        )
+    ).get(DeviceMemory)
+    assert (memory.peak_allocated, memory.reserved_at_peak, memory.unneeded_bytes) == (80, 300, 220)
+    assert (memory.retries, memory.ooms) == (2, 1)
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+def expression(line, text, opcode="CALL", via=""):
+    start = TRAINER.splitlines()[line - 1].index(text)
+    return Expression(opcode, via, Span(line, line, start, start + len(text)), text)
+
+
+def act(line, made, kind="item"):
+    return act_of(kind, made, Site("trainer.py", line), Source({"trainer.py": TRAINER}))
+
+
+@pytest.mark.parametrize(
+    ("line", "made", "expected"),
+    [
+        (7, expression(7, "loss > best", "POP_JUMP_FORWARD_IF_FALSE"), "branch"),
+        (7, expression(7, "loss > best", "POP_JUMP_IF_FALSE"), "branch"),
+        (7, expression(7, "loss > best", "TO_BOOL"), "branch"),
+        (
+            7,
+            expression(7, "loss > best", "COMPARE_OP"),
+            "branch",
+        ),  # Python 3.13 compares and asks in one
+        (7, expression(7, "loss > best", "JUMP_IF_FALSE_OR_POP"), "branch"),
+        (7, expression(7, "loss.item()"), "scalar"),
+        (8, expression(8, "bool(loss)"), "branch"),
+        (8, Expression("CALL_FUNCTION"), "branch"),  # Python 3.10: the line alone
+        (9, Expression("CALL_METHOD"), "scalar"),
+        (7, Expression("CALL_METHOD"), "scalar"),  # the line also branches, but it says .item()
+        (8, Expression("FORMAT_VALUE"), "scalar"),
+        (
+            7,
+            Expression("POP_JUMP_IF_FALSE", via="torch/nn/utils/clip_grad.py:clip_grad_norm_"),
+            "scalar",
+        ),
+        (7, Expression("CONTAINS_OP", via="torch/_tensor.py:__contains__"), "branch"),
+    ],
+)
+def test_what_a_scalar_read_is_for(line, made, expected):
+    assert act(line, made) == expected
+
+
+def test_kinds_decide_the_rest():
+    assert act(9, Expression("CALL"), "tolist") == "transfer"
+    assert act(9, Expression("CALL"), "mask_index") == "shape"
+    assert act(9, Expression("CALL"), "equal") == "scalar"
+    assert (
+        act(9, Expression("CALL", "torch/_tensor_str.py:_str_intern"), "masked_select")
+        == "transfer"
+    )
+
+
+def test_reads_join_sites_origin_and_text(project):
+    span = {"opcode": "CALL", "first_line": 9, "end_line": 9, "col": 34, "end_col": 45}
+    seen = [
+        {"pass": "loud", "step": step, "at": 0, "kind": "item", "n": 2, "us": 4.0, "grad": 0}
+        for step in range(12)
+    ]
+    known = [
+        {
+            "pass": "origin",
+            "step": 0,
+            "at": 0,
+            "kind": "item",
+            "n": 2,
+            "us": 0.0,
+            "grad": 0,
+            "derived": 2,
+        }
+    ]
+    table = Evidence(project(sites=[(9, span)], steps=rows(), reads=seen + known)).get(Reads)
+    (place,) = table.places("scalar")
+    assert (place.site.line, place.text, place.per_step, str(place.rhythm)) == (
+        9,
+        "loss.item()",
+        2.0,
+        "12 of 12 steps",
+    )
+    assert place.held_us is None
+    assert list(table.places("branch")) == []
+
+
+# -- other tables ----------------------------------------------------------------------------------
+
+
+def test_calls_come_from_the_quiet_pass_if_there_was_one(project):
+    made = [
+        {"pass": name, "step": 0, "at": 0, "name": "empty_cache", "n": 1, "us": us}
+        for name, us in (("quiet", 5.0), ("loud", 50.0))
+    ]
+    both = Evidence(project(sites=[(9, {})], steps=rows(4, "quiet") + rows(4), calls=made)).get(
+        DeviceCalls
+    )
+    (site,) = both.sites(["empty_cache"])
+    assert (site.pass_name, site.us_per_step, site.name) == ("quiet", 1.25, "empty_cache")
+    assert list(both.sites(["synchronize"])) == []
+
+
+def test_batches_name_the_line_that_moves_the_batch(project):
+    home = Path(Recording(project(steps=[], batches=[], loaders=[]).folder).cwd)
+    loader = {
+        "loader": 1,
+        "at": None,
+        "made_at": None,
+        "collate": "collate",
+        "collate_file": str(home / "trainer.py"),
+        "collate_line": 2,
+    }
+    library = {**loader, "loader": 2, "collate_file": "/usr/lib/python3/torch/collate.py"}
+    batches = Evidence(project(device="cuda", steps=[], batches=[], loaders=[loader, library])).get(
+        Batches
+    )
+    assert batches.loaders[0].collate_at.line == 4  # not the .to(dtype) on line 3
+    assert batches.loaders[1].collate_at is None
+
+
+def test_held_roots_and_backward_reuse(project):
+    graph = {
+        "root": "r",
+        "file": "trainer.py",
+        "function": "step",
+        "name": "self",
+        "path": ".losses[*]",
+        "line": 6,
+        "tensors": 1,
+    }
+    held = Evidence(
+        project(
+            steps=rows(3),
+            graphs=[{**graph, "pass": "loud", "step": step, "tensors": step} for step in range(5)],
+        )
+    ).get(RetainedGraphs)
+    assert (held.roots[0].name, held.roots[0].tensors) == (
+        "self.losses[*]",
+        (0, 1, 2),
+    )  # steps 3 and 4 did not complete
+    call = {"pass": "loud", "step": 0, "at": 0, "retain": True, "create": False, "n": 4}
+    parts = {"sites": [(11, {})], "steps": rows(3), "backward": [call]}
+    (kept,) = Evidence(project(**parts, reused=[])).get(Backward).never_reused()
+    assert (kept.times, kept.site.line) == (4, 11)
+    other = [{"pass": "loud", "step": 0, "at": 0, "by": 0, "n": 1}]
+    assert list(Evidence(project(**parts, reused=other)).get(Backward).never_reused()) == []
+
+
+def test_source_tells_statements_from_used_values():
+    source = Source({"trainer.py": TRAINER})
+    assert source.stands_alone(Site("trainer.py", 9), "empty_cache")
+    assert not source.stands_alone(Site("trainer.py", 10), "memory_stats")
+    assert source.call_with_keyword(Site("trainer.py", 11), "retain_graph") == "backward"
+    assert source.call_with_keyword(Site("trainer.py", 9), "retain_graph") == ""
+    assert source.called(Site("trainer.py", 10), "memory_stats") == "memory_stats"
+    assert source.first_call("stack") == Site(
+        "trainer.py", 3, "", "batch = torch.stack(rows).to(torch.float32)"
+    )
+    assert source.first_call("set_default_device") is None
+
+
+def test_source_that_does_not_parse_says_nothing():
+    source = Source({"trainer.py": "def step(:\n"})
+    assert not source.stands_alone(Site("trainer.py", 1), "step")
+    assert source.move_in_function("elsewhere.py", 1) is None
+
+
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Runs a command when an ordinary unpickler reads it."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: {"segments": [x]}, lambda x: [{"a": (x,)}]]
+)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_hostile_pickle_is_refused_and_runs_nothing(tmp_path, wrap, protocol):
+    mark, path = tmp_path / "mark", tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(wrap(Hostile(mark)), protocol))
+    with pytest.raises(RefusedPickle, match="only plain containers"):
+        load_plain(path)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x80", b"not a pickle", pickle.dumps({"a": 1})[:-3], b"\x1f\x8bxx", b"Pother\n."],
+)
+def test_broken_pickle_is_refused(tmp_path, content):
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(content)
+    with pytest.raises(RefusedPickle):
+        load_plain(path)
+
+
+def test_large_pickle_is_refused_also_when_it_is_packed_small(tmp_path):
+    path, content = tmp_path / "snapshot.pickle.gz", pickle.dumps(b"0" * 100_000)
+    path.write_bytes(gzip.compress(content))
+    assert load_plain(path) == b"0" * 100_000
+    with pytest.raises(RefusedPickle, match="larger than"):
+        load_plain(path, limit=50_000)
+
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
+    max_leaves=20,
+)
+
+
+@given(
+    plain, st.integers(3, pickle.HIGHEST_PROTOCOL), st.booleans()
+)  # before 3, bytes are written as a call
+def test_plain_data_comes_back_as_it_was(tmp_path_factory, data, protocol, packed):
+    path = tmp_path_factory.mktemp("plain") / "snapshot.pickle"
+    content = pickle.dumps(data, protocol)
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert load_plain(path) == data
+
+
+def frames(*places):
+    return [{"filename": file, "line": line, "name": "f"} for file, line in places]
+
+
+def test_snapshot_names_the_users_line_and_what_it_pins(project):
+    recording = project(device="cuda")
+    own = str(Path(recording.cwd) / "trainer.py")
+    stack = frames(("/x/site-packages/torch/nn/modules/linear.py", 5), (own, 6), ("/x/main.py", 1))
+    live = {"size": 10, "state": "active_allocated", "frames": stack}
+    pending, free = (
+        {**live, "state": "active_pending_free", "size": 2},
+        {"size": 90, "state": "inactive"},
+    )
+    segments = [
+        {"total_size": 102, "blocks": [live, pending, free]},
+        {"total_size": 90, "blocks": [free]},
+    ]
+    (recording.folder / "snapshot.pickle").write_bytes(
+        pickle.dumps({"segments": segments, "device_traces": []})
+    )
+    snapshot = Evidence(recording).get(Snapshot)
+    (pin,) = snapshot.pins()
+    assert (pin.site.file, pin.site.line, pin.free_bytes, pin.live_bytes, pin.blocks) == (
+        "trainer.py",
+        6,
+        90,
+        12,
+        2,
+    )
+    assert (snapshot.reserved, snapshot.at_oom) == (192, False)
+
+
+def test_snapshot_that_is_missing_hostile_or_of_another_shape_is_not_looked(project):
+    recording = project(device="cuda")
+    for content in (
+        None,
+        pickle.dumps(Hostile("x")),
+        pickle.dumps([1]),
+        pickle.dumps({"segments": [{"blocks": 3}]}),
+    ):
+        if content is not None:
+            (recording.folder / "snapshot.pickle").write_bytes(content)
+        with pytest.raises(NotLooked):
+            Evidence(recording).get(Snapshot)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is capped on Linux only")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02]r" + (0x0FFFFFFF).to_bytes(4, "little") + b".",  # a memo of four billion bytes
+        b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b"x.",
+        gzip.compress(b"\x80\x02" + b"]" * 20_000_000 + b"."),  # 20 KB that become 1.3 GB
+    ],
+)
+def test_small_pickle_cannot_take_the_machines_memory(tmp_path, content):
+    import gc
+    import resource
+
+    (tmp_path / "snapshot.pickle").write_bytes(content)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(RefusedPickle, match="MemoryError"):
+        load_plain(tmp_path / "snapshot.pickle")
+    assert resource.getrlimit(resource.RLIMIT_AS) == before and gc.isenabled()
+
+
+def snapshot_of(recording, data, name="snapshot.pickle"):
+    (recording.folder / name).write_bytes(pickle.dumps(data))
+    return Evidence(recording).get(Snapshot)
+
+
+def test_bare_list_of_segments_is_a_snapshot_too(project):
+    block = {"size": 10, "state": "active_allocated"}
+    snapshot = snapshot_of(
+        project(device="cuda"),
+        [{"total_size": 12, "blocks": [block, {"size": 2, "state": "inactive"}]}],
+    )
+    assert (snapshot.reserved, snapshot.segments[0].free_bytes) == (12, 2)
+
+
+def test_error_that_torch_got_over_by_itself_is_not_what_is_judged(project):
+    for outcome, expected in (("completed", False), ("oom", True)):
+        recording = project(device="cuda", outcome=outcome)
+        snapshot_of(recording, [], "oom_snapshot.pickle")
+        assert snapshot_of(recording, []).at_oom is expected
+
+
+def test_blocks_from_before_the_history_are_told_apart_from_none(project):
+    recording = project(device="cuda")
+    blocks = [
+        {"size": 10, "state": "active_allocated", "frames": []},
+        {"size": 90, "state": "inactive"},
+    ]
+    snapshot = snapshot_of(recording, [{"total_size": 100, "blocks": blocks}])
+    assert (snapshot.pins(), snapshot.untold_bytes) == ([], 90)
+    expandable = snapshot_of(
+        recording, [{"total_size": 100, "blocks": blocks, "is_expandable": True}]
+    )
+    assert expandable.untold_bytes == 0
+
+
+def test_snapshot_that_repeats_itself_is_refused_at_once(project):
+    recording, text = project(device="cuda"), "x"
+    for _ in range(60):
+        text = [text, text]
+    live = {
+        "size": 1,
+        "state": "active_allocated",
+        "frames": [{"filename": text, "line": 1, "name": "f"}],
+    }
+    many = {"total_size": 1, "blocks": [{"size": 1, "state": "inactive"}] * 50_000}
+    for data in (
+        [{"total_size": 1, "blocks": [live]}],
+        [many] * 50_000,
+        [{"total_size": float("inf"), "blocks": []}],
+    ):
+        with pytest.raises(NotLooked):
+            snapshot_of(recording, data)
+
+
+# -- trends ----------------------------------------------------------------------------------------
+
+series = st.lists(st.integers(-(10**9), 10**9), min_size=8, max_size=60)
+
+
+@given(series)
+def test_slope_lies_in_its_interval(values):
+    slope = sen_slope(values)
+    assert slope.low <= slope.per_step <= slope.high
+
+
+@given(series, st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6))
+def test_slope_moves_with_a_line_that_is_added(values, base, rate):
+    plain_slope, tilted = (
+        sen_slope(values),
+        sen_slope([base + rate * x + y for x, y in enumerate(values)]),
+    )
+    assert tilted.per_step == pytest.approx(plain_slope.per_step + rate, abs=1e-3)
+
+
+@given(series)
+def test_slope_of_the_reversed_series_is_its_negative(values):
+    assert sen_slope(values[::-1]).per_step == pytest.approx(-sen_slope(values).per_step)
+
+
+@given(st.integers(-1000, 1000), st.integers(8, 60))
+def test_straight_line_has_its_slope_exactly(rate, n):
+    slope = sen_slope([rate * x for x in range(n)])
+    assert (slope.per_step, slope.low, slope.high) == (rate, rate, rate)
+
+
+def test_one_outlier_does_not_bend_the_slope():
+    values = [float(x) for x in range(30)]
+    values[15] = 1e9
+    assert sen_slope(values).per_step == pytest.approx(1.0)
+
+
+def test_interval_of_pure_noise_holds_zero_and_is_right_about_as_often_as_it_says():
+    import random
+
+    draw = random.Random(0)
+    trials = [sen_slope([draw.gauss(0, 1) for _ in range(30)]) for _ in range(400)]
+    covered = sum(slope.low <= 0 <= slope.high for slope in trials) / len(trials)
+    assert 0.92 <= covered <= 0.98
+
+
+def test_short_and_long_series():
+    assert sen_slope([1, 2, 3, 4, 5, 6, 7]) is None
+    assert sen_slope(list(range(5000))).per_step == 1.0
+    assert Trend((1.0,)).rises == 0.0
+    assert Trend(tuple(float(min(x, 5)) for x in range(30))).last_third == 0.0
+    assert Trend(tuple(float(x) for x in range(31))).last_third == pytest.approx(1 / 3)
+
+
+def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
+    site = Site("agent.py", 3)
+    place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
+    assert (place.amount, str(place.rhythm)) == ("16 B", "11 of 12 steps")
+    assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
+    once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
+    assert once.facts[0] == ("copied", "16 B per step in 1 copy")
+
+
+def test_rule_packs_find_a_table_by_its_former_name():
+    from auditor import evidence
+
+    for former, name in evidence.FORMER.items():
+        assert getattr(evidence, former) is getattr(evidence, name)
+    with pytest.raises(AttributeError, match="NoSuchTable"):
+        evidence.NoSuchTable  # noqa: B018

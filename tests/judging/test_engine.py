@@ -1,0 +1,280 @@
+"""Judging: verdicts that never look alike, failures kept apart, silencing, order by price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from auditor.evidence.table import Evidence, Table
+from auditor.judging import engine
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.recordings.folder import SCHEMA, Recording, write_manifest
+from auditor.recordings.schema import DeviceTimeRow
+from auditor.recordings.sources import store_sources
+from auditor.rule import NotLooked, Rule, knob
+
+
+class Clocks(Table):
+    parts = ("clocks",)
+    built = 0
+
+    def __init__(self, values: list[int]) -> None:
+        self.values = values
+
+    @classmethod
+    def build(cls, recording: Recording) -> Clocks:
+        cls.built += 1
+        return cls([row["v"] for row in recording.rows("clocks")])
+
+
+class Moods(Table):
+    parts = ("moods",)
+
+    @classmethod
+    def build(cls, recording: Recording) -> Moods:
+        raise NotLooked("no moods on a weekday")
+
+
+@dataclass(frozen=True)
+class SlowClock(Rule):
+    """A clock is slow."""
+
+    code = "TIME901"
+    severity = Severity.WARNING
+    since = "0.1"
+    limit: int = knob(3, "values from here on are slow")
+
+    def detect(self, clocks: Clocks) -> Iterator[Finding]:
+        for value in clocks.values:
+            if value >= self.limit:
+                yield Finding(
+                    Site("a.py", value, "f", f"line {value}"),
+                    f"clock {value}",
+                    lost_us_per_step=float(value),
+                    basis="measured",
+                )
+
+    def remedy(self, finding: Finding) -> Remedy:
+        return Remedy(f"wind it ({finding.message})")
+
+
+@dataclass(frozen=True)
+class Moody(Rule):
+    """A mood."""
+
+    code = "TIME902"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, moods: Moods) -> Iterator[Finding]:
+        yield Finding(None, "never reached")
+
+
+@dataclass(frozen=True)
+class Broken(Rule):
+    """It breaks half way."""
+
+    code = "TIME903"
+    severity = Severity.ERROR
+    since = "0.1"
+
+    def detect(self, clocks: Clocks) -> Iterator[Finding]:
+        yield Finding(None, "one before it breaks")
+        raise ZeroDivisionError(len(clocks.values))
+
+
+@dataclass(frozen=True)
+class Twice(Rule):
+    """Same text on two lines."""
+
+    code = "TIME904"
+    severity = Severity.NOTE
+    since = "0.1"
+
+    def detect(self, clocks: Clocks) -> Iterator[Finding]:
+        for line in (7, 9):
+            yield Finding(
+                Site("a.py", line, "f", "same"),
+                "again",
+                severity=Severity.ERROR if line == 9 else None,
+            )
+
+
+@pytest.fixture
+def recording(tmp_path: Path):
+    def make(
+        rows: str = '{"v":1}\n{"v":4}\n{"v":6}\n', source: str = "\n" * 20, part: bool = True
+    ) -> Recording:
+        (tmp_path / "a.py").write_text(source)
+        folder = tmp_path / "recording"
+        folder.mkdir(exist_ok=True)
+        if part:
+            (folder / "clocks.jsonl").write_text(rows)
+        sources = store_sources(folder, str(tmp_path), iter([str(tmp_path / "a.py")]))
+        write_manifest(
+            folder,
+            {"schema": SCHEMA, "cwd": str(tmp_path), "outcome": "completed", "sources": sources},
+        )
+        return Recording(folder)
+
+    return make
+
+
+def test_found_is_completed_and_ranked_by_price(recording):
+    judged = engine.judge(Evidence(recording()), (SlowClock,))
+    assert [f.message for f in judged.findings] == ["clock 6", "clock 4"]
+    first = judged.findings[0]
+    assert (first.code, first.name, first.severity) == (
+        "TIME901",
+        "A clock is slow",
+        Severity.WARNING,
+    )
+    assert first.key.startswith("TIME901:a.py:")
+    assert first.remedy == Remedy("wind it (clock 6)")
+    assert [v.status for v in judged.verdicts] == ["found"]
+
+
+def test_clean_is_not_skipped(recording):
+    assert (
+        engine.judge(Evidence(recording('{"v":1}\n')), (SlowClock,)).verdicts[0].status == "clean"
+    )
+    assert engine.judge(Evidence(recording("")), (SlowClock,)).verdicts[0].status == "clean"
+
+
+def test_a_missing_part_is_skipped_with_its_reason(recording):
+    verdict = engine.judge(Evidence(recording(part=False)), (SlowClock,)).verdicts[0]
+    assert (verdict.status, verdict.reason) == ("skipped", "the recording holds no clocks")
+
+
+def test_a_probe_that_failed_makes_nothing_clean(recording):
+    def verdict(rows: str, part: str):
+        made = recording(rows)
+        write_manifest(
+            made.folder,
+            {**made.manifest, "probes": {"clock": {"error": "OSError: gone", "parts": [part]}}},
+        )
+        return engine.judge(Evidence(Recording(made.folder)), (SlowClock,)).verdicts[0]
+
+    skipped = verdict('{"v":1}\n', "clocks")
+    assert (skipped.status, skipped.reason) == (
+        "skipped",
+        "the probe 'clock' failed and did not see all of it (OSError: gone)",
+    )
+    assert verdict('{"v":4}\n', "clocks").status == "found"
+    assert verdict('{"v":1}\n', "moods").status == "clean"
+
+
+def test_a_table_may_say_that_it_did_not_look(recording, tmp_path):
+    made = recording()
+    (made.folder / "moods.jsonl").touch()
+    verdict = engine.judge(Evidence(made), (Moody,)).verdicts[0]
+    assert (verdict.status, verdict.reason) == ("skipped", "no moods on a weekday")
+
+
+def test_a_rule_that_raises_fails_alone_and_says_nothing(recording):
+    judged = engine.judge(Evidence(recording()), (Broken, SlowClock))
+    assert [v.status for v in judged.verdicts] == ["failed", "found"]
+    assert "ZeroDivisionError: 3" in judged.verdicts[0].reason
+    assert all(f.code == "TIME901" for f in judged.findings)
+
+
+def test_each_table_is_built_once(recording):
+    Clocks.built = 0
+    engine.judge(Evidence(recording()), (SlowClock, Broken, Twice))
+    assert Clocks.built == 1
+
+
+def test_knobs_reach_the_rule(recording):
+    judged = engine.judge(Evidence(recording()), (SlowClock,), knobs={"TIME901": {"limit": 5}})
+    assert [f.message for f in judged.findings] == ["clock 6"]
+
+
+def test_same_text_on_two_lines_has_two_keys_and_a_rule_may_set_the_severity(recording):
+    findings = engine.judge(Evidence(recording()), (Twice,)).findings
+    assert len({f.key for f in findings}) == 2
+    assert [f.severity for f in findings] == [Severity.ERROR, Severity.NOTE]
+
+
+def test_parts_are_read_off_the_signatures():
+    assert engine.parts_of((SlowClock, Moody)) == ("clocks", "moods")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# audit: ignore[TIME901]",
+        "# audit: ignore[TIME]",
+        "# audit: ignore",
+        "# audit:ignore[SYNC001, TIME901]",
+    ],
+)
+def test_a_comment_silences_its_line(recording, comment):
+    source = "\n" * 5 + f"x = 1  {comment}\n" + "\n" * 20
+    judged = engine.judge(Evidence(recording(source=source)), (SlowClock,))
+    assert [f.message for f in judged.findings] == ["clock 4"]
+    assert judged.warnings == ()
+
+
+def test_a_comment_that_silences_nothing_is_said(recording):
+    judged = engine.judge(
+        Evidence(recording(source="x = 1  # audit: ignore[TIME901]\n")), (SlowClock,)
+    )
+    assert judged.warnings == (
+        "a.py:1: nothing to silence: '# audit: ignore' has no finding on this line",
+    )
+    assert (
+        engine.judge(
+            Evidence(recording(source="x = 1  # audit: ignore[SYNC001]\n")), (SlowClock,)
+        ).warnings
+        == ()
+    )
+
+
+def test_everything_silenced_is_clean_and_says_why(recording):
+    judged = engine.judge(Evidence(recording()), (SlowClock,), per_file_ignores={"*.py": ("TIME",)})
+    assert judged.findings == ()
+    assert (judged.verdicts[0].status, judged.verdicts[0].reason) == (
+        "clean",
+        "silenced in the source",
+    )
+
+
+class Us(Table):
+    parts = ("device_times",)
+
+    def __init__(self, us: list[float]) -> None:
+        self.us = us
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Us:
+        return cls([row.us for row in evidence.rows(DeviceTimeRow)])
+
+
+@dataclass(frozen=True)
+class SlowDevice(Rule):
+    """A device is slow."""
+
+    code = "TIME904"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    def detect(self, times: Us) -> Iterator[Finding]:
+        yield from (Finding(None, f"{us} us") for us in times.us if us > 1.0)
+
+
+def test_a_row_that_cannot_be_read_makes_nothing_clean(recording):
+    def verdict(*us: str):
+        made = recording()
+        rows = (
+            f'{{"pass": "quiet", "step": {step}, "us": {each}}}\n' for step, each in enumerate(us)
+        )
+        (made.folder / "device_times.jsonl").write_text("".join(rows))
+        return engine.judge(Evidence(Recording(made.folder)), (SlowDevice,)).verdicts[0]
+
+    assert verdict("1.0", "0.5").status == "clean"
+    failed = verdict("1.0", '"long"')
+    assert failed.status == "failed" and failed.reason.startswith("line 2 of device_times.jsonl ")
+    assert verdict("2.0", '"long"').status == "found"

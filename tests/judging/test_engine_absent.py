@@ -1,0 +1,47 @@
+"""Why a rule could not look: one sentence for all that have the same reason, whatever part each of
+them needed.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import DeviceCalls, Reads, Steps
+from auditor.evidence.table import Evidence
+from auditor.recordings.folder import Recording
+from auditor.rule import NotLooked
+
+
+class Empty(Recording):
+    """A recording without a single part."""
+
+    def __init__(self, device, outcome="completed", **more):
+        self.manifest = {"device": device, "outcome": outcome, **more}
+
+    def has(self, part):
+        return False
+
+
+@pytest.mark.parametrize(
+    ("recording", "said"),
+    [
+        (Empty("cpu", "raised"), "the run ended early (raised), before this could be recorded"),
+        (
+            Empty("trace", "raised", rerun={"passes": ["loud"]}),
+            "a trace does not show it: audit run records it",
+        ),
+        (
+            Empty("rehearse", "raised", rerun={"passes": ["loud"]}),
+            "only a run on the CPU or on a GPU records what this needs",
+        ),
+        (Empty("rehearse"), "only a run on the CPU or on a GPU records what this needs"),
+        (Empty("trace"), "a trace does not show it: audit run records it"),
+    ],
+)
+def test_the_reason_is_one_for_all(recording, said):
+    reasons = set()
+    for table in (Steps, DeviceCalls, Reads):
+        with pytest.raises(NotLooked) as why:
+            Evidence(recording).get(table)
+        reasons.add(str(why.value))
+    assert reasons == {said}

@@ -1,0 +1,394 @@
+"""One finding for each cause and statement: what leads, what is summed, how it is silenced,
+patched, selected and compared.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.reports import as_json, page
+from auditor.reports.junit import Junit
+from auditor.reports.sarif import Sarif
+from auditor.rules.data004_blocking_batches import PinnedBatchCopiedBlocking
+from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
+from auditor.rules.sync002_branch_on_tensor import BranchOnTensor
+from auditor.rules.sync003_copy_to_host import CopyToHostEveryStep
+from auditor.rules.sync006_blocking_copy import BlockingCopyEveryStep
+
+from auditor.evidence.source.statements import Statements
+from auditor.evidence.table import Evidence
+from auditor.judging import build_report, engine
+from auditor.judging.merging import causes_of, joined
+from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, finding_key
+from auditor.recordings.folder import SCHEMA, Recording, write_manifest
+from auditor.recordings.sources import store_sources
+from auditor.verify.candidates import is_selected
+from auditor.verify.comparison import Side, compare
+
+LOG = """\
+for i, batch in enumerate(loader):
+    loss = model(batch)
+    print(
+        loss.item(),
+        loss.max().item(), loss.min().item(),
+        loss.mean().item(),
+        out.cpu(),
+    )
+    if (
+        loss.item() > 3
+        or mask.any()
+    ):
+        break
+"""
+RULES = (
+    BranchOnTensor,
+    ScalarReadEveryStep,
+    CopyToHostEveryStep,
+    PinnedBatchCopiedBlocking,
+    BlockingCopyEveryStep,
+)
+
+
+def test_why_a_part_is_not_patched_is_kept() -> None:
+    """Without and with an edit of another part: joined remedies, and then the planner, dropped the
+    reason.
+    """
+    why = "`non_blocking` is decided by `fast`: change it there"
+    refused, alike = (found("DATA004", line, remedy=Remedy("t", refused=why)) for line in (4, 5))
+    (whole,) = join(refused, alike)
+    assert whole.remedy == Remedy("t", refused=why)
+    other = found(
+        "DATA004",
+        6,
+        remedy=Remedy("t", (Edit(site(6), "set_keyword", "cpu", "non_blocking", "True"),)),
+    )
+    (mixed,) = join(refused, other)
+    assert mixed.remedy is not None
+    assert (len(mixed.remedy.edits), mixed.remedy.refused) == (1, why)
+
+
+def site(line: int, source: str = LOG, file: str = "a.py") -> Site:
+    return Site(file, line, "f", source.splitlines()[line - 1].strip())
+
+
+def found(code: str, line: int, **more: Any) -> Finding:
+    at = site(line)
+    return replace(
+        Finding(
+            at,
+            f"{code} at {line}",
+            10,
+            1.0,
+            code=code,
+            key=finding_key(code, at),
+            severity=Severity.WARNING,
+        ),
+        **more,
+    )
+
+
+def join(*findings: Finding) -> tuple[Finding, ...]:
+    return joined(findings, causes_of(RULES), Statements(lambda _: LOG.splitlines()))
+
+
+# -- which lines are one statement -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "last"),
+    [
+        (1, 1, 1),
+        (2, 2, 2),
+        (3, 3, 8),
+        (5, 3, 8),
+        (8, 3, 8),
+        (9, 9, 12),
+        (11, 9, 12),
+        (13, 13, 13),
+        (40, 40, 40),
+    ],
+)
+def test_a_statement_is_its_lines_and_a_compound_one_its_head(line, first, last):
+    lines = Statements(lambda _: LOG.splitlines()).lines(Site("a.py", line))
+    assert (lines.start, lines.stop - 1) == (first, last)
+
+
+def test_a_decorator_belongs_to_the_head_and_what_does_not_parse_to_no_statement():
+    source = "@deco(\n  x.item(),\n)\ndef f():\n    return 1\n"
+    assert Statements(lambda _: source.splitlines()).lines(Site("a.py", 2)) == range(1, 5)
+    assert Statements(lambda _: ["def f(:"]).lines(Site("a.py", 1)) == range(1, 2)
+    assert Statements().lines(Site("a.py", 7)) == range(7, 8)
+
+
+# -- what is joined --------------------------------------------------------------------------------
+
+
+def test_lines_of_one_statement_and_rules_of_one_cause_are_one_finding():
+    (one,) = join(
+        found("SYNC003", 7), found("SYNC001", 4, per_step=2.0), found("SYNC001", 5, steps=12)
+    )
+    assert (one.code, one.site.line, one.per_step, one.steps) == ("SYNC001", 4, 4.0, 12)
+    assert [(each.code, each.site.line, each.per_step) for each in one.places] == [
+        ("SYNC001", 4, 2),
+        ("SYNC001", 5, 1),
+        ("SYNC003", 7, 1),
+    ]
+    assert (
+        one.message == "SYNC001 at 4; in the same statement also line 5 and line 7 (SYNC003)"
+    )  # not line 4 again
+    assert (one.codes, len(one.keys), one.keys[0]) == (("SYNC001", "SYNC003"), 3, one.key)
+
+
+def test_what_stays_apart():
+    other_statement = join(found("SYNC001", 2), found("SYNC001", 4))
+    other_cause = join(found("SYNC001", 4), found("DATA004", 5))
+    other_basis = join(
+        found("SYNC001", 4, basis="estimated", lost_us_per_step=5.0), found("SYNC001", 5)
+    )
+    other_file = join(found("SYNC001", 4), found("SYNC001", 4, site=site(4, file="b.py")))
+    no_place = join(found("SYNC001", 4, site=None), found("SYNC001", 4, site=None))
+    # A trace often knows the function alone: its line holds all waits of the function.
+    of_a_trace = join(
+        found("SYNC001", 4, site=Site("a.py", 4, "f")),
+        found("SYNC003", 4, site=Site("a.py", 4, "f")),
+    )
+    head_and_body = join(found("SYNC002", 10), found("SYNC001", 13))
+    for pair in (
+        other_statement,
+        other_cause,
+        other_basis,
+        other_file,
+        no_place,
+        of_a_trace,
+        head_and_body,
+    ):
+        assert len(pair) == 2
+        assert not any(each.places for each in pair)
+        assert not any("same statement" in each.message for each in pair)
+
+
+def test_the_worst_leads_then_the_order_of_the_cause_then_the_first_line():
+    note = found("SYNC002", 10, severity=Severity.NOTE)
+    assert join(note, found("SYNC001", 11))[0].code == "SYNC001"
+    assert join(found("SYNC001", 10), found("SYNC002", 11))[0].code == "SYNC002"
+    assert join(found("SYNC001", 5), found("SYNC001", 4))[0].site.line == 4
+    assert join(found("SYNC006", 5), found("DATA004", 7))[0].code == "DATA004"
+
+
+def test_time_is_added_and_bytes_may_be_the_same_ones():
+    priced = {"basis": "estimated"}
+    (one,) = join(
+        found("SYNC001", 4, lost_us_per_step=100.0, lost_bytes=7, **priced),
+        found("SYNC001", 5, lost_us_per_step=20.0, lost_bytes=9, **priced),
+        found("SYNC003", 7, **priced),
+    )
+    assert (one.lost_us_per_step, one.lost_bytes) == (120.0, 9)
+    assert sum(each.lost_us_per_step or 0 for each in one.places) == one.lost_us_per_step
+    assert join(found("SYNC001", 4), found("SYNC001", 5))[0].lost_us_per_step is None
+
+
+def test_facts_that_differ_name_their_line():
+    (one,) = join(
+        found("SYNC001", 4, facts=(("seen on", "10 of 10"), ("host held", "3 us"))),
+        found("SYNC001", 5, facts=(("seen on", "10 of 10"), ("host held", "1 us"))),
+    )
+    assert one.facts == (
+        ("seen on", "10 of 10"),
+        ("host held (line 4)", "3 us"),
+        ("host held (line 5)", "1 us"),
+    )
+
+
+def test_remedies_are_one_and_say_each_advice_once():
+    edits = [Edit(site(line), "throttle", value="50", safe=True) for line in (4, 5)]
+    (one,) = join(
+        found("SYNC001", 4, remedy=Remedy("log less", (edits[0],))),
+        found("SYNC001", 5, remedy=Remedy("log less", (edits[1],))),
+        found("SYNC003", 7, remedy=Remedy("copy less", config={"A": "1"})),
+    )
+    assert one.remedy == Remedy("log less SYNC003: copy less", tuple(edits), {"A": "1"})
+
+
+# -- the whole way: reads of one print -------------------------------------------------------------
+
+
+def recorded(
+    folder: Path,
+    source: str = LOG,
+    lines: tuple[tuple[int, str], ...] = ((4, "item"), (5, "item"), (6, "item"), (7, "cpu")),
+):
+    (folder / "a.py").write_text(source)
+    target = folder / "recording"
+    target.mkdir(exist_ok=True)
+    rows = [
+        {"id": n, "file": str(folder / "a.py"), "line": line, "function": "f"}
+        for n, (line, _) in enumerate(lines)
+    ]
+    (target / "sites.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    passes = ("quiet", "loud")
+    steps = [
+        {"pass": name, "step": n, "us": 1e5, "host_us": 1e5} for name in passes for n in range(20)
+    ]
+    (target / "steps.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    reads = [
+        {
+            "pass": "loud",
+            "step": step,
+            "at": n,
+            "kind": kind,
+            "n": 1,
+            "us": 10.0 * (n + 1),
+            "grad": 1,
+            "tensor_device": "cuda:0",
+            "lib": "",
+        }
+        for step in range(20)
+        for n, (_, kind) in enumerate(lines)
+    ]
+    (target / "reads.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reads))
+    sources = store_sources(target, str(folder), iter([str(folder / "a.py")]))
+    manifest = {
+        "schema": SCHEMA,
+        "cwd": str(folder),
+        "outcome": "completed",
+        "device": "cuda",
+        "sources": sources,
+        "steps": 20,
+    }
+    write_manifest(target, manifest)
+    return Recording(target)
+
+
+READING = (ScalarReadEveryStep, BranchOnTensor, CopyToHostEveryStep)
+
+
+def judged(recording: Recording, rules=READING, **more: Any) -> Report:
+    return build_report.report(
+        Evidence(recording), engine.judge(Evidence(recording), rules, **more), rules, note_below=0.0
+    )
+
+
+def test_five_reads_in_one_print_are_one_finding(tmp_path):
+    report = judged(recorded(tmp_path))
+    (one,) = report.findings
+    assert (one.code, one.site.line, one.per_step, one.lost_us_per_step) == (
+        "SYNC001",
+        4,
+        4.0,
+        100.0,
+    )
+    assert [(each.code, each.site.line, each.lost_us_per_step) for each in one.places] == [
+        ("SYNC001", 4, 10.0), ("SYNC001", 5, 20.0), ("SYNC001", 6, 30.0), ("SYNC003", 7, 40.0),
+    ]  # fmt: skip
+    assert [verdict.status for verdict in report.verdicts] == ["found", "clean", "found"]
+    assert one.message.count("in the same statement also") == 1
+    assert (
+        "host held (line 4)",
+        "60 us per step (diagnostic pass)",
+    ) in one.facts  # three lines of one rule are one fact
+
+
+def test_one_statement_has_one_patch(tmp_path):
+    (one,) = judged(recorded(tmp_path)).findings
+    assert one.remedy.diff.count("@@") == 2
+    assert one.remedy.diff.count("+    if i % 50 == 0:") == 1
+    assert one.remedy.safe
+
+
+def test_the_second_selection_finds_its_own_part(tmp_path):
+    (one,) = judged(recorded(tmp_path), (CopyToHostEveryStep,)).findings
+    assert (one.code, one.site.line, one.places) == ("SYNC003", 7, ())
+    (joint,) = judged(recorded(tmp_path)).findings
+    assert is_selected(joint, ("SYNC003",))
+    assert not is_selected(joint, ("SYNC002", "DATA"))
+
+
+@pytest.mark.parametrize(
+    ("line", "comment", "left"),
+    [
+        (4, "# audit: ignore", []),  # where the finding is shown
+        (3, "# audit: ignore[SYNC]", []),  # the statement's first line
+        (8, "# audit: ignore[SYNC001, SYNC003]", []),  # its last
+        (6, "# audit: ignore[SYNC001]", ["SYNC003"]),
+        (7, "# audit: ignore[SYNC003]", ["SYNC001"]),
+        (2, "# audit: ignore[SYNC001]", ["SYNC001"]),  # another statement
+        (9, "# audit: ignore[SYNC001]", ["SYNC001"]),
+    ],
+)
+def test_a_comment_on_any_line_silences_what_its_rule_finds_in_the_statement(
+    tmp_path, line, comment, left
+):
+    lines = LOG.splitlines()
+    lines[line - 1] += f"  {comment}"
+    report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))
+    assert [each.code for each in report.findings] == left
+    assert any("nothing to silence" in said for said in report.warnings) == (line in (2, 9))
+
+
+def test_each_of_several_comments_in_a_statement_is_used(tmp_path):
+    lines = [
+        line + "  # audit: ignore[SYNC001]" if ".item()," in line else line
+        for line in LOG.splitlines()
+    ]
+    report = judged(recorded(tmp_path, "\n".join(lines) + "\n"))
+    assert [each.code for each in report.findings] == ["SYNC003"]
+    assert report.warnings == ()
+
+
+def test_ignores_of_a_file_take_their_part(tmp_path):
+    (one,) = judged(recorded(tmp_path), per_file_ignores={"a.py": ("SYNC001",)}).findings
+    assert (one.code, one.places) == ("SYNC003", ())
+
+
+def test_expressions_of_one_line_are_parts(tmp_path):
+    recording = recorded(tmp_path, lines=((5, "item"), (5, "item")))
+    rows = [
+        json.loads(line) for line in (recording.folder / "sites.jsonl").read_text().splitlines()
+    ]
+    spans = ((8, 25), (27, 44))
+    told = [
+        row | {"opcode": "CALL", "first_line": 5, "end_line": 5, "col": a, "end_col": b}
+        for row, (a, b) in zip(rows, spans, strict=True)
+    ]
+    (recording.folder / "sites.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
+    (one,) = judged(Recording(recording.folder)).findings
+    assert [each.text for each in one.places] == ["loss.max().item()", "loss.min().item()"]
+    assert one.message.endswith("; in the same statement also `loss.min().item()`")
+    assert len(one.keys) == 1  # of one line, so a baseline of before knows it
+
+
+# -- in the formats --------------------------------------------------------------------------------
+
+
+def test_formats_show_the_parts(tmp_path):
+    report = judged(recorded(tmp_path))
+    (written,) = json.loads(as_json.Json().render(report))["findings"]
+    assert [(each["code"], each["file"], each["line"]) for each in written["places"]] == [
+        ("SYNC001", "a.py", 4), ("SYNC001", "a.py", 5), ("SYNC001", "a.py", 6), ("SYNC003", "a.py", 7),
+    ]  # fmt: skip
+    assert (
+        as_json.load(as_json.Json().render(report)).findings[0].places == report.findings[0].places
+    )
+    (result,) = json.loads(Sarif().render(report))["runs"][0]["results"]
+    assert [
+        each["physicalLocation"]["region"]["startLine"] for each in result["relatedLocations"]
+    ] == [4, 5, 6, 7]
+    assert Junit().render(report).count("<failure") == 2  # one for each rule that found it
+    (card,) = page.cards(report)
+    assert [part.share for part in card.parts] == ["<0.1%", "<0.1%", "<0.1%", "<0.1%"]
+    assert [line.number for line in card.excerpt if line.kind == "marked"] == [4, 5, 6, 7]
+    assert [each.code for each in card.pages] == ["SYNC001", "SYNC003"]
+
+
+def test_a_report_that_held_them_apart_is_compared_part_by_part(tmp_path):
+    report = judged(recorded(tmp_path))
+    (whole,) = report.findings
+    apart = tuple(replace(whole, code=each.code, key=each.key, places=()) for each in whole.places)
+    compared = compare(Side(replace(report, findings=apart)), Side(report))
+    assert (compared.new, compared.gone, len(compared.kept)) == ((), (), 1)
+    assert compare(Side(report), Side(replace(report, findings=()))).gone == (whole,)
+    assert Side(report).syncs == 4.0

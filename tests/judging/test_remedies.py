@@ -1,0 +1,414 @@
+"""Remedies that need the source: the patch that a rule proposes, made on a file as users write it,
+or no patch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from auditor.evidence import Amp, Configs, Copies, Machine, Reads, Source
+from auditor.evidence.recorded.amp import AmpEvent
+from auditor.evidence.recorded.batches import Loader
+from auditor.evidence.recorded.copies import Copy
+from auditor.evidence.recorded.reads import Read
+from auditor.evidence.source.grad_scaler import unscale_call
+from auditor.evidence.source.read_purpose import Expression
+from auditor.evidence.trace.optimizer import OptimizerCalls
+from auditor.evidence.trace.patterns import Structure
+from auditor.judging import catalogue
+from auditor.model import Finding, Site
+from auditor.patch import plan
+
+RULES = {rule.code: rule for rule in catalogue.rules()}
+
+TRAINER = """\
+import torch
+from torch.cuda.amp import GradScaler
+
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+scaler = GradScaler()
+
+
+def step(x):
+    scaler.scale(model(x)).backward()
+    clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+"""
+CLIP = Site("t.py", 10, "", "clip_grad_norm_(model.parameters(), 1.0)")
+FOREACH = OptimizerCalls(
+    names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=12, foreach=9, host_share=0.3
+)
+ONE_BY_ONE = OptimizerCalls(
+    names=("AdamW",), calls=5, steps=5, marked=True, launches_per_call=500, host_share=0.3
+)
+
+
+def patched(code: str, finding: Finding, text: str) -> str | None:
+    """The text as the rule's patch leaves it; None where there is no patch."""
+    remedy = RULES[code]().remedy(finding)
+    if not remedy.edits:
+        return None
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert not planned.refused
+    assert not remedy.safe or code in ("AMP005", "DATA003", "SYNC010")
+    return planned.files[0].after.decode()
+
+
+def test_the_fused_optimizer():
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": TRAINER}), Configs())
+    assert patched("OPT003", finding, TRAINER) == TRAINER.replace(
+        "lr=1e-3)", "lr=1e-3, fused=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("lr=1e-3", "foreach=True"),  # torch refuses both
+        TRAINER + "other = torch.optim.AdamW(p)\n",  # which one it is cannot be told
+        TRAINER.replace("AdamW", "Mine"),
+    ],
+)
+def test_no_fused_optimizer_where_the_source_is_not_clear(text):
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}), Configs())
+    assert patched("OPT003", finding, text) is None
+
+
+def test_foreach_where_it_was_switched_off():
+    off, on = (
+        TRAINER.replace("lr=1e-3", "foreach=False"),
+        TRAINER.replace("lr=1e-3", "foreach=True"),
+    )
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": off}), Configs())
+    assert patched("OPT001", finding, off) == on
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": TRAINER}), Configs())
+    assert patched("OPT001", finding, TRAINER) is None
+
+
+def test_tf32_behind_the_imports():
+    found = Finding(
+        None,
+        "x",
+        hints={"off_at": None, "trains_at": Source({"t.py": TRAINER}).only_call("backward")},
+    )
+    wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
+    assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
+
+
+def test_gradients_are_unscaled_before_they_are_clipped():
+    amp = Amp(12, tuple(AmpEvent("clip_scaled", CLIP, step) for step in range(12)))
+    (finding,) = RULES["AMP006"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    wanted = TRAINER.replace("    clip_grad", "    scaler.unscale_(optimizer)\n    clip_grad")
+    assert patched("AMP006", finding, TRAINER) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER.replace("scaler.update()", "scaler.unscale_(optimizer)"),
+        TRAINER.replace("scaler.update()", "scaler.step(other)"),
+        TRAINER.replace("scaler.scale(", "other.scale("),
+        TRAINER.replace("scaler.step(optimizer)", "scaler.step(make())"),
+        TRAINER.replace("scaler.step(optimizer)", "finish()"),
+        "not python (",
+    ],
+)
+def test_no_unscale_where_the_scaler_is_not_clear(text):
+    assert unscale_call(Source({"t.py": text}), CLIP) == ""
+
+
+def test_the_deprecated_classes():
+    amp = Amp(12, (AmpEvent("old_scaler", CLIP, 3),))
+    (finding,) = RULES["AMP005"]().detect(amp, Machine(), Source({"t.py": TRAINER}))
+    assert finding.site.line == 5
+    assert patched("AMP005", finding, TRAINER) == TRAINER.replace(
+        "= GradScaler()", '= torch.amp.GradScaler("cuda")'
+    ).replace("from torch.cuda.amp import GradScaler\n", "")
+
+
+@pytest.mark.parametrize(("makes", "safe"), [("zeros", True), ("randn", False)])
+def test_a_tensor_is_made_on_the_device(makes, safe):
+    text = f"noise = torch.{makes}(8).to(device)\n"
+    site = Site("t.py", 1, "", text.strip())
+    copies = tuple(Copy(site, "made on the host", step, bytes=32, call="to") for step in range(12))
+    seen = Copies(device="rehearsal", copies=copies, steps=12)
+    (finding,) = RULES["SYNC010"]().detect(seen, Source({"t.py": text}))
+    assert patched("SYNC010", finding, text) == f"noise = torch.{makes}(8, device=device)\n"
+    assert RULES["SYNC010"]().remedy(finding).safe is safe
+
+
+APART = """\
+batches = DataLoader(data, shuffle=True)
+def train():
+    for images, labels in batches:
+        images = images.reshape(-1, 8).to(device)
+        labels = labels.to(device)
+"""
+
+
+def test_all_lines_that_move_a_loaders_batch_stop_to_wait_when_it_is_pinned():
+    texts = APART.splitlines()
+    copies = tuple(
+        Copy(
+            Site("t.py", line, "", texts[line - 1].strip()),
+            "batch",
+            step,
+            bytes=size,
+            loader=0,
+            call="to",
+        )
+        for line, size in ((4, 313_600), (5, 800))
+        for step in range(12)
+    )
+    seen = Copies("rehearsal", 12, copies, {0: Loader(0, made_at=Site("t.py", 1))})
+    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": APART}), Configs())
+    assert (
+        "307 KiB of batches are copied to the device at t.py:4 and 1 more line on"
+        in finding.message
+    )
+    assert (finding.per_step, finding.severity) == (2, None)
+    wanted = APART.replace("True", "True, pin_memory=True").replace(
+        "(device)", "(device, non_blocking=True)"
+    )
+    assert patched("DATA003", finding, APART) == wanted
+
+
+def test_nothing_is_made_on_the_device_where_something_else_moves():
+    source = Source(
+        {
+            "t.py": "a = make(8).to(device)\nb = x.to(device)\nc = "
+            "torch.ones(2).to(device).to(half)\n"
+        }
+    )
+    assert [source.makes_at(Site("t.py", line)) for line in (1, 2, 3, 4)] == ["", "", "", ""]
+
+
+NET = """\
+class Net(nn.Module):
+    def __init__(self):
+        self.conv, self.kept = nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3)
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.second = nn.Conv2d(8, 8, 3)
+        self.rest = nn.Sequential(nn.Conv1d(8, 8, 3, bias=True), nn.BatchNorm1d(8), nn.Conv1d(8, 8, 1), nn.ReLU())
+
+    def forward(self, x):
+        x = self.norm(self.first(x))
+        y = self.norm(self.second(x))
+        return self.rest(y + self.second(x))
+
+
+layers = [nn.Conv2d(1, 1, 1, bias=flag), nn.BatchNorm2d(1), nn.Conv3d(1, 1, 1), SyncBatchNorm(1), nn.Conv2d(1, 1, 1)]
+nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm1d(1), nn.Conv2d(1, 1, 1, 1, 0, 1, 1, True), nn.BatchNorm2d(1))
+"""
+
+
+def test_biases_that_a_norm_takes_away():
+    structure = Structure(
+        steps=1, marked=True, convolutions=9, shapes=True, biased=3, bias_us=1.0, kernel_us=10.0
+    )
+    (finding,) = RULES["CFG002"]().detect(structure, Source({"t.py": NET}))
+    wanted = NET.replace("3, padding=1)", "3, padding=1, bias=False)").replace(
+        "bias=True", "bias=False"
+    )
+    assert patched("CFG002", finding, NET) == wanted.replace(
+        "nn.Conv3d(1, 1, 1)", "nn.Conv3d(1, 1, 1, bias=False)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("copy", "said", "advice"),
+    [
+        (
+            Copy(Site("t.py", 1), "tensor", 0, index=True),
+            "an index of the host's",
+            "a tensor on the device before its first use",
+        ),
+        (
+            Copy(Site("t.py", 1), "tensor", 0),
+            "pageable memory, no non_blocking=True",
+            "Keep the tensor on the device",
+        ),
+    ],
+)
+def test_an_index_of_the_hosts_has_advice_of_its_own(copy, said, advice):
+    copies = tuple(replace(copy, step=step, n=1, bytes=1024) for step in range(12))
+    (finding,) = RULES["SYNC006"]().detect(Copies("rehearsal", 12, copies), Source(), Configs())
+    assert said in finding.message
+    assert advice in RULES["SYNC006"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("written", "said", "advice"),
+    [
+        (True, "Python numbers (16 B) are sent", "torch.full"),
+        (False, "numbers (16 B) made on the host are sent", "come anew"),
+    ],
+)
+def test_numbers_whose_origin_does_not_show_are_not_called_pythons(written, said, advice):
+    copies = tuple(
+        Copy(Site("t.py", 1), "constant", step, bytes=16, written=written) for step in range(12)
+    )
+    (finding,) = RULES["SYNC011"]().detect(Copies("rehearsal", 12, copies))
+    assert said in finding.message
+    assert advice in RULES["SYNC011"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("via", "advice"),
+    [
+        ("torch/distributions/distribution.py:__init__", "validate_args=False"),
+        (
+            "torch/distributions/categorical.py:sample",
+            "inside torch/distributions/categorical.py:sample",
+        ),
+        ("", "loss.detach()"),
+    ],
+)
+def test_what_to_do_about_a_read_depends_on_who_reads(via, advice):
+    expression = Expression(via=via, text="Normal(mean, std)")
+    rows = tuple(
+        Read(Site("t.py", 1), "item", "scalar", step, expression=expression, grad=1)
+        for step in range(12)
+    )
+    (finding,) = RULES["SYNC001"]().detect(
+        Reads("cpu", 12, rows), Source({"t.py": "d = Normal(mean, std)\n"})
+    )
+    assert advice in RULES["SYNC001"]().remedy(finding).text
+
+
+@pytest.mark.parametrize(("times", "patch"), [(1, True), (3, False)])
+def test_a_log_that_runs_several_times_in_a_step_is_left_alone(times, patch):
+    text = "for part in parts:\n    print(part.item())\n"
+    site = Site("t.py", 2, "", "print(part.item())")
+    rows = tuple(Read(site, "item", "scalar", step, n=times, grad=times) for step in range(12))
+    (finding,) = RULES["SYNC001"]().detect(Reads("cpu", 12, rows), Source({"t.py": text}))
+    assert (RULES["SYNC001"]().remedy(finding).edits != ()) is patch
+
+
+def test_a_flag_that_one_line_sets():
+    off = "torch.backends.cuda.matmul.allow_tf32 = False  # exact\n"
+    found = Finding(
+        None,
+        "x",
+        hints={"off_at": Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False)},
+    )
+    found.hints["trains_at"] = None
+    assert patched("AMP002", found, off) == off.replace("False", "True")
+    on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
+    found = Finding(
+        None, "x", hints={"set_at": Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)}
+    )
+    assert patched("CFG001", found, on) == on.replace("True", "False")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cudnn.benchmark = False\n",
+        "cudnn.benchmark = args.fast\n",
+        "cudnn.benchmark = True\ncudnn.benchmark = False\n",
+        "benchmark = True\n",
+        "other.my_cudnn.benchmark = True\n",
+    ],
+)
+def test_no_flag_that_one_line_sets(text):
+    assert Source({"t.py": text}).only_flag("cudnn.benchmark", value=True) is None
+
+
+LOADER = """\
+use_cuda = device == "cuda"
+batches = DataLoader(data, shuffle=True, pin_memory=use_cuda)
+def step():
+    x = next(batches).to(device, non_blocking=use_cuda)
+"""
+"""As in nanochat: a ``torch.device`` is never equal to a string."""
+
+
+def test_the_argument_that_is_named_is_the_one_that_was_given():
+    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, pinned=True, loader=0, call="to")
+    copies = tuple(replace(copy, step=step) for step in range(12))
+    sources = Source({"t.py": LOADER}), Configs()
+    said = 'which was False (set at t.py:1: `use_cuda = device == "cuda"`)'
+    (finding,) = RULES["DATA004"]().detect(Copies("rehearsal", 12, copies), *sources)
+    assert finding.message.endswith(f"with non_blocking=use_cuda, {said}")
+    assert "without non_blocking" not in finding.message
+    remedy = RULES["DATA004"]().remedy(finding)
+    assert remedy.edits == () and remedy.refused.startswith(
+        "`non_blocking` is decided by `use_cuda`, which is set at t.py:1"
+    )
+    assert "compare torch.device(device).type" in remedy.text
+
+    (finding,) = RULES["SYNC006"]().detect(
+        Copies("rehearsal", 12, tuple(replace(c, what="tensor") for c in copies)), *sources
+    )
+    assert (
+        f"non_blocking=use_cuda, {said}" in finding.message
+        and "no non_blocking" not in finding.message
+    )
+
+    pageable = tuple(replace(copy, pinned=False) for copy in copies)
+    seen = Copies("rehearsal", 12, pageable, {0: Loader(0, made_at=Site("t.py", 2))})
+    (finding,) = RULES["DATA003"]().detect(seen, *sources)
+    assert f"from memory that is not pinned: pin_memory=use_cuda, {said}" in finding.message
+    remedy = RULES["DATA003"]().remedy(finding)
+    assert remedy.edits == () and remedy.refused.startswith("`pin_memory` is decided by `use_cuda`")
+
+
+def test_a_constant_that_decides_is_changed_where_it_stands():
+    text = LOADER.replace('device == "cuda"', "False")
+    copy = Copy(Site("t.py", 4), "batch", 0, bytes=1 << 20, loader=0, call="to")
+    seen = Copies(
+        "rehearsal",
+        12,
+        tuple(replace(copy, step=step) for step in range(12)),
+        {0: Loader(0, made_at=Site("t.py", 2))},
+    )
+    (finding,) = RULES["DATA003"]().detect(seen, Source({"t.py": text}), Configs())
+    remedy = RULES["DATA003"]().remedy(finding)
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert not planned.refused and not remedy.safe  # what else reads the name changes with it
+    assert planned.files[0].after.decode() == text.replace("use_cuda = False", "use_cuda = True")
+
+
+def test_the_optimizers_own_switches_are_named():
+    text = "lists = mode > 1\n" + TRAINER.replace("lr=1e-3", "foreach=lists")
+    (finding,) = RULES["OPT001"]().in_trace(ONE_BY_ONE, Source({"t.py": text}), Configs())
+    remedy = RULES["OPT001"]().remedy(finding)
+    assert (
+        remedy.edits == ()
+        and "`foreach` is decided by `lists`, which is set at t.py:1" in remedy.refused
+    )
+    text = "fast = False\n" + TRAINER.replace("lr=1e-3", "fused=fast")
+    (finding,) = RULES["OPT003"]().detect(FOREACH, Source({"t.py": text}), Configs())
+    assert patched("OPT003", finding, text) == text.replace("fast = False", "fast = True")
+
+
+@pytest.mark.parametrize(
+    ("line", "safe"),
+    [
+        ("sys.stdout.write(str(loss.item()))", True),
+        ("print(loss.item())", True),
+        ("f.write(str(loss.item()))", False),
+        ("print(loss.item(), file=f)", False),
+        ("rows.writerow([i, loss.item()])", False),
+    ],
+)
+def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
+    text = f"for i, batch in enumerate(loader):\n    optimizer.step()\n    {line}\n"
+    site = Site("t.py", 3, "", line)
+    found = Finding(
+        site,
+        "x",
+        hints={"logs": Source({"t.py": text}).logs_at(site), "once": True, "library": None},
+    )
+    remedy = RULES["SYNC001"]().remedy(found)
+    assert remedy.safe is safe
+    assert ("somebody may read it" in remedy.edits[0].reason) is not safe
+    planned = plan(remedy.edits, lambda file: text.encode())
+    assert planned.files[0].after.decode() == text.replace(
+        f"    {line}", f"    if i % 50 == 0:\n        {line}"
+    )

@@ -1,0 +1,230 @@
+"""What a price weighs: when a finding is only a note, and the one order that every format has."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditor.reports import as_json, summary
+from auditor.reports.github import Github
+from auditor.reports.html import Html
+from auditor.reports.junit import Junit
+from auditor.reports.markdown import Markdown
+from auditor.reports.sarif import Sarif
+from auditor.reports.terminal import Terminal
+
+from auditor.errors import AuditProblem
+from auditor.judging import config
+from auditor.model import (
+    Finding,
+    PeakBytes,
+    Report,
+    Run,
+    Severity,
+    Site,
+    StepTimes,
+    Verdict,
+    prices,
+)
+
+TIMES = StepTimes(90.0, 400.0, 50.0, 500.0, 20, mean=100.0)
+
+
+def finding(code: str = "SYNC001", severity: Severity = Severity.WARNING, **more: Any) -> Finding:
+    return replace(
+        Finding(
+            Site("a.py", 3, "f", "x"),
+            code,
+            basis="measured",
+            code=code,
+            key=code,
+            severity=severity,
+        ),
+        **more,
+    )
+
+
+def weighed(found: Finding, below: float = prices.NOTE_BELOW, **peaks: int) -> Finding:
+    return prices.weighed(found, Severity.NOTE, below, TIMES, peaks)
+
+
+@pytest.mark.parametrize(("us", "level"), [(0.0999, "note"), (0.1, "warning"), (50.0, "warning")])
+def test_below_a_thousandth_of_the_mean_step_it_is_a_note(us, level):
+    found = weighed(finding(lost_us_per_step=us))
+    assert (found.severity.value, found.negligible) == (level, level == "note")
+
+
+@pytest.mark.parametrize(("held", "level"), [(999, "note"), (1000, "warning")])
+@pytest.mark.parametrize("seen_on", ["cuda", "rehearsal", "snapshot"])
+def test_memory_is_weighed_beside_the_peak_of_its_device(held, level, seen_on):
+    found = weighed(finding(lost_bytes=held, seen_on=seen_on), **{seen_on: 1_000_000})
+    assert (found.severity.value, found.negligible) == (level, level == "note")
+
+
+def test_a_wait_that_costs_nothing_is_a_note_and_says_so():
+    found = weighed(finding(lost_us_per_step=0.0, basis="estimated"))
+    assert (found.severity, found.negligible, summary.cost(found)) == (
+        Severity.NOTE,
+        True,
+        "0 us / step",
+    )
+    unknown = finding(lost_us_per_step=0.0, basis="none")
+    assert (weighed(unknown), summary.cost(unknown)) == (unknown, "")
+    assert not weighed(
+        finding(lost_us_per_step=0.0, lost_bytes=500, seen_on="cuda"), cuda=1000
+    ).negligible
+
+
+def test_what_is_not_weighed():
+    for found in (
+        finding(),  # no price
+        finding(
+            severity=Severity.ERROR, lost_us_per_step=0.01
+        ),  # an error is about more than its price
+        finding(lost_bytes=1, grows=True, seen_on="cuda"),  # what grows has no share
+        finding(lost_bytes=1, seen_on="cpu"),  # a host's peak is mostly Python's own
+        finding(
+            lost_us_per_step=0.01, lost_bytes=500_000, seen_on="cuda"
+        ),  # cheap in time, dear in memory
+    ):
+        assert weighed(found, cuda=1_000_000) is found
+    assert (
+        prices.weighed(finding(lost_us_per_step=0.01), Severity.NOTE, 0.001, None, {}).severity
+        is Severity.WARNING
+    )
+
+
+def test_the_threshold_may_be_moved_and_switched_off():
+    cheap = finding(lost_us_per_step=4.0)
+    assert weighed(cheap, 0.05).negligible
+    assert not weighed(finding(lost_us_per_step=1e-9), 0.0).negligible
+
+
+def test_shares_are_of_the_mean_and_in_old_reports_of_the_median():
+    assert prices.share_of_step(50.0, TIMES) == 0.5
+    assert prices.share_of_step(45.0, replace(TIMES, mean=None)) == 0.5
+    assert prices.share_of_step(45.0, None) is None
+    assert prices.share_of_step(45.0, StepTimes(0.0, 0.0, 0.0, 0.0, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "share"), [("", 0.001), ("note-below = 0.02", 0.02), ("note-below = 0", 0.0)]
+)
+def test_it_is_set_in_pyproject(tmp_path: Path, said, share):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.audit]\n{said}\n")
+    assert config.load(tmp_path, ()).note_below == share
+
+
+@pytest.mark.parametrize("said", ["-0.1", "1.5", '"0.1%"', "true"])
+def test_what_is_no_share_is_refused(tmp_path: Path, said):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.audit]\nnote-below = {said}\n")
+    with pytest.raises(AuditProblem, match="note-below"):
+        config.load(tmp_path, ())
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+WANTED = (
+    "MEM015",
+    "NUM013",
+    "SYNC002",
+    "DATA007",
+    "SYNC001",
+    "MEM003",
+    "GRAPH002",
+    "AMP001",
+    "OPT002",
+    "SYNC009",
+)
+
+
+def unsorted() -> Report:
+    found = (
+        finding("OPT002", Severity.NOTE),
+        finding("SYNC009", Severity.NOTE, lost_us_per_step=0.01, negligible=True),
+        finding("AMP001"),
+        finding("SYNC001", lost_us_per_step=3.0),
+        finding("GRAPH002", lost_bytes=100),
+        finding("MEM003", Severity.NOTE, lost_bytes=200),
+        finding("DATA007", Severity.ERROR, lost_us_per_step=5.0, lost_bytes=9),
+        finding("SYNC002", Severity.NOTE, lost_us_per_step=30.0),
+        finding("NUM013", Severity.ERROR),
+        finding("MEM015", Severity.ERROR),
+    )
+    run = Run(
+        "a:b",
+        20,
+        0,
+        1,
+        "cpu",
+        "completed",
+        None,
+        TIMES,
+        PeakBytes(),
+        "",
+        "",
+        "2026-01-01T00:00:00+00:00",
+    )
+    return Report(run, tuple(Verdict(each.code, each.code, "found") for each in found), found)
+
+
+def codes(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall("|".join(WANTED), text)))
+
+
+def test_a_report_is_in_the_order_of_price_however_it_was_made():
+    report = unsorted()
+    assert tuple(each.code for each in report.findings) == WANTED
+    assert as_json.load(as_json.Json().render(report)).findings == report.findings
+    assert replace(report, findings=report.findings[::-1]).findings == report.findings
+
+
+def test_every_format_has_that_order():
+    report = unsorted()
+    assert codes(Terminal(width=200).render(report)) == list(WANTED)
+    assert codes(Markdown().render(report)) == list(WANTED)
+    assert codes(Github().render(report)) == list(WANTED)
+    assert codes(Junit().render(report)) == list(WANTED)
+    assert [
+        each["ruleId"] for each in json.loads(Sarif().render(report))["runs"][0]["results"]
+    ] == list(WANTED)
+    assert re.findall(
+        r'<article class="finding \w+" id="finding-\d+" data-key="(\w+)"', Html().render(report)
+    ) == list(WANTED)
+    assert [each["code"] for each in json.loads(as_json.Json().render(report))["findings"]] == list(
+        WANTED
+    )
+
+
+def test_the_headline_counts_in_the_step_that_it_names():
+    assert (
+        summary.headline(unsorted())[0]
+        == "measured: 38 us per step of 100 us (38%) could come back, from 4 findings"
+    )
+
+
+def test_a_consequence_stands_behind_its_cause_and_in_no_headline():
+    cause = finding("GRAPH001", Severity.ERROR, lost_bytes=2 << 20, grows=True)
+    smaller = finding("GRAPH001", Severity.ERROR, lost_bytes=1 << 20, grows=True)
+    growth = finding("MEM003", Severity.NOTE, lost_bytes=4 << 20, grows=True, follows="GRAPH001")
+    dear = finding("NUM009", lost_us_per_step=50.0)
+    assert prices.in_order((growth, smaller, dear, cause)) == (dear, cause, growth, smaller)
+    alone = replace(growth, follows="GRAPH002")  # whose cause was silenced, or not selected
+    assert prices.in_order((cause, alone)) == (alone, cause)
+    report = Report(
+        Run("t:step", 3, 0, 1, "cpu", "completed", None, TIMES, PeakBytes(), "2", "3", "now"),
+        (),
+        (growth, cause),
+    )
+    assert summary.largest_memory(report) == cause
+    assert summary.largest_memory(replace(report, findings=(alone,))) == alone
+    nameless = finding(
+        "", lost_us_per_step=1.0
+    )  # in a stranger's report: nothing stands behind it, and nothing is lost
+    assert prices.in_order((nameless, dear)) == (dear, nameless)
+    again = as_json.load(as_json.Json().render(report))
+    assert [each.follows for each in again.findings] == ["", "GRAPH001"]

@@ -1,0 +1,66 @@
+"""A file judged by itself: nothing that lies beside it counts, even in the folder of a
+recording.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace import facts as trace
+from auditor.recordings.folder import SCHEMA, TRACE, Recording, RecordingWriter, write_manifest
+from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.timeline import kineto
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TraceRecording, TRACE), (SnapshotRecording, "snapshot.pickle")]
+)
+def test_what_lies_beside_the_file_is_not_read(
+    tmp_path: Path, kind: type[TraceRecording | SnapshotRecording], name: str
+) -> None:
+    for folder in (tmp_path, tmp_path / "rehearsal"):
+        writer = RecordingWriter(folder)
+        writer.add_fields("device_times", {"pass": "quiet", "step": 0, "us": 1.0})
+        writer.close()
+        write_manifest(folder, {"schema": SCHEMA, "cwd": "", "outcome": "completed"})
+    for beside in (TRACE, "snapshot.pickle"):
+        (tmp_path / beside).write_bytes(b"")
+    whole, bare = Recording(tmp_path), kind(tmp_path / name)
+    assert (
+        whole.rows("device_times")
+        and whole.inside("rehearsal") is not None
+        and whole.trace
+        and whole.snapshot
+    )
+    assert (bare.rows("device_times"), bare.has("device_times"), bare.inside("rehearsal")) == (
+        [],
+        False,
+        None,
+    )
+    assert [path for path in (bare.trace, bare.snapshot) if path] == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ((), ()),
+        ((0,), ("a GPU that the trace does not name",)),
+        ((0, 3), ("2 GPUs without names",)),
+    ],
+)
+def test_devices_that_worked_are_told_even_where_the_file_has_no_table_of_them(
+    tmp_path, devices, said
+):
+    head = '{\n  "traceEvents": [\n'
+    events = [
+        kineto.op("aten::mm", 10.0, 5.0),
+        *(kineto.kernel("gemm", 20.0, 5.0, device=each) for each in devices),
+    ]
+    path = kineto.write(tmp_path, kineto.text(events, head))
+    facts = trace.read(Evidence(TraceRecording(path)))
+    assert facts is not None
+    assert facts.devices == said

@@ -1,0 +1,175 @@
+"""What the rules about half precision say of float16 and of bfloat16, and their thresholds: on
+tables made by hand.
+"""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.amp006_scaler_misused import GradScalerMisused
+from auditor.rules.amp009_loss_in_half import LossInHalf
+from auditor.rules.num005_lost_updates import LEAST, UpdatesRoundedAway
+from auditor.rules.num012_vanishing_epsilon import EpsilonVanishes
+
+from auditor.evidence import Amp, Machine, OpRanges, Source
+from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
+from auditor.evidence.recorded.half_updates import HalfUpdates, Updates
+from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+CUDA = Machine("cuda", 8, 8)
+LINE = Site("trainer.py", 1, "step")
+
+
+# -- NUM012 ----------------------------------------------------------------------------------------
+
+
+def epsilon(dtype, scalar, **more):
+    text = f"x = torch.clamp(y, min={scalar!r})"
+    call = Delicate(
+        LINE, "epsilon", "clamp_min", dtype, scalar=scalar, **{"into": ("log",), **more}
+    )
+    rule = EpsilonVanishes()
+    found = list(ask(rule, OpRanges(3, (call,)), CUDA, Source({"trainer.py": text})))
+    return found, [rule.remedy(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"), [("float16", "1e-4"), ("bfloat16", "1e-6"), ("float32", "1e-12")]
+)
+def test_the_epsilon_that_is_advised_is_one_that_the_dtype_holds(dtype, least):
+    _, (remedy,) = epsilon(dtype, 1e-60)
+    assert remedy.text.endswith(f"such as {least}.")
+    assert [edit.value for edit in remedy.edits] == [least]
+    _, (remedy,) = epsilon(dtype, 1e-60, library="torch/optim/adam.py:step")
+    assert remedy.text.endswith(f"eps={least}.")
+    assert not epsilon(dtype, float(least))[0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "power"), [("float16", -25), ("bfloat16", -134), ("float32", -150)]
+)
+def test_an_epsilon_vanishes_at_half_of_the_smallest_number(dtype, power):
+    assert len(epsilon(dtype, 2.0**power)[0]) == 1
+    assert len(epsilon(dtype, 2.0**power * 1.01)[0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("into", "severity"), [(("log",), None), (("add",), Severity.NOTE), ((), Severity.NOTE)]
+)
+def test_a_lost_epsilon_is_a_note_where_nothing_needs_it(into, severity):
+    ((found,), _) = epsilon("float16", 1e-8, into=into)
+    assert found.severity == severity
+
+
+@pytest.mark.parametrize(("scalar", "expected"), [(0.015, 1), (0.0158, 0)])
+def test_an_epsilon_under_a_root_is_steep_where_its_derivative_is_beyond_the_root_of_the_largest_number(
+    scalar, expected
+):
+    """Half of 0.0156 ** -1.5 is 256, which is the root of 65504."""
+    assert len(epsilon("float16", scalar, into=("rsqrt",))[0]) == expected
+    assert len(epsilon("float16", scalar, into=("sqrt",))[0]) == 0
+
+
+# -- AMP009 ----------------------------------------------------------------------------------------
+
+
+def losses(*dtypes, **more):
+    calls = tuple(
+        Delicate(LINE, "function", "log", dtype, **{"loss": True, **more}) for dtype in dtypes
+    )
+    return list(ask(LossInHalf(), OpRanges(3, calls), CUDA))
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "digits", "severity"),
+    [
+        (("float16",), "float16 on the way to the loss, which keeps 3 decimal", None),
+        (("bfloat16",), "bfloat16 on the way to the loss, which keeps 2 decimal", Severity.NOTE),
+        (("bfloat16", "float16"), "in float16 on the way to the loss, which keeps 3 decimal", None),
+    ],
+)
+def test_a_loss_in_float16_is_a_warning_and_in_bfloat16_a_note(dtypes, digits, severity):
+    (found,) = losses(*dtypes)
+    assert digits in found.message and found.severity == severity
+
+
+def test_a_loss_in_float32_and_a_function_that_is_no_loss_are_fine():
+    assert losses("float32") == losses("float16", loss=False) == []
+
+
+# -- NUM005 ----------------------------------------------------------------------------------------
+
+
+def updated(steps=3, asked=LEAST, lost=1.0, dtype="bfloat16"):
+    each = HalfUpdates(LINE, "SGD", dtype, 1e-4, steps, asked, round(lost * asked))
+    return list(ask(UpdatesRoundedAway(), Updates((each,)), CUDA))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, 1),
+        ({"steps": 2}, 0),
+        ({"asked": LEAST - 1}, 0),
+        ({"asked": 1000, "lost": 0.5}, 1),
+        ({"asked": 1000, "lost": 0.499}, 0),
+        ({"asked": 0}, 0),
+    ],
+)
+def test_lost_updates_are_reported_from_half_of_enough_of_them_on(more, expected):
+    assert len(updated(**more)) == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "least"), [("float16", f"{2.0**-12:.1g}"), ("bfloat16", f"{2.0**-9:.1g}")]
+)
+def test_what_is_rounded_away_is_half_a_unit_in_the_last_place_of_the_dtype(dtype, least):
+    (found,) = updated(dtype=dtype)
+    assert f"below {least} of the weight" in found.message
+
+
+# -- AMP006 ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("bfloat16", ["Drop the GradScaler"]), ("float16", [])]
+)
+def test_a_scaler_is_superfluous_with_bfloat16_and_not_with_float16(dtype, expected):
+    rule = GradScalerMisused()
+    events = tuple(
+        AmpEvent(what, LINE, step, dtype) for what in ("autocast", "scale") for step in range(4)
+    )
+    found = ask(rule, Amp(4, events), CUDA)
+    assert [rule.remedy(each).text[:19] for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("skipped", "of", "expected"),
+    [
+        ((3, 8), 10, 1),  # exactly a fifth
+        ((3, 8), 11, 0),
+        ((1, 6), 8, 1),
+        ((1, 5), 7, 0),  # too few to say
+        ((1, 2, 3), 10, 0),  # early ones: the scale comes down to where it fits
+        ((1, 2, 5), 10, 1),
+    ],
+)
+def test_skipped_steps_count_from_a_fifth_of_enough_updates_on(skipped, of, expected):
+    updates = tuple(
+        ScaleUpdate(LINE, step, 1024.0, 512.0 if step in skipped else 1024.0) for step in range(of)
+    )
+    found = list(ask(GradScalerMisused(), Amp(of, (), updates), CUDA))
+    assert len(found) == expected
+    assert all(f"skipped {len(skipped)} of {of} steps" in each.message for each in found)
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1.0, 0), (0.5, 1)])
+def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
+    updates = (
+        ScaleUpdate(LINE, 0, 2.0, scale),
+        *(ScaleUpdate(LINE, step, scale, scale) for step in range(1, 10)),
+    )
+    found = list(ask(GradScalerMisused(), Amp(10, (), updates), CUDA))
+    assert len(found) == expected
+    assert all("without any scale" in each.message for each in found)

@@ -1,0 +1,69 @@
+"""Passes of a target that takes too few steps for all of them: they fit, and causes come before
+long timing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.runs.plan import Drill, Fit, Plan, Trial
+
+WANTED = {"quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
+REHEARSED = {"loud": 12, "leaner": 5, "numbers": 3}
+
+
+@pytest.mark.parametrize("kept", [(), ("quiet",), ("quiet", "trace", "loud")])
+@pytest.mark.parametrize("wanted", [WANTED, REHEARSED])
+def test_passes_never_take_more_steps_than_there_are(
+    wanted: dict[str, int], kept: tuple[str, ...]
+) -> None:
+    for steps in range(1, 150):
+        shared = Fit(steps, kept, "x").share_out(5, wanted)
+        assert sum(shared.values()) <= steps
+        assert all(0 < n <= wanted.get(name, 5) for name, n in shared.items())
+        assert not set(shared) & set(kept)
+
+
+def test_what_fits_is_given_in_full() -> None:
+    assert Fit(116).share_out(5, WANTED) == {"warmup": 5, **WANTED}
+    assert Fit(115).share_out(5, WANTED)["quiet"] == 49
+
+
+def test_a_target_that_failed_in_its_seventeenth_step_is_diagnosed_for_eight() -> None:
+    shared = Fit(16, ("quiet",), "first").share_out(5, WANTED)
+    assert shared == {"warmup": 1, "loud": 8, "origin": 3, "numbers": 3, "trace": 1}
+    assert list(shared) == [
+        "warmup",
+        "loud",
+        "origin",
+        "numbers",
+        "trace",
+    ]  # it may fail earlier this time
+
+
+def test_a_target_that_ends_is_timed_first_and_for_half_of_what_is_left() -> None:
+    shared = Fit(40).share_out(5, WANTED)
+    assert list(shared) == ["warmup", *WANTED]
+    assert abs(shared["quiet"] - shared["loud"]) <= 8
+    assert sum(shared.values()) == 40
+
+
+def test_the_smallest_target_has_causes_and_a_time() -> None:
+    assert Fit(6).share_out(5, WANTED) == {"warmup": 1, "quiet": 1, "loud": 3, "origin": 1}
+    assert Fit(4, ("quiet",), "first").share_out(5, WANTED) == {"warmup": 1, "loud": 3}
+
+
+@pytest.mark.parametrize(("steps", "leaner"), [(22, 5), (21, 0)])
+def test_a_pass_that_must_be_whole_is_so_or_is_left_out(steps: int, leaner: int) -> None:
+    shared = Fit(steps).share_out(2, REHEARSED)
+    assert shared["loud"] == 12
+    assert shared.get("leaner", 0) == leaner
+
+
+def test_a_plan_survives_the_process_seam() -> None:
+    plan = Plan(
+        "a:b", ("x",), 5, 1, "cpu", "folder", ("reads",), drill=Drill("nan"), trial=Trial(1)
+    ).rerun(16, ("quiet",))
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan.folder == "folder/rerun"
+    assert plan.fit == Fit(16, ("quiet",), "folder")

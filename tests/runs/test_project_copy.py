@@ -1,0 +1,174 @@
+"""The copy that patched code runs in: whatever happens there, the user's project stays as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from auditor.runs import project_copy
+from auditor.runs.plan import Plan
+from auditor.runs.project_copy import ProjectCopy
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    home = tmp_path / "home" / "repo" / "project"
+    for folder in ("package/deep", ".git", "venv", "__pycache__", "audits/old", "env"):
+        (home / folder).mkdir(parents=True)
+    (home / "train.py").write_text("original")
+    (home / "package" / "deep" / "model.py").write_text("original")
+    (home / "package" / "deep" / "weights.bin").write_bytes(b"x" * (project_copy.FILE_LIMIT + 1))
+    (home / ".git" / "HEAD").write_text("ref")
+    (home / "env" / "pyvenv.cfg").write_text("")
+    (home / "link.py").symlink_to("train.py")
+    (home.parent / "data").mkdir()
+    (home.parent / "data" / "train.txt").write_text("data")
+    return home
+
+
+def _copy(project: Path, tmp_path: Path, **files: bytes) -> Path:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    return project_copy.copy(project, scratch, files)
+
+
+def test_small_files_are_copies_and_everything_else_is_linked(
+    project: Path, tmp_path: Path
+) -> None:
+    copied = _copy(project, tmp_path)
+    assert not (copied / "train.py").is_symlink()
+    assert not (copied / "package" / "deep").is_symlink()
+    for linked in (".git", "venv", "env", "audits", "package/deep/weights.bin"):
+        assert (copied / linked).is_symlink(), linked
+    assert not os.path.lexists(copied / "__pycache__")
+    assert (copied / ".." / "data" / "train.txt").read_text() == "data"
+
+
+def test_what_the_program_writes_stays_in_the_copy(project: Path, tmp_path: Path) -> None:
+    copied = _copy(project, tmp_path)
+    (copied / "train.py").write_text("overwritten")
+    (copied / "package" / "deep" / "model.py").unlink()
+    (copied / "new").mkdir()
+    assert (project / "train.py").read_text() == "original"
+    assert (project / "package" / "deep" / "model.py").exists()
+    assert not (project / "new").exists()
+
+
+def test_a_patched_file_is_never_written_through_a_link(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_copy, "FILE_LIMIT", 2)  # so that all of them would be linked
+    copied = _copy(project, tmp_path, **{"package/deep/model.py": b"patched"})
+    assert (copied / "package" / "deep" / "model.py").read_text() == "patched"
+    assert (project / "package" / "deep" / "model.py").read_text() == "original"
+    assert (copied / "train.py").is_symlink()
+
+
+def test_a_patched_file_in_a_folder_that_is_linked_otherwise_is_copied(
+    project: Path, tmp_path: Path
+) -> None:
+    (project / "venv" / "mine.py").write_text("original")
+    copied = _copy(project, tmp_path, **{"venv/mine.py": b"patched"})
+    assert (copied / "venv" / "mine.py").read_text() == "patched"
+    assert (project / "venv" / "mine.py").read_text() == "original"
+
+
+def test_the_copy_is_bounded(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = project / "many"
+    many.mkdir()
+    for number in range(30):
+        (many / f"{number}.txt").write_text("x")
+    monkeypatch.setattr(project_copy, "ENTRY_LIMIT", 20)
+    copied = _copy(project, tmp_path)
+    assert (copied / "many").is_symlink()
+    assert sum(not path.is_symlink() for path in copied.rglob("*") if path.is_file()) <= 20
+
+
+def test_a_project_of_very_many_files_is_linked_in_whole_folders(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (project / f"z{number}").mkdir()
+        (project / f"z{number}" / "x").write_text("x")
+    monkeypatch.setattr(project_copy, "LOOK_LIMIT", 12)
+    copied = _copy(project, tmp_path)
+    assert any((copied / f"z{number}").is_symlink() for number in range(20))
+    assert (copied / "z19" / "x").read_text() == "x"
+
+
+def test_absolute_paths_into_the_project_lead_into_the_copy(project: Path) -> None:
+    args = (str(project), f"--out={project}/runs", f"{project}-other", "lr=0.1", "")
+    with ProjectCopy(project) as place:
+        plan = place.plan(Plan(f"{project}/train.py", args, 1, 0, "cpu", "", ()))
+        assert plan.target == f"{place.folder}/train.py"
+        assert plan.args == (
+            str(place.folder),
+            f"--out={place.folder}/runs",
+            f"{project}-other",
+            "lr=0.1",
+            "",
+        )
+        copied = place.folder
+    assert not copied.exists()
+    assert (project / "train.py").read_text() == "original"
+
+
+def test_a_copy_inside_the_project_does_not_copy_itself(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(project / "tmp"))
+    with ProjectCopy(project) as place:
+        (inner,) = (place.folder / "tmp").iterdir()
+        assert [path.name for path in inner.iterdir()] == ["kept"]
+    assert not list((project / "tmp").iterdir())
+
+
+def test_what_another_audit_writes_meanwhile_is_no_change_of_the_project(project: Path) -> None:
+    with ProjectCopy(project) as place:
+        (project / "out" / "recording").mkdir(parents=True)
+        for name in ("recording/manifest.json", "recording/steps.jsonl", "report.json"):
+            (project / "out" / name).write_text("{}")
+        (project / "new.txt").write_text("of the program")
+    assert place.changed == ("new.txt",)
+
+
+def test_what_changed_in_the_project_all_the_same_is_told(project: Path, tmp_path: Path) -> None:
+    with ProjectCopy(project, apart=project / "mine") as place:
+        for name in (
+            "train.py",
+            "package/deep/weights.bin",
+            "new.txt",
+            "mine/log",
+            "audits/log",
+            "env/log",
+            "__pycache__/x",
+        ):
+            (project / name).parent.mkdir(exist_ok=True)
+            (project / name).write_text("changed")  # as a program in C would
+        (project / "link.py").unlink()
+        assert place.changed == ()
+    assert place.changed == ("link.py", "new.txt", "package/deep/weights.bin", "train.py")
+    assert project_copy.reached(place.changed).endswith(
+        "by the program or by somebody else: " + ", ".join(place.changed)
+    )
+    assert project_copy.reached([str(number) for number in range(7)]).endswith(
+        ": 0, 1, 2, 3, 4 and 2 more"
+    )
+    with ProjectCopy(project) as place:
+        (place.folder / "train.py").write_text("changed in the copy")
+    assert place.changed == ()
+
+
+def test_in_a_very_large_project_only_files_that_were_seen_twice_are_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project_copy, "LOOK_LIMIT", 3)
+    with ProjectCopy(project) as place:
+        (project / "train.py").write_text("changed")
+        (project / "a_new_one").write_text("x")
+    assert set(place.changed) <= {"train.py"}

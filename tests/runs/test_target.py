@@ -1,0 +1,104 @@
+"""TARGET taken apart, and what steps when called; every mistake is one sentence with a way out."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from auditor.errors import TargetProblem
+from auditor.runs import target
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "train.py").write_text("def step(): pass\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "path", "attribute", "label"),
+    [
+        ("pkg.mod:step", "pkg.mod", "", "step", "pkg-mod-step"),
+        ("pkg:trainer.step", "pkg", "", "trainer.step", "pkg-trainer-step"),
+        ("deep/train.py:step", "", "deep/train.py", "step", "train-step"),
+        ("deep/train:step", "", "deep/train.py", "step", "train-step"),
+        ("deep/train.py", "", "deep/train.py", "", "train"),
+    ],
+)
+def test_the_three_forms(project, text, module, path, attribute, label):
+    address = target.parse(text)
+    assert (address.module, address.path, address.attribute, address.label) == (
+        module,
+        path,
+        attribute,
+        label,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        "a:",
+        ":b",
+        "a:1b",
+        "a b",
+        "deep/trian.py",
+        "deep/trian.py:step",
+        "nowhere/x.py",
+        "deep/train.pyc",
+    ],
+)
+def test_anything_else_is_refused(project, text):
+    with pytest.raises(TargetProblem):
+        target.parse(text)
+
+
+def test_a_wrong_file_name_is_guessed(project):
+    with pytest.raises(TargetProblem) as problem:
+        target.parse("deep/trian.py")
+    assert problem.value.hint == "did you mean 'deep/train.py'?"
+
+
+def test_what_can_be_stepped():
+    calls = []
+
+    def plain():
+        calls.append("plain")
+
+    def with_defaults(a=1, *rest, **more):
+        calls.append("defaults")
+
+    def generator():
+        calls.append("generator")
+        yield
+
+    assert target.stepper(plain, "m:plain")[0] == "callable"
+    assert target.stepper(with_defaults, "m:d")[0] == "callable"
+    assert target.stepper(functools.partial(lambda x: x, 1), "m:p")[0] == "callable"
+    kind, step = target.stepper(generator, "m:g")
+    assert kind == "generator"
+    step()
+    assert calls == ["generator"]
+    with pytest.raises(StopIteration):
+        step()
+    assert target.stepper(iter([1, 2]), "m:i")[0] == "generator"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (dict, "is a class"),
+        (3, "is an int"),
+        (lambda batch: batch, "wants arguments (batch)"),
+        (lambda *, lr: lr, "wants arguments (lr)"),
+    ],
+)
+def test_what_cannot(found, said):
+    with pytest.raises(TargetProblem) as problem:
+        target.stepper(found, "m:x")
+    assert said in problem.value.message

@@ -1,0 +1,165 @@
+"""The pages that people read: every file that they name exists, every link leads somewhere, no line
+of prose is long.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("auditor", "rules", "reports", "tests", "docs", "fuzz", "benchmarks", "examples")
+LONGEST = 100
+
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(
+            page
+            for room in ("docs", "examples", "fuzz", "tests")
+            for page in (ROOT / room).rglob("*.md")
+        ),
+    ]
+)
+GENERATED = {"docs/report-json.md", "docs/recording.md"}
+"""Written by a program: its rows are as long as they are. (rules/README.md is another, from
+docstrings.)
+"""
+
+MAPS = [page for page in PAGES if page.parent == ROOT or ROOT / "docs" in page.parents]
+"""Pages that speak of the repository itself: the examples' speak of their own folders."""
+
+OTHERS_PROGRAMS = {"docs/public-programs.md"}
+PLACEHOLDERS = {"path/to/script.py", "sync042_what_is_wrong.py"}
+
+NAMES = {
+    path.name
+    for room in ROOMS
+    for path in (ROOT / room).rglob("*.*")
+    if "__pycache__" not in path.parts
+}
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code; each of their lines is left empty."""
+    return re.sub(
+        r"^( *)```.*?^\1```$",
+        lambda block: "\n" * block[0].count("\n"),
+        page.read_text("utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
+
+
+def spans(page: Path) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose(page))
+
+
+def exists(path: str, page: Path) -> bool:
+    """Whether a path names something here: from the root, inside ``auditor/`` or a package of it,
+    or beside the page.
+    """
+    if any((start / path).exists() for start in (ROOT, ROOT / "auditor", page.parent)):
+        return True
+    return "/" in path and any(ROOT.joinpath("auditor").rglob(path))
+
+
+@pytest.mark.parametrize("page", MAPS, ids=name_of)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = re.sub(r"https?://[^\s)]+", "", prose(page))
+    named = set(re.findall(rf"(?<![\w/.-])(?:{'|'.join(ROOMS)})/[\w./-]*\w", text))
+    if name_of(page) not in OTHERS_PROGRAMS:
+        named |= {
+            span
+            for span in spans(page)
+            if re.fullmatch(r"[\w.-]+(/[\w.-]+)+\.(py|js|md|toml)", span)
+        }
+    assert not sorted(path for path in named - PLACEHOLDERS if not exists(path, page))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in MAPS if name_of(page) not in OTHERS_PROGRAMS], ids=name_of
+)
+def test_a_file_named_without_its_folder_exists_somewhere(page: Path) -> None:
+    bare = {span for span in spans(page) if re.fullmatch(r"\w+\.(py|js)", span)}
+    bare |= set(re.findall(r"\b[A-Z][A-Z_]+\.md\b", prose(page)))
+    assert not sorted(bare - PLACEHOLDERS - NAMES - {path.name for path in ROOT.glob("*.md")})
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        named = re.findall(r"\b(?:docs/[\w./-]+\.md|[A-Z_]{4,}\.md)\b", path.read_text("utf-8"))
+        assert not [page for page in named if not exists(page, path) and page not in NAMES], path
+
+
+@pytest.mark.parametrize("page", MAPS, ids=name_of)
+def test_modules_that_a_page_names_exist(page: Path) -> None:
+    for dotted in re.findall(r"\bauditor(?:\.\w+)+", page.read_text("utf-8")):
+        here, rest = ROOT / "auditor", dotted.split(".")[1:]
+        if rest[0] in ("rules", "reports"):
+            here = ROOT
+        while rest and (here / rest[0]).is_dir():
+            here /= rest.pop(0)
+        module = (
+            here / f"{rest.pop(0)}.py"
+            if rest and (here / f"{rest[0]}.py").exists()
+            else here / "__init__.py"
+        )
+        if rest:
+            assert re.search(rf"\b{rest[0]}\b", module.read_text("utf-8")), (
+                f"{dotted}: {module} has no {rest[0]}"
+            )
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments that a link into a page may have: its headings, as GitHub names them, and
+    explicit ones.
+    """
+    text = page.read_text("utf-8")
+    heads = [
+        re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-")
+        for head in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    return {*heads, *re.findall(r'<a id="([^"]+)"', text)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, fragment = target.partition("#")
+        to = page.parent / path if path else page
+        assert to.exists(), target
+        if fragment:
+            assert fragment in anchors(to), target
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if name_of(page) not in GENERATED], ids=name_of
+)
+def test_no_line_of_prose_is_long(page: Path) -> None:
+    """Tables, blocks of code, and where links lead aside."""
+    lines = [
+        re.sub(r"\]\([^)]*\)|https?://[^\s)]+", "", line)
+        for line in prose(page).splitlines()
+        if not line.startswith("|")
+    ]
+    assert not [line for line in lines if len(line) > LONGEST]
+
+
+def test_every_decision_stands_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(
+        r"^\| \[(\d{4})\]\((\1-[\w-]+\.md)\) \| .+ \|$",
+        (folder / "README.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    assert [name for _, name in listed] == sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(number) for number, _ in listed] == list(range(1, len(listed) + 1))

@@ -1,0 +1,53 @@
+"""Freed memory that is kept: only where the C library can, and where it can, blocks are used
+again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from auditor.timeline import malloc
+
+ON_GLIBC = platform.libc_ver()[0] == "glibc"
+
+FAULTS = """
+import resource, sys
+import numpy as np
+from auditor.timeline.malloc import keep_freed_memory
+if sys.argv[1] == "kept":
+    assert keep_freed_memory()
+def turn():
+    for _ in range(50):
+        np.ones(1 << 17) + 1  # 1 MiB each
+turn()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+turn()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not ON_GLIBC, reason="mallopt is glibc's")
+def test_blocks_are_used_again_rather_than_faulted_in(monkeypatch):
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", str(1 << 17))  # glibc's own, without its guesses
+
+    def faults(how: str) -> int:
+        return int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True
+            ).stdout
+        )
+
+    page = resource.getpagesize()
+    assert faults("kept") < (1 << 20) / page  # less than one block
+    assert faults("") > 50 * (1 << 20) / page
+
+
+def test_another_c_library_is_left_alone(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert malloc.keep_freed_memory() is False
