@@ -1,12 +1,14 @@
-# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-slow: the tests that are left out of it.
+# make demo: set up, audit the broken example, print the report's path.   make test: set up, run every check.   make test-slow: the tests that are left out of it.   make test-cuda: torch's CUDA code on the null device.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
+TORCH_CUDA ?= torch==2.14.1 torchvision==0.29.1
 BIN := .venv/bin
+BIN_CUDA := .venv-cuda/bin
 export OMP_NUM_THREADS ?= 1
 # Empty: bytecode is kept, or each of the hundreds of processes that the tests start would compile us anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-slow deaths lint types manual fuzz clean audit-deps
+.PHONY: demo test test-slow test-cuda deaths lint types manual fuzz mutants clean audit-deps
 
 demo: .venv/ready
 	@echo "auditing examples/energy_flow/broken/trainer.py:step (a GRU trainer with planted faults) ..."
@@ -20,6 +22,11 @@ test: .venv/ready-dev lint types
 
 test-slow: .venv/ready-dev
 	$(PYTEST) -m slow --ignore tests/deaths
+
+# A CUDA build of torch (5.5 GB) on a device without a GPU (docs/null-device.md); needs a C compiler. Another build:
+# make test-cuda TORCH_CUDA="torch==2.8.0 torchvision==0.23.0", after make clean.
+test-cuda: .venv-cuda/ready
+	$(BIN_CUDA)/python -m auditor.nulldevice -- $(BIN_CUDA)/python -m pytest -n 2 --dist loadfile tests/cuda
 
 # Every way to die in tests/deaths (about half an hour on two cores); `make test` runs the quick ones of them.
 deaths: .venv/ready-dev
@@ -38,6 +45,13 @@ N ?= 50000
 fuzz: .venv/ready-dev
 	$(BIN)/python -m fuzz --number $(N)
 
+# A sample of mutants of rules/ and auditor/evidence/ against the tests that mirror them (tests/mutants.py): by hand, some ten minutes.
+SEED ?= 1
+mutants: N = 200
+mutants: .venv/ready-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[mutants]"
+	nice $(BIN)/python -m tests.mutants --number $(N) --seed $(SEED)
+
 # Known flaws of what we depend on: by hand, since it asks PyPI's advisory service; what that does not know fails it (--strict).
 audit-deps: .venv/ready
 	$(PYTHON) -m venv .venv/audit-deps
@@ -46,7 +60,7 @@ audit-deps: .venv/ready
 	.venv/audit-deps/bin/pip-audit --strict --no-deps --disable-pip --requirement .venv/audit-deps/requirements.txt
 
 manual: .venv/ready
-	$(BIN)/python -m auditor.explain --write
+	$(BIN)/python -m auditor.cli.manual --write
 
 # torch first and pinned: unpinned, it brings gigabytes of CUDA packages.
 .venv/ready: pyproject.toml
@@ -59,5 +73,11 @@ manual: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@
 
+.venv-cuda/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-cuda
+	$(BIN_CUDA)/python -m pip install --quiet --disable-pip-version-check $(TORCH_CUDA)
+	$(BIN_CUDA)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
 clean:
-	rm -rf .venv audits build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-cuda audits build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
