@@ -1,1 +1,3 @@
-"""Attacks on what reads files of strangers: corpora, mutators, and the harness behind ``make fuzz``."""
+"""Attacks on what reads files of strangers: corpora, mutators, and the harness behind ``make
+fuzz``.
+"""

@@ -1,8 +1,10 @@
-"""``make fuzz N=50000``: mutants of everything that `audit` reads of strangers, in forks of one process that has it imported.
+"""``make fuzz N=50000``: mutants of everything that `audit` reads of strangers, in forks of one
+process that has it imported.
 
-A batch of mutants is read in a forked child with 2 GB of memory. A mutant fails that kills its child, takes longer than 60 s
-or more than 2 GB, or raises anything but the project's own errors; its batch goes on behind it. Failures are kept in
-``fuzz/corpus``, small ones for good: tests/engine/test_fuzz_corpus.py reads them in every run of the tests.
+A batch of mutants is read in a forked child with 2 GB of memory. A mutant fails that kills its
+child, takes longer than 60 s or more than 2 GB, or raises anything but the project's own errors;
+its batch goes on behind it. Failures are kept in ``fuzz/corpus``, small ones for good:
+tests/security/test_fuzz_corpus.py reads them in every run of the tests.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import collections
 import contextlib
 import faulthandler
+import gc
 import hashlib
 import io
 import os
@@ -25,7 +28,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from fuzz import mutate, seeds
+from fuzz import folders, seeds
 from fuzz.readers import Failed, read_one, warm
 
 MEMORY, SECONDS, BATCH = 2 << 30, 60, 25
@@ -52,7 +55,10 @@ def child(batch: list[tuple[str, Path]], write: int) -> NoReturn:
         os.write(write, f"at {number}\n".encode())
         signal.alarm(SECONDS)
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 read_one(kind, path)
         except BaseException:
             said = traceback.format_exc().replace("\n", "\\n")[-3000:]
@@ -87,14 +93,20 @@ def run(batch: list[tuple[str, Path]]) -> list[tuple[int, str]]:
                 failed.append((first + int(number), how))
         if said.endswith(b"done\n"):
             break
-        died = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+        died = (
+            f"signal {os.WTERMSIG(status)}"
+            if os.WIFSIGNALED(status)
+            else f"exit {os.WEXITSTATUS(status)}"
+        )
         failed.append((first + at, f"its reader died: {died}"))
         first += at + 1
     return failed
 
 
 def _all(read: int, until: float) -> tuple[bytes, bool]:
-    """What the child says, and whether it ended; a child that is stuck in C says nothing for too long."""
+    """What the child says, and whether it ended; a child that is stuck in C says nothing for too
+    long.
+    """
     import select
 
     parts = b""
@@ -112,14 +124,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--number", type=int, default=50_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--kind", help="only mutants of this kind")
+    parser.add_argument("--kind", choices=sorted(folders.WEIGHTS), help="only mutants of this kind")
     options = parser.parse_args()
     warm()
+    gc.freeze()  # a collection in a child would copy all that it shares with us
     chance = random.Random(options.seed)
-    files = [(kind, content) for kind, content in seeds.seeds() if options.kind in (None, kind)]
-    recorded = seeds.recorded() if options.kind in (None, "recording", "report") else {}
-    files += [("report", recorded.pop("report.json"))] if recorded and options.kind != "recording" else []
-    parts = sorted((name.removeprefix("recording/"), content) for name, content in recorded.items())
+    made = folders.Seeds(tuple(seeds.seeds()), seeds.recorded())
+    asked = [options.kind] if options.kind else list(folders.WEIGHTS)
+    weights = [folders.WEIGHTS[kind] for kind in asked]
     kinds: collections.Counter[str] = collections.Counter()
     ways: dict[str, int] = {}
     begun, done = time.monotonic(), 0
@@ -128,13 +140,8 @@ def main() -> int:
         while done < options.number:
             batch = []
             for number in range(min(BATCH, options.number - done)):
-                kind, content = (
-                    ("recording", b"")
-                    if parts and options.kind != "report" and (not files or chance.random() < 0.15)
-                    else chance.choice(files)
-                )
-                path = work / f"{number}"
-                batch.append((kind, _written(chance, kind, content, parts, path)))
+                kind = chance.choices(asked, weights)[0]
+                batch.append((kind, made.write(chance, kind, work / f"{number}")))
                 kinds[kind] += 1
             for number, how in run(batch):
                 _keep(*batch[number], how, ways)
@@ -143,31 +150,35 @@ def main() -> int:
             work.mkdir()
             if done % 1000 < BATCH:
                 print(
-                    f"{done:,} mutants, {sum(ways.values())} failures of {len(ways)} kinds, {time.monotonic() - begun:.0f} s",
+                    f"{done:,} mutants, {sum(ways.values())} failures of {len(ways)} kinds, "
+                    f"{time.monotonic() - begun:.0f} s",
                     flush=True,
                 )
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"{done:,} mutants (seed {options.seed}): {dict(kinds)}; {sum(ways.values())} failures of {len(ways)} kinds")
+    print(
+        f"{done:,} mutants (seed {options.seed}): {dict(kinds)}; {sum(ways.values())} failures of "
+        f"{len(ways)} kinds"
+    )
     return 1 if ways else 0
 
 
-def _written(chance: random.Random, kind: str, content: bytes, parts: list[tuple[str, bytes]], path: Path) -> Path:
-    if kind == "recording":
-        hit = {chance.randrange(len(parts)) for _ in range(chance.choice((1, 1, 3)))}
-        for number, (name, part) in enumerate(parts):
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            (path / name).write_bytes(mutate.mutant(chance, kind, part) if number in hit and part else part)
-        return path
-    suffix = {"trace": ".json", "snapshot": ".pickle", "checkpoint": ".pt", "report": ".json", "config": ".yaml"}[kind]
-    path = path.with_suffix(suffix)
-    path.write_bytes(mutate.mutant(chance, kind, content))
-    return path
+def _large(folder: str, names: list[str]) -> list[str]:
+    """Files of a folder that are too large to be kept; what is empty says nothing, either."""
+    return [
+        name
+        for name in names
+        if (file := Path(folder) / name).is_file() and not 0 < file.stat().st_size <= KEPT
+    ]
 
 
 def _keep(kind: str, path: Path, how: str, ways: dict[str, int]) -> None:
     lines = [line.strip() for line in how.split("\\n") if line.strip()]
-    way = next((line for line in reversed(lines[:-1]) if line.startswith("File")), "") + " " + (lines[-1] if lines else "")
+    way = (
+        next((line for line in reversed(lines[:-1]) if line.startswith("File")), "")
+        + " "
+        + (lines[-1] if lines else "")
+    )
     ways[way] = ways.get(way, 0) + 1
     if ways[way] > 1:
         return
@@ -175,7 +186,7 @@ def _keep(kind: str, path: Path, how: str, ways: dict[str, int]) -> None:
     name = hashlib.sha256(way.encode()).hexdigest()[:10]
     CORPUS.mkdir(exist_ok=True)
     if path.is_dir():
-        shutil.copytree(path, CORPUS / f"{kind}-{name}", dirs_exist_ok=True)
+        shutil.copytree(path, CORPUS / f"{kind}-{name}", dirs_exist_ok=True, ignore=_large)
     elif path.stat().st_size <= KEPT:
         shutil.copy(path, CORPUS / f"{kind}-{name}{path.suffix}")
 

@@ -1,7 +1,8 @@
-"""Our verdicts on both corpora beside torch's, picklescan's and fickling's. By hand: ``python -m fuzz.compare_scanners PYTHON``.
+"""Our verdicts on both corpora beside torch's, picklescan's and fickling's. By hand: ``python -m
+fuzz.compare_scanners PYTHON``.
 
-PYTHON is the interpreter of an environment with ``picklescan`` and ``fickling`` (and no need of torch); neither is a
-dependency of ours. What is printed stands in docs/checkpoints.md.
+PYTHON is the interpreter of an environment with ``picklescan`` and ``fickling`` (and no need of
+torch); neither is a dependency of ours. What is printed stands in docs/checkpoints.md.
 """
 
 from __future__ import annotations
@@ -98,12 +99,25 @@ def main() -> None:
         for kind, corpus in (("hostile", hostile_checkpoints), ("real", real_checkpoints)):
             paths = corpus.write(Path(folder) / kind)
             told = "\n".join(map(str, paths))
-            done = subprocess.run([sys.argv[1], "-c", OTHERS], input=told, capture_output=True, text=True, check=True)
-            others = {Path(path).name: (one, two) for path, one, two in map(json.loads, done.stdout.splitlines())}
-            rows = [(path.name, ours(path), torchs(path), *others.get(path.name, ("died", "died"))) for path in paths]
+            done = subprocess.run(
+                [sys.argv[1], "-c", OTHERS], input=told, capture_output=True, text=True, check=True
+            )
+            others = {
+                Path(path).name: (one, two)
+                for path, one, two in map(json.loads, done.stdout.splitlines())
+            }
+            rows = [
+                (path.name, ours(path), torchs(path), *others.get(path.name, ("died", "died")))
+                for path in paths
+            ]
             print(f"\n{kind}: {len(rows)} files")
-            for place, who in enumerate(("torch-step-audit", "torch weights_only=True", "picklescan", "fickling"), 1):
-                print(f"  {who:24}", dict(collections.Counter(row[place] for row in rows).most_common()))
+            for place, who in enumerate(
+                ("torch-step-audit", "torch weights_only=True", "picklescan", "fickling"), 1
+            ):
+                print(
+                    f"  {who:24}",
+                    dict(collections.Counter(row[place] for row in rows).most_common()),
+                )
             print("  good, and flagged by another:")
             for row in rows:
                 if row[1].startswith("good") and (

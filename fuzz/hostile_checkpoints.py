@@ -1,4 +1,6 @@
-"""Checkpoints that no one should load: none of them may be called good. Nothing here is ever loaded without weights_only."""
+"""Checkpoints that no one should load: none of them may be called good. Nothing here is ever loaded
+without weights_only.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ django.utils.autoreload.restart_with_reloader aiohttp.client.ClientSession httpx
 tensorflow.keras.models.load_model keras.models.load_model onnx.load sklearn.externals.joblib.load transformers.AutoModel.from_pretrained
 mymodels.net.Net __main__.Net torch.nn.modules.linear.Linear collections.namedtuple
 """.split()
-"""Dangerous callables that scanners and their bypasses are known by, and a few that nobody can judge."""
+"""Dangerous callables that scanners and their bypasses are known by, and a few that nobody can
+judge.
+"""
 
 DISGUISED = (
     ("torch._utils", "_rebuild_tensor_v2.__globals__"),
@@ -77,13 +81,28 @@ def call(name: str, argument: str = "true", protocol: int = 2) -> bytes:
             + word(argument)
             + b"\x85Rs."
         )
-    return b"\x80\x04}" + word("hook") + word(module) + word(attribute) + b"\x93" + word(argument) + b"\x85Rs."
+    return (
+        b"\x80\x04}"
+        + word("hook")
+        + word(module)
+        + word(attribute)
+        + b"\x93"
+        + word(argument)
+        + b"\x85Rs."
+    )
 
 
 def archive(
-    pickled: bytes, *, root: str = "archive", compress: int = zipfile.ZIP_STORED, version: bytes = b"3\n", **more: bytes
+    pickled: bytes,
+    *,
+    root: str = "archive",
+    compress: int = zipfile.ZIP_STORED,
+    version: bytes = b"3\n",
+    **more: bytes,
 ) -> bytes:
-    """A zip archive as torch.save writes it, by zipfile. Names in ``more`` have ``__`` for a slash."""
+    """A zip archive as torch.save writes it, by zipfile. Names in ``more`` have ``__`` for a
+    slash.
+    """
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", compress) as file:
         file.writestr(f"{root}/data.pkl", pickled)
@@ -95,7 +114,9 @@ def archive(
 
 def legacy(content: bytes, place: int = 3, trailing: bytes = b"") -> bytes:
     """The old format, with ``content`` in the place of one of its five pickles."""
-    five = [pickle.dumps(each, 2) for each in (MAGIC, 1001, {"little_endian": True}, {"step": 1}, [])]
+    five = [
+        pickle.dumps(each, 2) for each in (MAGIC, 1001, {"little_endian": True}, {"step": 1}, [])
+    ]
     five[place] = content
     return b"".join(five) + trailing
 
@@ -110,24 +131,38 @@ def _opcodes() -> Iterator[tuple[str, bytes]]:
         "reduce": b"cos\nsystem\n" + word("true") + b"\x85R",
         "reduce-protocol-0": b"cos\nsystem\n(S'true'\ntR",
         "stack-global": word("os") + word("system") + b"\x93" + word("true") + b"\x85R",
-        "stack-global-of-memo": word("os") + b"q\x000" + word("system") + b"q\x010h\x00h\x01\x93" + word("true") + b"\x85R",
+        "stack-global-of-memo": word("os")
+        + b"q\x000"
+        + word("system")
+        + b"q\x010h\x00h\x01\x93"
+        + word("true")
+        + b"\x85R",
         "inst": b"(S'true'\nios\nsystem\n",
         "obj": b"(cos\nsystem\n" + word("true") + b"o",
         "newobj": b"csubprocess\nPopen\n" + word("true") + b"\x85\x81",
         "newobj-ex": b"csubprocess\nPopen\n" + word("true") + b"\x85}\x92",
         "build": b"cmymodels\nNet\n)\x81}" + word("x") + b"K\x01sb",
-        "build-on-a-class": b"ccollections\nCounter\nN}" + word("update") + b"ccollections\nOrderedDict\ns\x86b",
+        "build-on-a-class": b"ccollections\nCounter\nN}"
+        + word("update")
+        + b"ccollections\nOrderedDict\ns\x86b",
         "named-only": b"cos\nsystem\n",
         "default-factory": b"ccollections\ndefaultdict\ncos\nsystem\n\x85R",
         "as-a-key": b"}cos\nsystem\nK\x01s",
-        "from-type": b"ctorch._tensor\n_rebuild_from_type_v2\n(cos\nsystem\nctorch\nTensor\n" + word("true") + b"\x85NtR",
+        "from-type": b"ctorch._tensor\n_rebuild_from_type_v2\n(cos\nsystem\nctorch\nTensor\n"
+        + word("true")
+        + b"\x85NtR",
         "parameter": b"ctorch._utils\n_rebuild_parameter\ncos\nsystem\n\x85R",
         "hook": b"ccollections\nOrderedDict\n)RK\x01cos\nsystem\ns",
         "popped": b"cos\nsystem\n" + word("true") + b"\x85R0N",
         "extension": b"\x82\x01",
         "extension-4": b"\x84\x01\x00\x00\x00",
         "persistent-text": b"Pos\n",
-        "persistent-module": b"(" + word("module") + b"cos\nsystem\n" + word("a.py") + word("print()") + b"tQ",
+        "persistent-module": b"("
+        + word("module")
+        + b"cos\nsystem\n"
+        + word("a.py")
+        + word("print()")
+        + b"tQ",
         "persistent-other": b"(" + word("file") + word("/etc/passwd") + b"tQ",
         "value-called": b"ctorch\nfloat32\n)R",
         "text-called": word("os.system") + b")R",
@@ -138,7 +173,9 @@ def _opcodes() -> Iterator[tuple[str, bytes]]:
         "deep-in-a-set": b"\x8f()" + b"\x85" * 200_000 + b"\x90",
         "deep-in-a-frozenset": b"()" + b"\x85" * 200_000 + b"\x91",
         "deep-in-set-of-list": b"cbuiltins\nset\n])" + b"\x85" * 200_000 + b"a\x85R",
-        "squared-key": b"})" + b"\x86".join(b"q%c" % n + b"h%c" % n for n in range(60)) + b"\x86K\x01s",
+        "squared-key": b"})"
+        + b"\x86".join(b"q%c" % n + b"h%c" % n for n in range(60))
+        + b"\x86K\x01s",
         "memo-of-nothing": b"h\x05",
         "empty-stack": b"0",
         "wrong-text": b"X\x02\x00\x00\x00\xff\xfe",
@@ -161,8 +198,14 @@ def _archives() -> Iterator[tuple[str, bytes]]:
             file.writestr("archive/xxxx.pkl", second)
             file.writestr("archive/version", b"3\n")
         yield f"two-pickles-evil-{which}", made.getvalue().replace(b"xxxx.pkl", b"data.pkl")
-        yield f"two-pickles-of-two-cases-evil-{which}", made.getvalue().replace(b"xxxx.pkl", b"DATA.PKL")
-        yield f"two-folders-evil-{which}", made.getvalue().replace(b"archive/xxxx.pkl", b"brchive/data.pkl")
+        yield (
+            f"two-pickles-of-two-cases-evil-{which}",
+            made.getvalue().replace(b"xxxx.pkl", b"DATA.PKL"),
+        )
+        yield (
+            f"two-folders-evil-{which}",
+            made.getvalue().replace(b"archive/xxxx.pkl", b"brchive/data.pkl"),
+        )
         yield f"names-in-header-and-directory-differ-{which}", _renamed(made.getvalue())
         yield f"archive-behind-archive-evil-{which}", archive(first) + archive(second)
         yield f"archive-in-a-comment-evil-{which}", _commented(archive(first), archive(second))
@@ -187,17 +230,39 @@ def _archives() -> Iterator[tuple[str, bytes]]:
     yield "empty-archive", b"PK\x05\x06" + bytes(18)
     for cut in (40, 90, 200):
         yield f"cut-{cut}", archive(GOOD)[:-cut]
-    int_tensor = b"ctorch._utils\n_rebuild_tensor_v2\n((" + word("storage") + b"ctorch\nLongStorage\n" + word("0") + word("cpu")
-    int_tensor = b"\x80\x02" + int_tensor + b"K\x04tQK\x00K\x04\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR."
+    int_tensor = (
+        b"ctorch._utils\n_rebuild_tensor_v2\n(("
+        + word("storage")
+        + b"ctorch\nLongStorage\n"
+        + word("0")
+        + word("cpu")
+    )
+    int_tensor = (
+        b"\x80\x02"
+        + int_tensor
+        + b"K\x04tQK\x00K\x04\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR."
+    )
     yield "integers-without-data", archive(int_tensor)
     yield "integers-with-less-data", archive(int_tensor, data__0=bytes(8))
-    yield "typed-storage", archive(int_tensor.replace(b"ctorch\nLongStorage", b"ctorch.storage\nTypedStorage"), data__0=bytes(32))
+    yield (
+        "typed-storage",
+        archive(
+            int_tensor.replace(b"ctorch\nLongStorage", b"ctorch.storage\nTypedStorage"),
+            data__0=bytes(32),
+        ),
+    )
 
 
 def _renamed(raw: bytes) -> bytes:
-    """The second record is data.pkl in the directory, and something else in its own header; the first the other way round."""
+    """The second record is data.pkl in the directory, and something else in its own header; the
+    first the other way round.
+    """
     head, directory = raw[: raw.index(b"PK\x01\x02")], raw[raw.index(b"PK\x01\x02") :]
-    swapped = directory.replace(b"data.pkl", b"swap.pkl").replace(b"xxxx.pkl", b"data.pkl").replace(b"swap.pkl", b"xxxx.pkl")
+    swapped = (
+        directory.replace(b"data.pkl", b"swap.pkl")
+        .replace(b"xxxx.pkl", b"data.pkl")
+        .replace(b"swap.pkl", b"xxxx.pkl")
+    )
     return head + swapped
 
 
@@ -219,8 +284,15 @@ def _flagged(raw: bytes, flag: int) -> bytes:
 def _tar(first: str = "storages") -> bytes:
     """The oldest format; ``first`` may begin as a pickle does."""
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT, encoding="latin-1") as file:
-        for name, content in ((first, b""), ("storages", EVIL), ("tensors", pickle.dumps(0, 2)), ("pickle", EVIL)):
+    with tarfile.open(
+        fileobj=made, mode="w", format=tarfile.GNU_FORMAT, encoding="latin-1"
+    ) as file:
+        for name, content in (
+            (first, b""),
+            ("storages", EVIL),
+            ("tensors", pickle.dumps(0, 2)),
+            ("pickle", EVIL),
+        ):
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             file.addfile(entry, io.BytesIO(content))
@@ -233,7 +305,10 @@ def _others() -> Iterator[tuple[str, bytes]]:
             yield f"legacy-{place}-{name}", legacy(call(name), place)
     yield "legacy-two-in-one-place", legacy(EVIL + GOOD)
     yield "legacy-behind", legacy(GOOD, trailing=EVIL)
-    yield "legacy-keys-of-nothing", legacy(pickle.dumps(["0"], 2), 4, struct.pack("<q", 1) + bytes(4))
+    yield (
+        "legacy-keys-of-nothing",
+        legacy(pickle.dumps(["0"], 2), 4, struct.pack("<q", 1) + bytes(4)),
+    )
     yield "legacy-version", legacy(pickle.dumps(1002, 2), 1)
     yield "plain-pickle", EVIL
     yield "plain-good-pickle", GOOD
@@ -241,8 +316,15 @@ def _others() -> Iterator[tuple[str, bytes]]:
     yield "tar", _tar()
     yield "tar-that-begins-as-a-pickle", _tar("\x80\x02}q\x00.")
     header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[%d,%d]}}'
-    for name, (first, end) in {"reversed": (8, 0), "out-of-bounds": (0, 80), "of-another-size": (0, 12)}.items():
-        yield f"offsets-{name}.safetensors", struct.pack("<Q", len(header % (first, end))) + header % (first, end) + bytes(8)
+    for name, (first, end) in {
+        "reversed": (8, 0),
+        "out-of-bounds": (0, 80),
+        "of-another-size": (0, 12),
+    }.items():
+        yield (
+            f"offsets-{name}.safetensors",
+            struct.pack("<Q", len(header % (first, end))) + header % (first, end) + bytes(8),
+        )
     two = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}'
     yield "overlapping.safetensors", struct.pack("<Q", len(two)) + two + bytes(12)
     twice = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
@@ -250,7 +332,7 @@ def _others() -> Iterator[tuple[str, bytes]]:
     hole = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}'
     yield "hole.safetensors", struct.pack("<Q", len(hole)) + hole + bytes(12)
     # a header of 0x..58 bytes: "X" of pickle, which skips into the header's first name
-    names = b'{"' + b"cos\nsystem\n(S'true'\ntR." + b'":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    names = b'{"cos\nsystem\n(S\'true\'\ntR.":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
     names += b" " * (0x158 - len(names))
     yield "polyglot-pickle.safetensors", struct.pack("<Q", len(names)) + names + bytes(8)
 
@@ -263,7 +345,10 @@ def files() -> Iterator[tuple[str, bytes]]:
     for number, (module, attribute) in enumerate(DISGUISED):
         named = word(module) + word(attribute) + b"\x93)R."
         yield f"disguised-{number}.pt", archive(b"\x80\x04" + named)
-        yield f"disguised-{number}-legacy.pt", legacy(b"\x80\x02" + f"c{module}\n{attribute}\n)R.".encode())
+        yield (
+            f"disguised-{number}-legacy.pt",
+            legacy(b"\x80\x02" + f"c{module}\n{attribute}\n)R.".encode()),
+        )
     for name, pickled in _opcodes():
         yield f"{name}.pt", archive(pickled)
         yield f"{name}-legacy.pt", legacy(pickled)

@@ -1,4 +1,6 @@
-"""Mutants of whole files: bytes that flip, and values that no writer gives at the places where values stand."""
+"""Mutants of whole files: bytes that flip, and values that no writer gives at the places where
+values stand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,26 @@ import random
 import struct
 from typing import Any
 
-NUMBERS = (0, 1, -1, 2, 7, 255, 256, 65536, 2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**31), -(2**63), 10**400)
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    255,
+    256,
+    65536,
+    2**31 - 1,
+    2**31,
+    2**32,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64,
+    -(2**31),
+    -(2**63),
+    10**400,
+)
 FLOATS = (0.5, -0.0, 1e-320, 1e16, 1e300, float("inf"), float("-inf"), float("nan"))
 WORDS = (
     "",
@@ -37,6 +58,9 @@ PIECES = (
     b"[" * 400,
 )
 
+GZIP = b"\x1f\x8b"
+"""How such a file begins."""
+
 Chance = random.Random
 
 
@@ -57,7 +81,9 @@ def value(chance: Chance, old: Any) -> Any:
 
 
 def tree(chance: Chance, content: Any) -> Any:
-    """JSON or plain data with some of its values, keys or items changed. ``content`` is changed in place."""
+    """JSON or plain data with some of its values, keys or items changed. ``content`` is changed in
+    place.
+    """
     for _ in range(chance.choice((1, 1, 2, 5, 20))):
         place = content
         for _ in range(chance.randrange(1, 9)):
@@ -101,13 +127,31 @@ def raw(chance: Chance, content: bytes) -> bytes:
         elif kind == 5:
             made[at:at] = chance.choice(PIECES)
         elif kind == 6:
-            made[at:at] = made[max(0, at - chance.randrange(1, 200)) : at] * chance.choice((1, 1, 30))
+            made[at:at] = made[max(0, at - chance.randrange(1, 200)) : at] * chance.choice(
+                (1, 1, 30)
+            )
         elif kind == 7:
             form, top = chance.choice((("<H", 2**16), ("<I", 2**32), ("<Q", 2**64)))
-            made[at : at + struct.calcsize(form)] = struct.pack(form, chance.choice([n for n in NUMBERS if 0 <= n < top]))
+            made[at : at + struct.calcsize(form)] = struct.pack(
+                form, chance.choice([n for n in NUMBERS if 0 <= n < top])
+            )
         elif chance.random() < 0.2:
             del made[at:]
     return bytes(made)
+
+
+def _line(chance: Chance, content: bytes) -> bytes:
+    """Some lines of a file of rows changed inside, doubled or lost."""
+    lines = content.splitlines()
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(lines))
+        try:
+            lines[at] = _json(tree(chance, json.loads(lines[at])))
+        except (ValueError, OverflowError):
+            lines[at] = raw(chance, lines[at])
+        if chance.random() < 0.2:
+            lines[at:at] = [chance.choice(lines)] * chance.choice((1, 2, 30))
+    return b"\n".join(lines) + b"\n"
 
 
 def _json(content: Any) -> bytes:
@@ -116,15 +160,21 @@ def _json(content: Any) -> bytes:
 
 
 def mutant(chance: Chance, kind: str, seed: bytes) -> bytes:
-    """One mutant of a seed; packed ones are changed inside, and packed again, as often as outside."""
-    if seed[:2] == b"\x1f\x8b" and chance.random() < 0.7:
+    """One mutant of a seed; packed ones are changed inside, and packed again, as often as
+    outside.
+    """
+    if seed[:2] == GZIP and chance.random() < 0.7:
         return gzip.compress(mutant(chance, kind, gzip.decompress(seed)), 1, mtime=0)
     if seed[:1] in (b"{", b"[") and chance.random() < 0.75:
         try:
             return _json(tree(chance, json.loads(seed)))
         except (ValueError, OverflowError):
-            return raw(chance, seed)
-    if seed[:2] == b"\x1f\x8b":
+            return (
+                _line(chance, seed)
+                if seed.count(b"\n") > 1 and chance.random() < 0.8
+                else raw(chance, seed)
+            )
+    if seed[:2] == GZIP:
         return raw(chance, seed)
     if kind == "snapshot" and chance.random() < 0.6:
         import pickle
@@ -136,7 +186,9 @@ def mutant(chance: Chance, kind: str, seed: bytes) -> bytes:
 
 
 def _repacked(chance: Chance, seed: bytes) -> bytes:
-    """A zip archive with one record changed and the checksums right; the header of a safetensors file changed as JSON."""
+    """A zip archive with one record changed and the checksums right; the header of a safetensors
+    file changed as JSON.
+    """
     from fuzz.hostile_checkpoints import archive
 
     if seed[8:9] == b"{":
@@ -154,5 +206,7 @@ def _repacked(chance: Chance, seed: bytes) -> bytes:
     records[name] = raw(chance, records[name])
     pickled = records.pop("data.pkl")
     return archive(
-        pickled, version=records.pop("version"), **{each.replace("/", "__"): content for each, content in records.items()}
+        pickled,
+        version=records.pop("version"),
+        **{each.replace("/", "__"): content for each, content in records.items()},
     )

@@ -1,4 +1,6 @@
-"""Checkpoints as trainers save them: none of them may be called bad. Each function returns what is saved."""
+"""Checkpoints as trainers save them: none of them may be called bad. Each function returns what is
+saved.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,41 @@ def half_precision() -> Any:
 def whole_trainer() -> Any:
     model, optimizer = _trained()
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)
-    scaler = {"scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 3}
-    parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": schedule.state_dict()}
-    return {**parts, "scaler": scaler, "epoch": 3, "global_step": 90, "rng": torch.get_rng_state(), "best": float("inf")}
+    scaler = {
+        "scale": 65536.0,
+        "growth_factor": 2.0,
+        "backoff_factor": 0.5,
+        "growth_interval": 2000,
+        "_growth_tracker": 3,
+    }
+    parts = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scheduler": schedule.state_dict(),
+    }
+    return {
+        **parts,
+        "scaler": scaler,
+        "epoch": 3,
+        "global_step": 90,
+        "rng": torch.get_rng_state(),
+        "best": float("inf"),
+    }
 
 
 def optimizers() -> Any:
-    names = ("SGD", "Adam", "Adagrad", "RMSprop", "Adadelta", "NAdam", "RAdam", "Rprop", "Adamax", "ASGD")
+    names = (
+        "SGD",
+        "Adam",
+        "Adagrad",
+        "RMSprop",
+        "Adadelta",
+        "NAdam",
+        "RAdam",
+        "Rprop",
+        "Adamax",
+        "ASGD",
+    )
     return {name: _trained(name)[1].state_dict() for name in names}
 
 
@@ -65,20 +95,31 @@ def schedulers() -> Any:
         rates.ReduceLROnPlateau(optimizer),
         rates.LambdaLR(optimizer, lambda step: 0.9**step),
         rates.CosineAnnealingWarmRestarts(optimizer, 4),
-        rates.SequentialLR(optimizer, [rates.LinearLR(optimizer), rates.ExponentialLR(optimizer, 0.9)], [2]),
+        rates.SequentialLR(
+            optimizer, [rates.LinearLR(optimizer), rates.ExponentialLR(optimizer, 0.9)], [2]
+        ),
     ]
     return [each.state_dict() for each in made]
 
 
 def lightning() -> Any:
     model, optimizer = _trained()
-    loops = {"fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 1, "completed": 1}}}}
-    kept = {"ModelCheckpoint{'monitor': None}": {"best_model_score": torch.tensor(0.5), "dirpath": "runs"}}
+    loops = {
+        "fit_loop": {"state_dict": {}, "epoch_progress": {"total": {"ready": 1, "completed": 1}}}
+    }
+    kept = {
+        "ModelCheckpoint{'monitor': None}": {
+            "best_model_score": torch.tensor(0.5),
+            "dirpath": "runs",
+        }
+    }
     return {
         "epoch": 1,
         "global_step": 20,
         "pytorch-lightning_version": "2.4.0",
-        "state_dict": OrderedDict((f"model.{name}", tensor) for name, tensor in model.state_dict().items()),
+        "state_dict": OrderedDict(
+            (f"model.{name}", tensor) for name, tensor in model.state_dict().items()
+        ),
         "loops": loops,
         "callbacks": kept,
         "optimizer_states": [optimizer.state_dict()],
@@ -99,8 +140,18 @@ def hugging_face_rng() -> Any:
 
 def numpy_values() -> Any:
     generator = np.random.default_rng(0)
-    values = {"loss": np.float64(0.5), "steps": np.int64(7), "history": np.ones((3, 2), np.float32), "ok": np.bool_(True)}
-    return {**values, "generator": generator.bit_generator.state, "dtype": np.dtype("f4"), "model": state_dict()}
+    values = {
+        "loss": np.float64(0.5),
+        "steps": np.int64(7),
+        "history": np.ones((3, 2), np.float32),
+        "ok": np.bool_(True),
+    }
+    return {
+        **values,
+        "generator": generator.bit_generator.state,
+        "dtype": np.dtype("f4"),
+        "model": state_dict(),
+    }
 
 
 def numpy_generator() -> Any:
@@ -108,19 +159,44 @@ def numpy_generator() -> Any:
 
 
 def options_and_paths() -> Any:
-    args = argparse.Namespace(lr=0.1, out=PurePosixPath("runs/a"), layers=[1, 2], since=dt.timedelta(seconds=3))
+    args = argparse.Namespace(
+        lr=0.1, out=PurePosixPath("runs/a"), layers=[1, 2], since=dt.timedelta(seconds=3)
+    )
     return {"args": args, "model": state_dict(), "when": dt.datetime(2026, 1, 2, 3, 4)}
 
 
 def plain_containers() -> Any:
-    more = {"a": (1, 2.5, None, True), "b": {"x", "y"}, "c": b"bytes", "d": bytearray(b"more"), "e": 1 + 2j, 3: -(2**70)}
-    kept = {"deque": deque([1.0, 2.0], maxlen=10), "counts": Counter("abca"), "lists": defaultdict(list, {1: [2]})}
-    return {**more, **kept, "tuple as a key": {(0, "a"): torch.ones(2)}, "version": torch.__version__}
+    more = {
+        "a": (1, 2.5, None, True),
+        "b": {"x", "y"},
+        "c": b"bytes",
+        "d": bytearray(b"more"),
+        "e": 1 + 2j,
+        3: -(2**70),
+    }
+    kept = {
+        "deque": deque([1.0, 2.0], maxlen=10),
+        "counts": Counter("abca"),
+        "lists": defaultdict(list, {1: [2]}),
+    }
+    return {
+        **more,
+        **kept,
+        "tuple as a key": {(0, "a"): torch.ones(2)},
+        "version": torch.__version__,
+    }
 
 
 def tied_and_shared() -> Any:
     weight = torch.randn(8, 8)
-    return {"embed": weight, "head": weight, "row": weight[3], "turned": weight.t(), "empty": weight[:0], "number": weight[0, 0]}
+    return {
+        "embed": weight,
+        "head": weight,
+        "row": weight[3],
+        "turned": weight.t(),
+        "empty": weight[:0],
+        "number": weight[0, 0],
+    }
 
 
 def parameters_and_buffers() -> Any:
@@ -148,7 +224,15 @@ def all_dtypes() -> Any:
         "complex64",
         "complex128",
     )
-    new = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    new = (
+        "uint16",
+        "uint32",
+        "uint64",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+    )
     return {name: torch.ones(4).to(getattr(torch, name)) for name in (*names, *new)}
 
 
@@ -162,8 +246,13 @@ def dtypes_devices_sizes() -> Any:
 
 
 def quantized() -> Any:
-    each = torch.quantize_per_channel(torch.randn(4, 3), torch.ones(4), torch.zeros(4, dtype=torch.long), 0, torch.qint8)
-    return {"tensor": torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.quint8), "channel": each}
+    each = torch.quantize_per_channel(
+        torch.randn(4, 3), torch.ones(4), torch.zeros(4, dtype=torch.long), 0, torch.qint8
+    )
+    return {
+        "tensor": torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.quint8),
+        "channel": each,
+    }
 
 
 def sparse() -> Any:
@@ -172,7 +261,10 @@ def sparse() -> Any:
 
 
 def meta_and_nested() -> Any:
-    return {"meta": torch.empty(3, 4, device="meta"), "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}
+    return {
+        "meta": torch.empty(3, 4, device="meta"),
+        "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    }
 
 
 def gradient_and_hooks() -> Any:
@@ -209,7 +301,9 @@ CONTENTS: tuple[Content, ...] = (
 
 
 NEW_FORMAT_ONLY = (all_dtypes, dtypes_devices_sizes, meta_and_nested)
-"""What torch saves in the old format, and cannot load from it: storages without a dtype, nested tensors."""
+"""What torch saves in the old format, and cannot load from it: storages without a dtype, nested
+tensors.
+"""
 
 
 def dtensor() -> Any:
@@ -261,13 +355,22 @@ def files() -> Iterator[tuple[str, bytes]]:
             content = make()
             yield f"{make.__name__}.pt", saved(content)
             if make not in NEW_FORMAT_ONLY:
-                yield f"{make.__name__}-legacy.pt", saved(content, _use_new_zipfile_serialization=False)
+                yield (
+                    f"{make.__name__}-legacy.pt",
+                    saved(content, _use_new_zipfile_serialization=False),
+                )
     for protocol in (3, 4, 5):
         yield f"protocol-{protocol}.pt", saved(whole_trainer(), pickle_protocol=protocol)
     weights = {f"layers.{n}.weight": torch.ones(8, 4) * n for n in range(6)}
     for length in range(0, 40, 3):  # one header in 32 begins as a pickle does
-        yield f"weights-{length}.safetensors", safetensors(**{f"w{'x' * length}": torch.ones(4)}, **weights)
-    yield "half.safetensors", safetensors(a=torch.ones(3, 3, dtype=torch.bfloat16), b=torch.arange(5))
+        yield (
+            f"weights-{length}.safetensors",
+            safetensors(**{f"w{'x' * length}": torch.ones(4)}, **weights),
+        )
+    yield (
+        "half.safetensors",
+        safetensors(a=torch.ones(3, 3, dtype=torch.bfloat16), b=torch.arange(5)),
+    )
 
 
 def write(folder: Path) -> list[Path]:
