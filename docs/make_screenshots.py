@@ -2,9 +2,9 @@
 
     python docs/make_screenshots.py [REPORT]
 
-Audits ``examples/energy_flow/broken`` (half a minute) unless the path of a report.html is given, opens the page in headless
-Chromium at desktop and phone width, light and dark, and writes docs/screenshots/*.png.
-Needs Debian's chromium and chromium-driver, and selenium.
+Audits ``examples/energy_flow/broken`` (half a minute) unless the path of a report.html is given,
+opens the page in headless Chromium at desktop and phone width, light and dark, and writes
+docs/screenshots/*.png. Needs Debian's chromium and chromium-driver, and selenium.
 """
 
 from __future__ import annotations
@@ -50,9 +50,23 @@ SHOW = "location.hash = arguments[0]; document.querySelector(arguments[0]).scrol
 
 def audited(folder: Path) -> Path:
     """The report of the broken trainer."""
-    code = "from auditor.cli import main; main()"
-    words = [sys.executable, "-c", code, "run", "trainer:step", "--out", str(folder / "audit"), "--quiet"]
-    subprocess.run(words, cwd=TRAINER, check=True, env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    code = "from auditor.cli.main import main; main()"
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        "run",
+        "trainer:step",
+        "--out",
+        str(folder / "audit"),
+        "--quiet",
+    ]
+    subprocess.run(
+        words,
+        cwd=TRAINER,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
     return folder / "audit" / "report.html"
 
 
@@ -63,7 +77,13 @@ def browser(folder: Path) -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"):
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-first-run",
+    ):
         options.add_argument(flag)
     options.add_argument(f"--user-data-dir={folder / 'profile'}")
     return webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
@@ -73,14 +93,21 @@ def taken(driver: Any, page: Path, shot: Shot) -> bytes:
     """One PNG of what the window shows."""
     features = [{"name": "prefers-color-scheme", "value": shot.scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    metrics = {"width": shot.width, "height": shot.height, "deviceScaleFactor": 1, "mobile": shot.width < 500}
+    metrics = {
+        "width": shot.width,
+        "height": shot.height,
+        "deviceScaleFactor": 1,
+        "mobile": shot.width < 500,
+    }
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(page.as_uri())
     for _ in range(2):  # charts that wake on the way push the place down
         if shot.place:
             driver.execute_script(SHOW, shot.place)
         time.sleep(3)
-    return base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+    return base64.b64decode(
+        driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+    )
 
 
 def main() -> None:

@@ -2,9 +2,10 @@
 
     python docs/make_tab_screenshots.py AUDITS RUN [CODE]
 
-``AUDITS`` is a folder of runs (of examples/energy_flow, say), ``RUN`` the name of one of them. Taken are the tab with that run's
-report (docs/images/tab-report.png), and its trace zoomed to the first finding of ``CODE``, SYNC001 if none is given
-(docs/images/tab-trace.png). Needs Debian's chromium and chromium-driver, and selenium.
+``AUDITS`` is a folder of runs (of examples/energy_flow, say), ``RUN`` the name of one of them.
+Taken are the tab with that run's report (docs/images/tab-report.png), and its trace zoomed to the
+first finding of ``CODE``, SYNC001 if none is given (docs/images/tab-trace.png). Needs Debian's
+chromium and chromium-driver, and selenium.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-VIEW = "import sys; sys.path[:1] = [sys.argv.pop(1)]; from auditor.cli import main; main()"
+VIEW = "import sys; sys.path[:1] = [sys.argv.pop(1)]; from auditor.cli.main import main; main()"
 
 
 def main() -> None:
@@ -49,7 +50,13 @@ def chromium(profile: str) -> Any:
 
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1400,900")
+    flags = (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--window-size=1400,900",
+    )
     for flag in (*flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     return webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
@@ -69,9 +76,14 @@ def trace(browser: Any, run: str, code: str) -> None:
     shown = "document.querySelector('iframe[title=Trace]')?.contentWindow"
     wait(browser, f"return {shown}?.document.body?.dataset.slices")
     browser.switch_to.frame(browser.find_element("css selector", "iframe[title=Trace]"))
-    zoomed = "[...document.querySelectorAll('#findings li')].find((item) => item.innerText.startsWith(arguments[0]))"
+    zoomed = (
+        "[...document.querySelectorAll('#findings li')].find((item) => "
+        "item.innerText.startsWith(arguments[0]))"
+    )
     browser.execute_script(
-        f"const item = {zoomed}; item.scrollIntoView({{block: 'center'}}); item.querySelector('button').click()", code
+        f"const item = {zoomed}; item.scrollIntoView({{block: 'center'}}); "
+        "item.querySelector('button').click()",
+        code,
     )
     settle(browser)
     browser.save_screenshot(str(IMAGES / "tab-trace.png"))
@@ -88,7 +100,9 @@ def page(browser: Any, **address: str) -> None:
 
 def settle(browser: Any) -> None:
     """Wait for what is drawn in the next frames."""
-    browser.execute_async_script("const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => done()), 1500)")
+    browser.execute_async_script(
+        "const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => done()), 1500)"
+    )
 
 
 def wait(browser: Any, script: str) -> Any:
