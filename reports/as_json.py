@@ -76,9 +76,23 @@ def load(data: bytes) -> Report:
             f"{SCHEMA!r}"
         )
     try:
+        _bound(written)
         return msgspec.convert(_read(written), Report)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
         raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
+
+
+def _bound(written: Any) -> None:
+    """Raise ``ValueError`` for a number that a float cannot hold: nobody can print it."""
+    waiting = [written]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, int) and abs(value) >= 2**64:
+            raise ValueError("a number of more than 64 bits")
 
 
 def _encoded(value: Any) -> bytes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
 
 from auditor import __version__
 from auditor.evidence.recorded.cpu_contention import CpuContention
@@ -30,7 +29,6 @@ from auditor.judging.method import method_of
 from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
-    Outcome,
     PeakBytes,
     Report,
     Run,
@@ -190,7 +188,7 @@ def _run(
         device=", ".join(facts.devices) or "cpu"
         if facts is not None and bare
         else manifest.get("device", "cpu"),
-        outcome=cast("Outcome", manifest.get("outcome", "killed")),
+        outcome=evidence.recording.outcome,
         error=_error(manifest.get("error"), evidence.recording),
         step_us=_times(list(facts.step_us)) if facts is not None and bare else _quiet_times(quiet),
         peak_bytes=PeakBytes(

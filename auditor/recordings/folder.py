@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
 from auditor import redaction
-from auditor.model import Site
+from auditor.model import Outcome, Site
 from auditor.model.devices import DeviceInfo, Input, device_named, input_named
 from auditor.recordings import schema
 from auditor.recordings.joined_runs import RERUN, joined, joined_rows, taken_passes
@@ -94,6 +94,11 @@ class Recording:
         """What the run could use; the host where a file stands alone."""
         environment = self.manifest.get("environment") or {}
         return device_named(self.manifest.get("device"), str(environment.get("device", "")))
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ended; ``killed`` where nobody lived to say so."""
+        return cast("Outcome", self.manifest.get("outcome", "killed"))
 
     def inside(self, name: str) -> Recording | None:
         """The recording of a further run that lies inside this one (``replay``, ``rehearsal``);

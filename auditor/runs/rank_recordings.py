@@ -74,7 +74,7 @@ class RankedRecording(Recording):
         return tuple(_row(each, traced.get(str(_trace(each)))) for each in self.members)
 
     def _judged(self) -> tuple[Recording, str]:
-        failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
+        failed = [each for each in self.members if each.outcome != "completed"]
         own = [
             each for each in failed if (each.manifest.get("error") or {}).get("type") != FOLLOWED
         ]
@@ -92,7 +92,7 @@ class RankedRecording(Recording):
         return self.members[0], "no rank is slower than it by more than 5 %"
 
     def _failures(self, judged: int) -> list[str]:
-        failed = [each for each in self.members if each.manifest["outcome"] != "completed"]
+        failed = [each for each in self.members if each.outcome != "completed"]
         shown = [
             f"the error that is shown is that of rank {judged}"
             for each in failed

@@ -277,6 +277,17 @@ def test_an_oversized_report_is_refused_unread(monkeypatch: pytest.MonkeyPatch) 
         as_json.load(b"{" * 11)
 
 
+@pytest.mark.parametrize(("value", "fits"), [(2**64 - 1, True), (2**64, False), (-(2**64), False)])
+def test_a_number_that_no_float_holds_is_refused(value: int, fits: bool) -> None:
+    written = json.loads(as_json.Json().render(golden.rich_report()))
+    written["findings"][0]["steps"] = value
+    if fits:
+        assert as_json.load(json.dumps(written).encode()).findings[0].steps == value
+    else:
+        with pytest.raises(ValueError, match="more than 64 bits"):
+            as_json.load(json.dumps(written).encode())
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from auditor.evidence.snapshot.layout import CHANGES, check
 from auditor.evidence.snapshot.unpickle import RefusedPickle, load_plain
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import AT_OOM
@@ -21,16 +22,6 @@ EVENT_LIMIT = 5_000_000
 """Events of one device that are read at most, for the same reason."""
 
 Event = Mapping[str, Any]
-CHANGES = (
-    "alloc",
-    "free_requested",
-    "free_completed",
-    "segment_alloc",
-    "segment_free",
-    "segment_map",
-    "segment_unmap",
-)
-"""Events that change what is held."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +84,7 @@ def _load(evidence: Evidence) -> SnapshotData:
     except RefusedPickle as refused:
         raise NotLooked(str(refused)) from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise NotLooked(
-            f"the memory snapshot has another layout than torch's: {type(error).__name__}"
-        ) from None
+        raise NotLooked(f"the memory snapshot has another layout than torch's: {error}") from None
 
 
 def _told(name: str, data: Any, *, named: bool) -> SnapshotData:
@@ -108,11 +97,7 @@ def _told(name: str, data: Any, *, named: bool) -> SnapshotData:
         raise NotLooked(f"the memory snapshot has more than {BLOCK_LIMIT} blocks")
     if sum(len(trace) for trace in traces) > EVENT_LIMIT:
         raise NotLooked(f"the memory snapshot's history has more than {EVENT_LIMIT} events")
-    for segment in segments:
-        int(segment["total_size"])
-        for block in segment["blocks"]:
-            if block["state"] is None or int(block["size"]) < 0:
-                raise ValueError("a block has a state and a size")
+    check(form)
     ended = any(_ends_in_oom(trace) for trace in traces)
     return SnapshotData(
         name, segments, traces, form.get("allocator_settings") or {}, ended or named
