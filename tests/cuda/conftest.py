@@ -52,13 +52,24 @@ def inside() -> None:
         )
 
 
+AT_ONCE = """
+import os, sys
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
+"""
+"""Ends a program without the interpreter's own end. Autograd's thread of a device lets go of the last
+graph's Python objects (FSDP2's callbacks, ``autograd.Function``) after ``backward`` returned, and
+needs the GIL for it; where the interpreter ends first, the thread is unwound and torch aborts
+("terminate called without an active exception"), on a GPU as here."""
+
 Child = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
 def child(tmp_path: Path) -> Child:
     """Runs a text as a program on a null device of its own: ``child("import torch ...", gpu="T4",
-    devices=2, ENV="x")``.
+    devices=2, ENV="x")``; ``at_once`` for those that train with Python objects in the graph.
     """
 
     def run(
@@ -67,6 +78,7 @@ def child(tmp_path: Path) -> Child:
         gpu: str = "H100",
         devices: int = 1,
         memory_bytes: int | None = None,
+        at_once: bool = False,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
         found = nulldevice.environment(
@@ -79,7 +91,7 @@ def child(tmp_path: Path) -> Child:
             "OMP_NUM_THREADS": "1",
             **env,
         }
-        command = [sys.executable, "-X", "faulthandler", "-c", program]
+        command = [sys.executable, "-X", "faulthandler", "-c", program + AT_ONCE * at_once]
         return subprocess.run(
             command,
             cwd=tmp_path,
