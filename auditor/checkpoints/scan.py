@@ -62,6 +62,8 @@ def scan(path: Path) -> Scan:
                 found = _described(empty, _opened(file, empty))
             except Malformed as problem:
                 found = replace(empty, damage=(str(problem),), foreign=problem.foreign)
+    except FileNotFoundError:
+        raise NotACheckpoint("it does not exist") from None
     except OSError as error:
         raise NotACheckpoint(
             f"it cannot be read: {error.strerror or type(error).__name__}"
