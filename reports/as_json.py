@@ -18,6 +18,9 @@ SIZE_LIMIT = 64 * 1024 * 1024
 
 Object = dict[str, Any]
 
+UNWRITTEN = ("hints", "joined_facts")
+"""Fields of a finding that are for rules and charts, and for nobody else."""
+
 CHARTS = ("series", "layers", "lanes")
 """Fields that hold a chart in each item: thousands of numbers, which nobody reads one below the
 other.
@@ -118,7 +121,8 @@ def _finding(finding: Finding) -> Object:
     # hints may hold anything that a rule likes; they are emptied before anything walks them.
     bare = replace(finding, hints={}, remedy=None, severity=finding.severity or Severity.NOTE)
     built: Object = msgspec.to_builtins(bare)
-    del built["hints"]
+    for name in UNWRITTEN:
+        del built[name]
     places = [_place(place) for place in built.pop("places")]
     leading = {
         name: built.pop(name) for name in ("key", "code", "name", "severity", "message", "site")
@@ -171,7 +175,7 @@ def _read(written: Object) -> Object:
 def _read_finding(row: Any) -> Any:
     if not isinstance(row, dict):
         return row
-    shaped = {name: value for name, value in row.items() if name != "hints"}
+    shaped = {name: value for name, value in row.items() if name not in UNWRITTEN}
     if isinstance(row.get("places"), list):
         shaped["places"] = [_read_place(place) for place in row["places"]]
     remedy = row.get("remedy")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace.precision import FP32, TF32, Precision
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
@@ -17,6 +17,14 @@ AMPERE = 8
 """Compute capability from which NVIDIA's devices have TF32."""
 
 HIGH = 'torch.set_float32_matmul_precision("high")'
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The lines that ``remedy`` may edit."""
+
+    off_at: Site | None  # where TF32 is switched off
+    trains_at: Site | None  # the only backward
 
 
 @dataclass(frozen=True)
@@ -103,10 +111,10 @@ class Tf32Off(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=precision.facts,
-            hints={
-                "off_at": source.only_flag("matmul.allow_tf32", value=False),
-                "trains_at": source.only_call("backward"),
-            },
+            hints=Hints(
+                off_at=source.only_flag("matmul.allow_tf32", value=False),
+                trains_at=source.only_call("backward"),
+            ),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -114,7 +122,8 @@ class Tf32Off(Rule):
             'Call torch.set_float32_matmul_precision("high") once at the start, or use bf16 '
             "autocast."
         )
-        off, site = finding.hints["off_at"], finding.hints["trains_at"]
+        hints = finding.hints_as(Hints)
+        off, site = hints.off_at, hints.trains_at
         reason = "matrix products keep 10 bits of their inputs' mantissa instead of 23"
         if off is not None:
             return Remedy(

@@ -21,6 +21,13 @@ BFLOAT16 = "torch.bfloat16"
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Both edits, or none."""
+
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True)
 class HalfWhereBfloat16IsNative(Rule):
     """
     Training runs in float16 on a GPU that has bfloat16.
@@ -111,7 +118,7 @@ class HalfWhereBfloat16IsNative(Rule):
                 steps=len(place.rhythm.seen),
                 per_step=place.per_step,
                 seen_on=machine.device,
-                hints={"edits": _edits(source, place.site, made)},
+                hints=Hints(_edits(source, place.site, made)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -119,7 +126,7 @@ class HalfWhereBfloat16IsNative(Rule):
             "Give autocast dtype=torch.bfloat16 and GradScaler enabled=False: its calls then pass "
             "everything through."
         )
-        return Remedy(text, finding.hints["edits"])
+        return Remedy(text, finding.hints_as(Hints).edits)
 
 
 def _edits(source: Source, site: Site, made: Site | None) -> tuple[Edit, ...]:

@@ -18,6 +18,14 @@ NEW = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What is written on the line, and what to write instead."""
+
+    new: str
+    call: str  # empty where the line does not call the class by its name
+
+
+@dataclass(frozen=True)
 class OldMixedPrecisionApi(Rule):
     """
     Mixed precision is switched on by a deprecated class.
@@ -79,16 +87,18 @@ class OldMixedPrecisionApi(Rule):
                 sites = [source.first_call(name) or site for site in sites[:1]]
             for site in sites:
                 said = f"torch.cuda.amp.{name} is deprecated: it is {new} now"
-                hints = {"new": new, "call": source.called(site, name)}
+                hints = Hints(new, source.called(site, name))
                 yield Finding(site, said, steps=amp.steps, seen_on=machine.device, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
         text = (
-            f"Write {finding.hints['new']}, with the same arguments behind the device, and import "
+            f"Write {hints.new}, with the same arguments behind the device, and import "
             "it from torch.amp."
         )
-        call = str(finding.hints["call"])
-        if finding.site is None or not call:
+        if finding.site is None or not hints.call:
             return Remedy(text)
         reason = "the old class is the new one with its device set to cuda"
-        return Remedy(text, (Edit(finding.site, "modernize_amp", call, safe=True, reason=reason),))
+        return Remedy(
+            text, (Edit(finding.site, "modernize_amp", hints.call, safe=True, reason=reason),)
+        )

@@ -42,6 +42,14 @@ it.
 
 
 @dataclass(frozen=True)
+class Hints:
+    """A key of ``REMEDIES``, and for ``clip`` the call that is missing before the line."""
+
+    kind: str
+    unscale: str = ""  # empty where it is not clear
+
+
+@dataclass(frozen=True)
 class GradScalerMisused(Rule):
     """
     Gradients are clipped while they are still scaled, or the scaler does nothing.
@@ -130,15 +138,9 @@ class GradScalerMisused(Rule):
 
     def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
-            finding = _finding(
-                place,
-                machine,
-                "clip",
-                f"gradients are clipped while they are still scaled, on {place.rhythm}",
-            )
-            yield replace(
-                finding, hints={**finding.hints, "unscale": unscale_call(source, place.site)}
-            )
+            said = f"gradients are clipped while they are still scaled, on {place.rhythm}"
+            clipped = _finding(place, machine, "clip", said)
+            yield replace(clipped, hints=Hints("clip", unscale_call(source, place.site)))
         for place in self._usual(amp.places("step_scaled")):
             said = f"the optimizer steps with gradients that are still scaled, on {place.rhythm}"
             yield _finding(place, machine, "step", said, Severity.ERROR)
@@ -192,13 +194,16 @@ class GradScalerMisused(Rule):
         yield _finding(place, machine, "skipped", said, facts=facts)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, call = REMEDIES[str(finding.hints["kind"])], str(finding.hints.get("unscale", ""))
-        if finding.site is None or not call:
+        hints = finding.hints_as(Hints)
+        text = REMEDIES[hints.kind]
+        if finding.site is None or not hints.unscale:
             return Remedy(text)
         reason = (
             "gradients are clipped by their true norm then: training changes, as it was meant to"
         )
-        return Remedy(text, (Edit(finding.site, "insert_before", value=call, reason=reason),))
+        return Remedy(
+            text, (Edit(finding.site, "insert_before", value=hints.unscale, reason=reason),)
+        )
 
 
 def _defaults(source: Source) -> Iterator[tuple[str, str]]:
@@ -226,5 +231,5 @@ def _finding(
         seen_on=machine.device,
         severity=severity,
         facts=facts,
-        hints={"kind": kind},
+        hints=Hints(kind),
     )

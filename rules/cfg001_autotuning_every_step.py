@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Source
 from auditor.evidence.trace.patterns import Structure
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The only line that sets ``cudnn.benchmark = True``."""
+
+    set_at: Site | None
 
 
 @dataclass(frozen=True)
@@ -90,14 +97,14 @@ class AutotuningEveryStep(Rule):
             lost_us_per_step=tuning.us / structure.steps,
             basis="estimated",
             seen_on="trace",
-            hints={"set_at": source.only_flag("cudnn.benchmark", value=True)},
+            hints=Hints(source.only_flag("cudnn.benchmark", value=True)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
             "Bring the inputs to a few fixed shapes, or set torch.backends.cudnn.benchmark = False."
         )
-        site = finding.hints["set_at"]
+        site = finding.hints_as(Hints).set_at
         if site is None:
             return Remedy(text)
         reason = (

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Source
-from auditor.evidence.source.conv_bias import CONVOLUTIONS, biased_before_norm
+from auditor.evidence.source.conv_bias import CONVOLUTIONS, Made, biased_before_norm
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import NotLooked, Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The convolutions whose bias can go."""
+
+    made_at: tuple[Made, ...]
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ class BiasBeforeBatchNorm(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(("convolutions in the trace", f"{structure.convolutions}"),),
-            hints={"made_at": biased_before_norm(source)},
+            hints=Hints(biased_before_norm(source)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -105,7 +112,7 @@ class BiasBeforeBatchNorm(Rule):
             "it with strict=False)."
         )
         reason = "a parameter less: other random numbers at the start, and checkpoints without it"
-        made = finding.hints["made_at"]
+        made = finding.hints_as(Hints).made_at
         return Remedy(
             text,
             tuple(

@@ -25,6 +25,13 @@ a loss that wants the digits.
 
 
 @dataclass(frozen=True)
+class Hints:
+    """How the float64 came about: a key of ``REMEDIES``."""
+
+    how: str
+
+
+@dataclass(frozen=True)
 class Float64InTheStep(Rule):
     """
     A part of the step runs in float64.
@@ -99,7 +106,7 @@ class Float64InTheStep(Rule):
                 yield _creeps(birth, machine, large=large)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints["how"])])
+        return Remedy(REMEDIES[finding.hints_as(Hints).how])
 
 
 REMEDIES = {
@@ -138,7 +145,7 @@ def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
             ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
             ("largest tensor in float64", amounts.count(birth.largest, "element")),
         ),
-        hints={"how": birth.how},
+        hints=Hints(birth.how),
     )
 
 
@@ -152,7 +159,7 @@ def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
         per_step=sum(each.calls for each in doubles.births) / steps,
         seen_on=machine.device,
         severity=Severity.NOTE,
-        hints={"how": "whole"},
+        hints=Hints("whole"),
     )
 
 

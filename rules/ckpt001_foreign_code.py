@@ -35,6 +35,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What the file needs: a key of ``REMEDIES``."""
+
+    kind: str = "code"
+
+
+@dataclass(frozen=True)
 class CheckpointNeedsCode(Rule):
     """
     A checkpoint cannot be loaded without running code.
@@ -111,11 +118,11 @@ class CheckpointNeedsCode(Rule):
                     ("file", checkpoint.scan.path),
                     *(("needs", name) for name in (*meant, *names)[:20]),
                 ),
-                hints={"kind": kind},
+                hints=Hints(kind),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints.get("kind", "code"))])
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _kind(checkpoint: Checkpoint) -> str | None:

@@ -13,6 +13,13 @@ from auditor.rule import Rule
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Last name of the call on the line; empty where the line has no such call."""
+
+    call: str
+
+
+@dataclass(frozen=True)
 class CheckpointVariantNotChosen(Rule):
     """
     Activations are recomputed by the old variant of checkpointing, by default.
@@ -88,7 +95,7 @@ class CheckpointVariantNotChosen(Rule):
                 seen_on=machine.device,
                 severity=Severity.ERROR if call.lost else None,
                 facts=(("called by", call.library),) if call.library else (),
-                hints={"call": source.called(call.site, call.name)},
+                hints=Hints(source.called(call.site, call.name)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -96,7 +103,7 @@ class CheckpointVariantNotChosen(Rule):
             "Pass use_reentrant=False: it gives gradients whatever went in, and takes keyword "
             "arguments."
         )
-        name = str(finding.hints["call"])
+        name = finding.hints_as(Hints).call
         if finding.site is None or not name:
             return Remedy(text)
         reason = (

@@ -14,6 +14,13 @@ from auditor.rule import NotLooked, Rule
 
 
 @dataclass(frozen=True)
+class Hints:
+    """A sentence that names the latest good checkpoint; empty without one."""
+
+    instead: str = ""
+
+
+@dataclass(frozen=True)
 class CheckpointDamaged(Rule):
     """
     A checkpoint is cut off or damaged.
@@ -104,7 +111,7 @@ class CheckpointDamaged(Rule):
                     ("file", checkpoint.scan.path),
                     *(("damage", sentence) for sentence in damage[:20]),
                 ),
-                hints={"instead": checkpoints.instead},
+                hints=Hints(checkpoints.instead),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -112,4 +119,4 @@ class CheckpointDamaged(Rule):
             "Save to a temporary name and os.replace it, so that a job that dies leaves the "
             "checkpoint before."
         )
-        return Remedy(f"{finding.hints.get('instead', '')}{write}")
+        return Remedy(f"{finding.hints_as(Hints).instead}{write}")

@@ -22,6 +22,13 @@ NOT_WAITING = Permit(
 
 
 @dataclass(frozen=True)
+class Moves:
+    """What each call that moves a tensor and waits is given as ``non_blocking``."""
+
+    moves: tuple[CallArgument, ...] = ()
+
+
+@dataclass(frozen=True)
 class CopyRule(Rule):
     """Base of the rules about copies; no rule itself."""
 
@@ -66,7 +73,7 @@ class CopyRule(Rule):
         )
         edits = (
             edit
-            for move in finding.hints.get("moves", ())
+            for move in finding.hints_as(Moves).moves
             for edit in move.edits("True", safe=True, reason=reason)
         )
         yield from dict.fromkeys(edits)
@@ -76,7 +83,7 @@ class CopyRule(Rule):
         """What to add to the advice where an expression decides whether a move waits, and why it is
         not edited then.
         """
-        moves = [move for move in finding.hints.get("moves", ()) if move.written]
+        moves = [move for move in finding.hints_as(Moves).moves if move.written]
         advice = next((move.advice for move in moves), "")
         return advice, next((move.refused for move in moves if move.refused), None)
 

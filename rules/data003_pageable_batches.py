@@ -7,15 +7,24 @@ from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
 from auditor.evidence.recorded.copies import Copy, CopySite
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.files import Source
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.permit import LOADER, Permit
 from auditor.rule import knob
 
-from .copying import NOT_WAITING, CopyRule
+from .copying import NOT_WAITING, CopyRule, Moves
 
 PINNED = "page-locking the batch changes where it lies, not what is in it"
+
+
+@dataclass(frozen=True)
+class Hints(Moves):
+    """The loader's ``pin_memory``, and who moves its batches."""
+
+    made_at: Site | None = None
+    pinned: CallArgument | None = None
+    library: str = ""  # the library that moves them
 
 
 @dataclass(frozen=True)
@@ -102,17 +111,17 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 f"device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
                 f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
-                hints={
-                    "made_at": made_at,
-                    "pinned": pinned,
-                    "moves": tuple(
+                hints=Hints(
+                    made_at=made_at,
+                    pinned=pinned,
+                    moves=tuple(
                         move
                         for each in places
                         if not each.library
                         for move in self.waiting_moves(each, source, configs)
                     ),
-                    "library": place.library,
-                },
+                    library=place.library,
+                ),
             )
 
     def _is_small(self, place: CopySite) -> bool:
@@ -129,16 +138,16 @@ class LoaderWithoutPinnedMemory(CopyRule):
         return lines
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        made_at = finding.hints.get("made_at")
+        hints = finding.hints_as(Hints)
         text = (
             "Give the loader pin_memory=True, and move its batches with .to(device, "
             "non_blocking=True)."
         )
-        if finding.hints.get("library"):
-            text = f"Give the loader pin_memory=True; {finding.hints['library']} moves its batches."
-        if made_at is None:
+        if hints.library:
+            text = f"Give the loader pin_memory=True; {hints.library} moves its batches."
+        pinned = hints.pinned
+        if hints.made_at is None or pinned is None:
             return Remedy(text)
-        pinned = finding.hints["pinned"]
         first = pinned.edits("True", safe=True, reason=PINNED)
         edits = tuple(dict.fromkeys((*first, *self.without_waiting(finding)))) if first else ()
         return Remedy(text + pinned.advice, edits, refused=pinned.refused)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Configs, Copies, Source
 from auditor.model import Finding, Remedy, Severity
 
-from .copying import NOT_WAITING, CopyRule
+from .copying import NOT_WAITING, CopyRule, Moves
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
             message = (
                 f"{place.amount} of pinned batches are copied to the device on {place.rhythm} {how}"
             )
-            yield self.report(copies, place, place.site, message, hints={"moves": moves})
+            yield self.report(copies, place, place.site, message, hints=Moves(moves))
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move the batch with non_blocking=True: the copy then runs while the host goes on."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import Batches, Configs, Machine, Source
 from auditor.evidence.recorded.batches import Loader
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import COUNT, FLAG, LOADER, Permit
@@ -17,6 +17,15 @@ from auditor.rule import NotLooked, Rule, knob
 from .pricing import between
 
 ALONE = "loader_alone_us"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Workers worth trying (0: none), and what the loader is given now."""
+
+    workers: int = 0
+    number: CallArgument | None = None
+    persistent: CallArgument | None = None
 
 
 @dataclass(frozen=True)
@@ -129,15 +138,15 @@ class StepWaitsForInput(Rule):
             seen_on=machine.device,
             severity=Severity.ERROR if waiting.share >= self.severe else None,
             facts=waiting.facts,
-            hints={
-                "workers": _workers(loader, machine.cpus),
-                "given": given(
+            hints=Hints(
+                workers=_workers(loader, machine.cpus),
+                number=given(
                     source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
                 ),
-                "persistent": given(
+                persistent=given(
                     source, configs, loader.made_at, "DataLoader", "persistent_workers", ran=False
                 ),
-            },
+            ),
         )
         yield between(found, waiting.price)
 
@@ -188,8 +197,9 @@ class StepWaitsForInput(Rule):
         return Severity.ERROR if share >= self.severe else None
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        workers = finding.hints.get("workers", 0)
-        if not workers or finding.site is None:
+        hints = finding.hints_as(Hints)
+        workers, number, persistent = hints.workers, hints.number, hints.persistent
+        if not workers or number is None or persistent is None or finding.site is None:
             return Remedy(
                 "Make loading cheaper (prepare once, store decoded) or give the loader more "
                 "workers than it has."
@@ -201,7 +211,6 @@ class StepWaitsForInput(Rule):
         text = (
             f"Load beside the step with {workers} worker processes that stay alive between epochs."
         )
-        number, persistent = finding.hints["given"], finding.hints["persistent"]
         edits = number.edits(str(workers), reason=reason)
         if (
             edits and not number.written

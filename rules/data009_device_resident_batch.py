@@ -18,6 +18,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Why the batch lies on the device: a key of ``REMEDIES``."""
+
+    cause: str = ""
+
+
+@dataclass(frozen=True)
 class LoaderYieldsDeviceTensors(Rule):
     """
     A data loader yields tensors that are on the device already.
@@ -94,11 +101,11 @@ class LoaderYieldsDeviceTensors(Rule):
                 per_step=1.0,
                 seen_on=machine.device,
                 facts=resident.facts,
-                hints={"cause": resident.cause},
+                hints=Hints(resident.cause),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        first = REMEDIES.get(str(finding.hints.get("cause")), "Let the loader yield host tensors")
+        first = REMEDIES.get(finding.hints_as(Hints).cause, "Let the loader yield host tensors")
         return Remedy(
             f"{first}, set pin_memory=True, and move the batch in the step with .to(device, "
             "non_blocking=True)."

@@ -14,6 +14,14 @@ from auditor.rule import Rule, knob
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whether a backward walked the kept graph, and whether the line stores the tensor itself."""
+
+    walked: bool = False
+    itself: bool = False
+
+
+@dataclass(frozen=True)
 class GraphKeptAcrossSteps(Rule):
     """
     The autograd graph of earlier steps is kept.
@@ -93,11 +101,10 @@ class GraphKeptAcrossSteps(Rule):
                 seen_on=machine.device,
                 severity=self._weight(root, bounded=root not in growing),
                 facts=root.facts,
-                hints={
-                    "walked": root.walked,
-                    "itself": root.site is not None
-                    and stores_at_depth(source, root.site, root.depth),
-                },
+                hints=Hints(
+                    walked=root.walked,
+                    itself=root.site is not None and stores_at_depth(source, root.site, root.depth),
+                ),
             )
 
     def _message(self, root: Root, *, bounded: bool) -> str:
@@ -121,15 +128,15 @@ class GraphKeptAcrossSteps(Rule):
         )
         if finding.site is None:
             return Remedy(text)
-        if not finding.hints.get("itself"):
+        hints = finding.hints_as(Hints)
+        if not hints.itself:
             return Remedy(
                 "What is stored holds tensors: store only those that are needed, each without its "
                 "graph (.detach())."
             )
-        walked = bool(finding.hints.get("walked"))
         reason = (
             "a later backward walks the kept graph: gradients change"
-            if walked
+            if hints.walked
             else "no backward walks the kept graph"
         )
-        return Remedy(text, (Edit(finding.site, "detach", safe=not walked, reason=reason),))
+        return Remedy(text, (Edit(finding.site, "detach", safe=not hints.walked, reason=reason),))

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Backward, Configs, Machine, Source
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call that is given ``retain_graph``, and as what."""
+
+    call: str
+    asked: CallArgument
 
 
 @dataclass(frozen=True)
@@ -90,15 +98,15 @@ class RetainedGraphNeverNeeded(Rule):
                 basis="none" if held is None else "estimated",
                 seen_on=machine.device,
                 facts=kept.facts,
-                hints={"call": call, "asked": asked},
+                hints=Hints(call, asked),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (
             "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
         )
-        call = str(finding.hints.get("call", ""))
-        asked = finding.hints["asked"]
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
         if asked.written:
             reason = "an expression decides: a step not audited may need it"
             return Remedy(

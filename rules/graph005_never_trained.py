@@ -25,6 +25,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Why they never change: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
 class ParametersNeverTrained(Rule):
     """
     Parameters of the optimizer never change.
@@ -95,7 +102,7 @@ class ParametersNeverTrained(Rule):
                 yield _finding(stepped, machine, "still", f"{said} on all of {stepped.steps} steps")
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints["kind"])])
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _unfed(stepped: Stepped) -> str:
@@ -120,5 +127,5 @@ def _finding(stepped: Stepped, machine: Machine, kind: str, said: str) -> Findin
         per_step=1.0,
         seen_on=machine.device,
         facts=facts,
-        hints={"kind": kind},
+        hints=Hints(kind),
     )

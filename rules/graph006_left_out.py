@@ -28,6 +28,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What was left out: a key of ``REMEDIES``."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
 class TrainableTensorLeftOut(Rule):
     """
     A tensor gets gradients and no optimizer holds it.
@@ -109,7 +116,7 @@ class TrainableTensorLeftOut(Rule):
             yield _finding((stray,), stray.made or stray.backward, "unregistered", machine)
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints["kind"])])
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 def _finding(
@@ -127,7 +134,7 @@ def _finding(
             ("gradients held", amounts.size(held)),
             *((each.name or "a tensor", f"shape {list(each.shape)}") for each in strays[:20]),
         ),
-        hints={"kind": kind},
+        hints=Hints(kind),
     )
 
 

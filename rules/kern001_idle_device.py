@@ -37,6 +37,13 @@ UNEXPLAINED = "no single cause explains half of it"
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whether most of the idle time is work that was queued and waited."""
+
+    queued: bool = False
+
+
+@dataclass(frozen=True)
 class DeviceIdleInStep(Rule):
     """
     The device has nothing to do for a large part of the step.
@@ -131,11 +138,11 @@ class DeviceIdleInStep(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=(*idle.facts, *_waiting_in_queue(idle)),
-            hints={"queued": mostly and cause == DEVICE},
+            hints=Hints(mostly and cause == DEVICE),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("queued"):
+        if finding.hints_as(Hints).queued:
             return Remedy(
                 "Look at what the queued work waits for: an event of another stream, a copy, a "
                 "collective whose peers are late, or "

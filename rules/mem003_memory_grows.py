@@ -15,6 +15,13 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whose memory grows: ``host`` or the device's."""
+
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class MemoryGrowsEveryStep(Rule):
     """
     Memory grows step over step.
@@ -125,7 +132,7 @@ class MemoryGrowsEveryStep(Rule):
                 if names or machine.simulated
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
-                hints={"where": where},
+                hints=Hints(where),
                 follows="GRAPH001" if names else "",
             )
 
@@ -139,7 +146,7 @@ class MemoryGrowsEveryStep(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("where") == "host":
+        if finding.hints_as(Hints).where == "host":
             return Remedy(
                 "Look for containers that grow: logged arrays, cached batches, histories. Bound "
                 "them or write them out."

@@ -7,12 +7,20 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, WhatIf
-from auditor.evidence.source.argument_origin import PLACES, allocator_home
+from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
 
 MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The best setting of the allocator, and the one line that sets it now."""
+
+    setting: str
+    set_at: Home | None
 
 
 @dataclass(frozen=True)
@@ -114,11 +122,12 @@ class AllocatorSettingWouldHelp(Rule):
             seen_on="snapshot",
             severity=None if avoided else Severity.NOTE,
             facts=(*what_if.since, before.row, *(each.row for each in what_if.others)),
-            hints={"setting": best.setting, "set_at": allocator_home(configs)},
+            hints=Hints(best.setting, allocator_home(configs)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        setting, home = str(finding.hints["setting"]), finding.hints["set_at"]
+        hints = finding.hints_as(Hints)
+        setting, home = hints.setting, hints.set_at
         return Remedy(
             f"Set PYTORCH_CUDA_ALLOC_CONF={setting} before torch starts, and measure again: the "
             "replay knows the order of the "

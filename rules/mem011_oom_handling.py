@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from auditor import amounts
 from auditor.evidence import DeviceCalls, Machine, OomHandlers
+from auditor.evidence.recorded.oom_handlers import Reason
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -26,6 +28,13 @@ WHY = {
     "backward go into the next step",
     "stepped": "the optimizer steps after the error, on the gradients of half a backward",
 }
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is wrong on the line."""
+
+    reasons: tuple[Reason | Literal["periodic"], ...]
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ class OutOfMemoryHandledWrongly(Rule):
                     ("handler", str(flaw.handler)),
                     ("out of memory in this audit", str(handlers.errors)),
                 ),
-                hints={"reasons": flaw.reasons},
+                hints=Hints(flaw.reasons),
             )
 
     def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
@@ -154,17 +163,18 @@ class OutOfMemoryHandledWrongly(Rule):
                 seen_on=machine.device,
                 severity=Severity.NOTE,
                 facts=site.facts,
-                hints={"reasons": ("periodic",)},
+                hints=Hints(("periodic",)),
             )
             yield between(found, site.price) if machine.cuda else found
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints["reasons"] == ("periodic",):
+        reasons = finding.hints_as(Hints).reasons
+        if reasons == ("periodic",):
             return Remedy(
                 "Drop it, or keep it where other programs share the device and need the memory in "
                 "between."
             )
-        if finding.hints["reasons"] == ("kept",):
+        if reasons == ("kept",):
             return Remedy("Store str(error), not the error.")
         return Remedy(
             "In except only set a flag. After the block: zero_grad(), then a fresh forward and "

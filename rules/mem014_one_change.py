@@ -27,6 +27,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """The one thing that was changed: a key of ``REMEDIES``."""
+
+    what: str
+
+
+@dataclass(frozen=True)
 class PeakMemoryCutByOneChange(Rule):
     """
     One change would cut the peak of device memory.
@@ -109,11 +116,11 @@ class PeakMemoryCutByOneChange(Rule):
                     ("peak with the change", amounts.size(change.peak)),
                     ("tensors concerned", str(change.tensors)),
                 ),
-                hints={"what": change.what},
+                hints=Hints(change.what),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints["what"])])
+        return Remedy(REMEDIES[finding.hints_as(Hints).what])
 
 
 def _site(change: Change, zero_grads: ZeroGrads) -> Site | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, OutOfMemory
-from auditor.evidence.source.argument_origin import PLACES, allocator_home
+from auditor.evidence.source.argument_origin import PLACES, Home, allocator_home
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import ALLOCATOR
 from auditor.rule import Rule, knob
@@ -19,6 +19,15 @@ WHY = {
     "stream that this request could not use",
     "unknown": "the request is not known",
 }
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Why memory ran out, the first setting that fits, and the one line that sets it now."""
+
+    kind: str = ""
+    setting: str = ""
+    set_at: Home | None = None
 
 
 @dataclass(frozen=True)
@@ -110,11 +119,11 @@ class RanOutOfMemory(Rule):
                 *(holder.row for holder in oom.holders[: self.lines]),
                 *self._replays(oom),
             ),
-            hints={
-                "kind": oom.kind,
-                "setting": fitting[0] if fitting else "",
-                "set_at": allocator_home(configs),
-            },
+            hints=Hints(
+                kind=oom.kind,
+                setting=fitting[0] if fitting else "",
+                set_at=allocator_home(configs),
+            ),
         )
 
     @staticmethod
@@ -146,7 +155,8 @@ class RanOutOfMemory(Rule):
             yield "other settings", oom.why_no_what_if
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        setting, home = str(finding.hints.get("setting", "")), finding.hints.get("set_at")
+        hints = finding.hints_as(Hints)
+        setting, home = hints.setting, hints.set_at
         if setting:
             return Remedy(
                 f"A replay of the same allocations fits with PYTORCH_CUDA_ALLOC_CONF={setting}; "
@@ -159,7 +169,7 @@ class RanOutOfMemory(Rule):
             "Hold less at this point: free what the largest holders keep, checkpoint activations, "
             "or use a smaller batch with "
             "gradient accumulation. Another allocator setting does not make room."
-            if finding.hints.get("kind") == "demand"
+            if hints.kind == "demand"
             else "Look at the largest holders first; allocate what stays "
             "before what comes and goes."
         )

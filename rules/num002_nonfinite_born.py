@@ -32,6 +32,13 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Kind of the operator that made the value: a key of ``REMEDIES``."""
+
+    kind: str = ""
+
+
+@dataclass(frozen=True)
 class NonfiniteValueBorn(Rule):
     """
     A NaN or an infinity is born and reaches the weights.
@@ -103,11 +110,11 @@ class NonfiniteValueBorn(Rule):
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
             facts=nonfinite.facts,
-            hints={"kind": birth.kind if birth is not None else ""},
+            hints=Hints(birth.kind if birth is not None else ""),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(REMEDIES[str(finding.hints.get("kind", ""))])
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
 
 
 # -- what is said ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from auditor.evidence import Machine, OpRanges, Source
 from auditor.evidence.recorded.op_ranges import LARGEST, SMALLEST, Delicate
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 from .logarithm import STABLE_FORM, stable_log
@@ -27,6 +27,14 @@ REMEDIES = {
     "exp": "Subtract the maximum first, stay in logarithms "
     "(logsumexp, log_softmax), or clamp what exp is given.",
 }
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What to write instead, and as an edit where the line is simple enough."""
+
+    text: str
+    edit: Edit | None
 
 
 @dataclass(frozen=True)
@@ -128,10 +136,10 @@ class UnstableFormula(Rule):
                 seen_on=machine.device,
                 severity=severity,
                 facts=call.facts,
-                hints={
-                    "text": REMEDIES[_kind(call)],
-                    "edit": None if stable is None else stable.edit(site),
-                },
+                hints=Hints(
+                    text=REMEDIES[_kind(call)],
+                    edit=None if stable is None else stable.edit(site),
+                ),
             )
 
     def _judged(self, call: Delicate) -> Severity | None:
@@ -145,8 +153,8 @@ class UnstableFormula(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        edit = finding.hints["edit"]
-        return Remedy(str(finding.hints["text"]), () if edit is None else (edit,))
+        hints = finding.hints_as(Hints)
+        return Remedy(hints.text, () if hints.edit is None else (hints.edit,))
 
 
 def _poles(
@@ -166,7 +174,7 @@ def _poles(
             per_step=numerics.per_step(call),
             seen_on=machine.device,
             facts=call.facts,
-            hints={"text": remedy_of(call), "edit": epsilon_in_root(source, call)},
+            hints=Hints(remedy_of(call), epsilon_in_root(source, call)),
         )
 
 

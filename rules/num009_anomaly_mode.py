@@ -21,6 +21,14 @@ OFF = "set_detect_anomaly(False)"
 
 
 @dataclass(frozen=True)
+class Hints:
+    """The call that switches it on, and what it is given."""
+
+    call: str
+    asked: CallArgument | None
+
+
+@dataclass(frozen=True)
 class AnomalyModeLeftOn(Rule):
     """
     Anomaly mode is left on.
@@ -100,20 +108,20 @@ class AnomalyModeLeftOn(Rule):
             basis="none" if saved is None else "measured",
             seen_on=machine.device,
             facts=_facts(modes),
-            hints={
-                "call": source.called(site, "set_detect_anomaly", "detect_anomaly")
+            hints=Hints(
+                call=source.called(site, "set_detect_anomaly", "detect_anomaly")
                 if site is not None
                 else "",
-                "asked": asked,
-            },
+                asked=asked,
+            ),
         )
         yield found if saved is None else between(found, price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Leave anomaly mode off; turn it on for the one step that is to be explained."
-        call = str(finding.hints.get("call", ""))
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
         reason = "it only checks and reports: gradients are the same without it"
-        asked = finding.hints.get("asked")
         if asked is not None:
             return Remedy(
                 text + asked.advice,

@@ -57,6 +57,18 @@ KEYWORDS = {
 
 
 @dataclass(frozen=True)
+class Hints:
+    """How the epsilon is used, and the edits that the line allows."""
+
+    steep: bool  # it is there, and too small for the derivative
+    feed: str  # the operator that fed it
+    dtype: str
+    optimizer: bool  # it is the optimizer's own
+    keyword: tuple[str, str] | None  # the call that has it as a keyword, and that keyword
+    stable: Edit | None
+
+
+@dataclass(frozen=True)
 class EpsilonVanishes(Rule):
     """
     An epsilon rounds to zero in the dtype in which it is added.
@@ -140,40 +152,39 @@ class EpsilonVanishes(Rule):
                 if any(POLES.intersection(each.into) for each in gone)
                 else Severity.NOTE,
                 facts=(("epsilon", f"{call.scalar:g}"), *call.facts),
-                hints={
-                    "steep": not gone,
-                    "feed": call.feed,
-                    "dtype": call.dtype,
-                    "optimizer": call.in_optimizer,
-                    "edit": _edit(call, source),
-                    "stable": _stable(call, source),
-                },
+                hints=Hints(
+                    steep=not gone,
+                    feed=call.feed,
+                    dtype=call.dtype,
+                    optimizer=call.in_optimizer,
+                    keyword=_keyword(call, source),
+                    stable=_stable(call, source),
+                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints["steep"]:
+        hints = finding.hints_as(Hints)
+        if hints.steep:
             return Remedy(
                 "An epsilon of 1e-6 bounds what it should, and is small beside the mean square of "
                 "any real input."
             )
-        instead = INSTEAD.get(str(finding.hints["feed"]))
+        instead = INSTEAD.get(hints.feed)
         if instead is not None:
-            stable = finding.hints["stable"]
-            return Remedy(instead, () if stable is None else (stable,))
-        least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(str(finding.hints["dtype"]), "1e-12")
-        if finding.hints["optimizer"]:
+            return Remedy(instead, () if hints.stable is None else (hints.stable,))
+        least = {"float16": "1e-4", "bfloat16": "1e-6"}.get(hints.dtype, "1e-12")
+        if hints.optimizer:
             return Remedy(
                 "Keep the optimizer's parameters in float32 (autocast casts them), or give it "
                 f"eps={least}."
             )
-        edit = finding.hints["edit"]
         text = (
             "Compute this in float32 (.float() before it), or take an epsilon that the dtype can "
             f"hold, such as {least}."
         )
-        if finding.site is None or not isinstance(edit, tuple):
+        if finding.site is None or hints.keyword is None:
             return Remedy(text)
-        call, keyword = edit
+        call, keyword = hints.keyword
         reason = "the result changes where the value is near zero"
         return Remedy(
             text, (Edit(finding.site, "set_keyword", call, keyword, least, reason=reason),)
@@ -224,7 +235,7 @@ def _stable(call: Delicate, source: Source) -> Edit | None:
     return None if found is None else found.edit(call.site)
 
 
-def _edit(call: Delicate, source: Source) -> tuple[str, str] | None:
+def _keyword(call: Delicate, source: Source) -> tuple[str, str] | None:
     """The call on the line whose keyword holds the epsilon, and that keyword."""
     for node in _calls(source, call):
         name = name_of(node.func)

@@ -19,6 +19,13 @@ LISTED = 50
 
 
 @dataclass(frozen=True)
+class Hints:
+    """A sentence to begin the advice with."""
+
+    instead: str = ""
+
+
+@dataclass(frozen=True)
 class WeightsPoisoned(Rule):
     """
     Weights or optimizer state hold NaN or infinities.
@@ -91,7 +98,7 @@ class WeightsPoisoned(Rule):
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
             facts=nonfinite.facts,
-            hints={"instead": "Look at what was loaded before the run: audit checkpoint FILE. "},
+            hints=Hints("Look at what was loaded before the run: audit checkpoint FILE. "),
         )
 
     def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
@@ -116,7 +123,7 @@ class WeightsPoisoned(Rule):
                     ("file", checkpoint.scan.path),
                     *((each.name, _share(each)) for each in bad[:LISTED]),
                 ),
-                hints={"instead": checkpoints.instead},
+                hints=Hints(checkpoints.instead),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -125,7 +132,7 @@ class WeightsPoisoned(Rule):
             if finding.site is not None
             else "Do not go on from this file; audit run names the line that made the value."
         )
-        return Remedy(f"{finding.hints.get('instead', '')}{then}".strip())
+        return Remedy(f"{finding.hints_as(Hints).instead}{then}".strip())
 
 
 def _brought(load: Load) -> str:

@@ -13,6 +13,13 @@ from auditor.rule import Rule, knob
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whether the program clips its gradients."""
+
+    clipped: bool
+
+
+@dataclass(frozen=True)
 class GradientsExplode(Rule):
     """
     Gradients explode: their norm leaves its range before the loss does.
@@ -97,11 +104,11 @@ class GradientsExplode(Rule):
                 per_step=1.0,
                 seen_on=machine.device,
                 facts=_facts(series, growth),
-                hints={"clipped": series.clipped},
+                hints=Hints(series.clipped),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints["clipped"]:
+        if finding.hints_as(Hints).clipped:
             return Remedy(
                 "Clipping only shortens a direction that is wrong by now: lower the learning rate, "
                 "or warm it up longer."

@@ -20,6 +20,13 @@ from auditor.rule import Rule, knob
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What switches foreach off on the one line that makes the optimizer."""
+
+    foreach: CallArgument | None
+
+
+@dataclass(frozen=True)
 class OptimizerStepsOneByOne(Rule):
     """
     The optimizer launches its kernels for each parameter alone.
@@ -126,7 +133,7 @@ class OptimizerStepsOneByOne(Rule):
                     f"{amounts.duration(optimizer.idle_us_per_step)} per step",
                 ),
             ),
-            hints={"foreach": _foreach(optimizer.names, source, configs)},
+            hints=Hints(_foreach(optimizer.names, source, configs)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -134,7 +141,7 @@ class OptimizerStepsOneByOne(Rule):
             "Give the optimizer foreach=True, or fused=True where it has it (Adam, AdamW, SGD and "
             "Adagrad of torch)."
         )
-        foreach = finding.hints["foreach"]
+        foreach = finding.hints_as(Hints).foreach
         if foreach is None:
             return Remedy(text)
         reason = (
@@ -156,7 +163,7 @@ def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs)
         per_step=alone.per_step,
         seen_on=machine.device,
         facts=(("steps at", str(first.site)),),
-        hints={"foreach": _foreach([first.name], source, configs)},
+        hints=Hints(_foreach([first.name], source, configs)),
     )
 
 

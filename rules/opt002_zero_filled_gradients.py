@@ -7,10 +7,18 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Machine, Source, ZeroGrads
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call on the line that is given ``set_to_none``, and as what."""
+
+    call: str
+    asked: CallArgument
 
 
 @dataclass(frozen=True)
@@ -92,18 +100,15 @@ class GradientsFilledWithZeros(Rule):
                         f"{amounts.duration(zeroing.us_per_step)} per step (diagnostic pass)",
                     ),
                 ),
-                hints={
-                    "call": source.call_with_keyword(zeroing.site, "set_to_none"),
-                    "asked": asked,
-                },
+                hints=Hints(
+                    call=source.call_with_keyword(zeroing.site, "set_to_none"), asked=asked
+                ),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, asked = (
-            "Drop set_to_none: the default sets gradients to None.",
-            finding.hints["asked"],
-        )
-        call = str(finding.hints.get("call", ""))
+        text = "Drop set_to_none: the default sets gradients to None."
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
         if not call and not asked.written:
             return Remedy("Set gradients to None, as zero_grad() does by default.")
         if finding.site is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Configs, Source
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
 from auditor.permit import Permit
@@ -16,6 +16,13 @@ from auditor.rule import Rule, knob
 FUSED = frozenset({"Adam", "AdamW"})
 """Optimizers of torch that have had a fused CUDA implementation since 2.0. SGD's came with 2.3, and
 a trace does not say which torch wrote it."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the optimizer is given as ``fused``."""
+
+    fused: CallArgument
 
 
 @dataclass(frozen=True)
@@ -109,14 +116,12 @@ class FusedOptimizerNotUsed(Rule):
             per_step=optimizer.calls / optimizer.steps,
             seen_on="trace",
             facts=(("launches per step()", amounts.digits(optimizer.launches_per_call)),),
-            hints={"fused": given(source, configs, made_at, could[0], "fused", ran=False)},
+            hints=Hints(given(source, configs, made_at, could[0], "fused", ran=False)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        text, fused = (
-            "Pass fused=True to the optimizer; measure it, and keep what is faster.",
-            finding.hints["fused"],
-        )
+        text = "Pass fused=True to the optimizer; measure it, and keep what is faster."
+        fused = finding.hints_as(Hints).fused
         if fused.site is None:
             return Remedy(text)
         reason = "the fused kernel rounds in another order: the last bits of the parameters differ"

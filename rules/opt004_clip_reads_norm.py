@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 
 from auditor.evidence import Configs, Reads
 from auditor.evidence.recorded.reads import Place
-from auditor.evidence.source.call_arguments import given
+from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.files import Source
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import ANY, Permit
 
 from .reading import ReadingRule
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The call on the line that is given ``error_if_nonfinite``, and as what."""
+
+    call: str
+    asked: CallArgument
 
 
 @dataclass(frozen=True)
@@ -77,16 +85,15 @@ class ClipReadsGradientNorm(ReadingRule):
             )
             asked = given(source, configs, finding.site, call, "error_if_nonfinite", ran=True)
             decided = f": {asked.said}" if asked.written else ""
-            yield replace(
-                finding, message=finding.message + decided, hints={"call": call, "asked": asked}
-            )
+            yield replace(finding, message=finding.message + decided, hints=Hints(call, asked))
 
     def _sentence(self, place: Place) -> str:
         return f"clipping reads the gradients' norm: {place.waits('this')}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
         look = "look at the norms that it returns every so many steps."
-        call = str(finding.hints.get("call", ""))
+        hints = finding.hints_as(Hints)
+        call, asked = hints.call, hints.asked
         if (
             finding.site is None or not call
         ):  # a library clips on the line's behalf, and asks for the check
@@ -94,7 +101,7 @@ class ClipReadsGradientNorm(ReadingRule):
                 "Have it clip without error_if_nonfinite=True (pass False where the call takes "
                 f"it), and {look}"
             )
-        text, asked = f"Drop error_if_nonfinite=True and {look}", finding.hints["asked"]
+        text = f"Drop error_if_nonfinite=True and {look}"
         reason = "a non-finite norm then no longer raises an error"
         if asked.written:
             text = f"Let error_if_nonfinite be False and {look}"

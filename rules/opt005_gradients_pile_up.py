@@ -29,6 +29,13 @@ def _clearing(tree: ast.Module, call: ast.Call | None) -> set[str]:
 
 
 @dataclass(frozen=True)
+class Hints:
+    """``zero_grad()`` before the backward, where it can be written there."""
+
+    edit: Edit | None
+
+
+@dataclass(frozen=True)
 class GradientsPileUp(Rule):
     """
     Gradients are never cleared: every step adds to those of all steps before.
@@ -100,11 +107,11 @@ class GradientsPileUp(Rule):
                 facts=(("added up by the backward at", str(piling.backward)),)
                 if piling.backward
                 else (),
-                hints={"edit": _edit(piling, source)},
+                hints=Hints(_edit(piling, source)),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        edit = finding.hints["edit"]
+        edit = finding.hints_as(Hints).edit
         text = (
             "Call optimizer.zero_grad() once for each step(): before the backward, or right after "
             "the step."

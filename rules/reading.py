@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from auditor.evidence import Reads, Source
 from auditor.evidence.recorded.reads import Place
+from auditor.evidence.source.files import Span
 from auditor.evidence.source.running_sums import summed_read
 from auditor.model import Edit, Finding, Severity
 from auditor.permit import Permit
@@ -34,6 +35,21 @@ LOGS_OR_SUMS = (
     Permit("rename_call", (".item",), value=r"detach\(\)"),
 )
 """What :meth:`ReadingRule.patch_of` asks for."""
+
+
+@dataclass(frozen=True)
+class ReadHints:
+    """What the patch of a reading line needs to know.
+
+    ``once``: it reads at most once in a step. ``library``: the library that reads on its behalf.
+    ``logs``: ``screen``, ``tracker`` or ``file``, if it does nothing but log there. ``summed``: where the ``.item()`` of a
+    running sum stands on it.
+    """
+
+    once: bool = False
+    library: str = ""
+    logs: str | None = None
+    summed: Span | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,7 @@ class ReadingRule(Rule):
                 severity=Severity.NOTE if weight == "sometimes" or place.library else None,
                 facts=place.facts,
                 places=place.found_at,
-                hints={"once": all(read.n == 1 for read in place.reads), "library": place.library},
+                hints=ReadHints(all(read.n == 1 for read in place.reads), place.library),
             )
 
     def less_often(self, findings: Iterable[Finding], source: Source) -> Iterator[Finding]:
@@ -84,19 +100,19 @@ class ReadingRule(Rule):
         to a running sum.
         """
         for finding in findings:
-            site = finding.site
+            site, hints = finding.site, finding.hints_as(ReadHints)
             # A line that runs several times in a step stands in a loop of its own, which no counter
             # of the steps is for.
-            logs = finding.hints["once"] and site is not None and source.logs_at(site)
+            logs = source.logs_at(site) if hints.once and site is not None else None
             summed = None if site is None else summed_read(source, site)
-            yield replace(finding, hints={**finding.hints, "logs": logs, "summed": summed})
+            yield replace(finding, hints=replace(hints, logs=logs, summed=summed))
 
     @staticmethod
     def advice(finding: Finding, own: str) -> str:
         """What to do about a read of the line's ``own``; of one inside a library nothing can be
         written differently there.
         """
-        library = finding.hints.get("library")
+        library = finding.hints_as(ReadHints).library
         if not library:
             return own
         return (
@@ -109,11 +125,11 @@ class ReadingRule(Rule):
         """Log every so many steps, or sum on the device; nothing where the line does something else
         with the value.
         """
-        site, summed = finding.site, finding.hints.get("summed")
+        site, hints = finding.site, finding.hints_as(ReadHints)
         if site is None:
             return ()
-        if kind := finding.hints.get("logs"):
-            shown = kind != "file"
+        if hints.logs is not None:
+            shown = hints.logs != "file"
             return (
                 Edit(
                     site,
@@ -123,6 +139,8 @@ class ReadingRule(Rule):
                     reason=THROTTLED if shown else WRITTEN,
                 ),
             )
-        if summed is None:
+        if hints.summed is None:
             return ()
-        return (Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=summed),)
+        return (
+            Edit(site, "rename_call", "item", value="detach()", reason=SUMMED, span=hints.summed),
+        )

@@ -10,7 +10,7 @@ from auditor.evidence.recorded.reads import Place
 from auditor.evidence.trace.host_waits import TraceWaits
 from auditor.model import Finding, Remedy, Severity
 
-from .reading import LOGS_OR_SUMS, ReadingRule
+from .reading import LOGS_OR_SUMS, ReadHints, ReadingRule
 from .waiting import waits_in_trace
 
 CHECKS = ("__init__", "_validate_sample")
@@ -97,7 +97,7 @@ class ScalarReadEveryStep(ReadingRule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        library = finding.hints.get("library") or ""
+        library = finding.hints_as(ReadHints).library
         if any(library.endswith(f"distribution.py:{name}") for name in CHECKS):
             return Remedy(
                 "The distribution checks its arguments and samples, and the check is what reads: "

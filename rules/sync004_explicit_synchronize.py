@@ -17,6 +17,13 @@ WAITS = ("synchronize", "Event.synchronize", "Stream.synchronize")
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whether the call is a statement of its own."""
+
+    alone: bool = False
+
+
+@dataclass(frozen=True)
 class ExplicitSynchronize(Rule):
     """
     The step waits for the device on purpose.
@@ -100,10 +107,10 @@ class ExplicitSynchronize(Rule):
                 seen_on=machine.device,
                 severity=None if machine.gpu_path else Severity.NOTE,
                 facts=site.facts,
-                hints={
-                    "alone": site.name == "synchronize"
+                hints=Hints(
+                    alone=site.name == "synchronize"
                     and source.stands_alone(site.site, "synchronize")
-                },
+                ),
             )
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
@@ -113,7 +120,7 @@ class ExplicitSynchronize(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Remove it; to time work on the device use torch.cuda.Event(enable_timing=True)."
-        if finding.site is None or not finding.hints.get("alone"):
+        if finding.site is None or not finding.hints_as(Hints).alone:
             return Remedy(text)
         reason = (
             "what is trained stays the same, but host timers around it would no longer time the "

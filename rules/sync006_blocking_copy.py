@@ -9,8 +9,15 @@ from auditor.evidence import Configs, Copies, Source
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Remedy, Severity
 
-from .copying import CopyRule
+from .copying import CopyRule, Moves
 from .waiting import waits_in_trace
+
+
+@dataclass(frozen=True)
+class Hints(Moves):
+    """Whether what is copied indexes a tensor of the device."""
+
+    indexes: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,7 @@ class BlockingCopyEveryStep(CopyRule):
                 f"{what} copied to the device on {place.rhythm} and the host waits until "
                 f"{there}{how}"
             )
-            yield self.report(
-                copies, place, place.site, message, hints={"indexes": place.indexes, "moves": moves}
-            )
+            yield self.report(copies, place, place.site, message, hints=Hints(moves, place.indexes))
 
     def in_trace(self, waits: TraceWaits) -> Iterator[Finding]:
         return waits_in_trace(waits, waits.of("copy to device"), self._sentence)
@@ -105,7 +110,7 @@ class BlockingCopyEveryStep(CopyRule):
         return f"{what} makes a blocking copy to the device{size}"
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("indexes"):
+        if finding.hints_as(Hints).indexes:
             return Remedy(
                 "Make the index a tensor on the device before its first use "
                 "(torch.as_tensor(index, device=...)): an array or a "

@@ -40,6 +40,14 @@ WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 
 
 @dataclass(frozen=True)
+class Hints:
+    """The function that is called, and whether the call is a statement of its own."""
+
+    call: str = ""
+    alone: bool = False
+
+
+@dataclass(frozen=True)
 class AllocatorCallEveryStep(Rule):
     """
     Memory housekeeping runs on every step.
@@ -148,10 +156,10 @@ class AllocatorCallEveryStep(Rule):
                 if site.name in QUERIES or not (priced or machine.gpu_path)
                 else None,
                 facts=site.facts,
-                hints={
-                    "call": site.name,
-                    "alone": source.stands_alone(site.site, site.name.rpartition(".")[2]),
-                },
+                hints=Hints(
+                    call=site.name,
+                    alone=source.stands_alone(site.site, site.name.rpartition(".")[2]),
+                ),
             )
             yield between(found, site.price) if priced else found
 
@@ -192,16 +200,20 @@ class AllocatorCallEveryStep(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = "Move it out of the step: once after the warm-up, or every so many steps."
-        call = str(finding.hints.get("call", ""))
-        if finding.site is None or not finding.hints.get("alone"):
+        hints = finding.hints_as(Hints)
+        if finding.site is None or not hints.alone:
             return Remedy(text)
-        safe = call.startswith("reset_")
+        safe = hints.call.startswith("reset_")
         reason = (
             "it only resets counters"
             if safe
             else "a run close to its limit may lean on the memory that this frees"
         )
         edit = Edit(
-            finding.site, "drop_statement", call=call.rpartition(".")[2], safe=safe, reason=reason
+            finding.site,
+            "drop_statement",
+            call=hints.call.rpartition(".")[2],
+            safe=safe,
+            reason=reason,
         )
         return Remedy(text, (edit,))

@@ -6,13 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence import Copies, Source
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.evidence.source.files import Span
+from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 
 from .copying import CopyRule
 
 SAME_ANYWHERE = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "eye"})
 """Functions whose result no device rounds or draws."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The calls that move it, and the function of torch that makes it."""
+
+    moves: tuple[tuple[Site, str, Span | None], ...]
+    makes: str  # empty where the line moves something else
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
                 f"a tensor of {place.amount} is made on the host and moved to the device on "
                 f"{place.rhythm}: {copies.host_waits}"
             )
-            hints = {"moves": place.moves, "makes": source.makes_at(place.site)}
+            hints = Hints(place.moves, source.makes_at(place.site))
             yield self.report(copies, place, place.site, message, hints=hints)
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -81,16 +90,16 @@ class TensorMadeOnHostThenMoved(CopyRule):
             "then come from the "
             "device's generator and differ."
         )
-        moves, makes = finding.hints["moves"], finding.hints["makes"]
-        same = makes in SAME_ANYWHERE
+        hints = finding.hints_as(Hints)
+        same = hints.makes in SAME_ANYWHERE
         reason = (
-            f"torch.{makes} makes the same values on any device"
+            f"torch.{hints.makes} makes the same values on any device"
             if same
             else "the device makes other values, or rounds them otherwise"
         )
         edits = (
             Edit(site, "make_on_device", call, safe=same, reason=reason, span=span)
-            for site, call, span in moves
-            if makes
+            for site, call, span in hints.moves
+            if hints.makes
         )
         return Remedy(text, tuple(edits))

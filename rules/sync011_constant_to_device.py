@@ -12,6 +12,13 @@ from .copying import CopyRule
 
 
 @dataclass(frozen=True)
+class Hints:
+    """Whether the values are written on the line, and not made anew."""
+
+    written: bool
+
+
+@dataclass(frozen=True)
 class ConstantSentEveryStep(CopyRule):
     """
     Python numbers are sent to the device in the step.
@@ -76,11 +83,11 @@ class ConstantSentEveryStep(CopyRule):
             message = (
                 f"{what} are sent to the device on {place.rhythm}: {copies.host_waits} for the copy"
             )
-            yield self.report(copies, place, place.site, message, hints={"written": place.written})
+            yield self.report(copies, place, place.site, message, hints=Hints(place.written))
 
     def remedy(self, finding: Finding) -> Remedy | None:
         once = "Make the tensor once, before the loop"
-        if finding.hints["written"]:
+        if finding.hints_as(Hints).written:
             return Remedy(
                 f"{once}; a scalar that changes can be made with torch.full((), value, "
                 "device=...), which copies nothing."

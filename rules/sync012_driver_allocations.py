@@ -15,6 +15,15 @@ WARMING = 1
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What the driver was called for."""
+
+    frees: bool = False
+    pins: bool = False
+    uncached: bool = False  # torch's caching allocator is off
+
+
+@dataclass(frozen=True)
 class DriverAllocationsInSteadyState(Rule):
     """
     Steps take memory from the driver after warm-up.
@@ -112,11 +121,11 @@ class DriverAllocationsInSteadyState(Rule):
             seen_on="trace",
             severity=None if most.share >= self.share else Severity.NOTE,
             facts=tuple((one.api, one.told(timed)) for one in steady),
-            hints={
-                "frees": any("Free" in one.api or "Release" in one.api for one in steady),
-                "pins": steady[0].pins,
-                "uncached": bool(uncached),
-            },
+            hints=Hints(
+                frees=any("Free" in one.api or "Release" in one.api for one in steady),
+                pins=steady[0].pins,
+                uncached=bool(uncached),
+            ),
         )
 
     def _in_all(
@@ -132,24 +141,25 @@ class DriverAllocationsInSteadyState(Rule):
             f"no steps: {why}"
         )
         facts = tuple((one.api, one.told(timed=True, each=False)) for one in calls)
-        hints = {"uncached": bool(uncached)}
+        hints = Hints(uncached=bool(uncached))
         yield Finding(
             None, message, seen_on="trace", severity=Severity.NOTE, facts=facts, hints=hints
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("uncached"):
+        hints = finding.hints_as(Hints)
+        if hints.uncached:
             return Remedy(
                 "Switch the caching allocator on again: unset PYTORCH_NO_CUDA_MEMORY_CACHING (it "
                 "is meant for debugging with "
                 "compute-sanitizer), and call torch.cuda.caching_allocator_enable(False) nowhere."
             )
-        if finding.hints.get("pins"):
+        if hints.pins:
             return Remedy(
                 "Pin memory once: keep a pinned buffer and fill it each step, or let "
                 "DataLoader(pin_memory=True) do it."
             )
-        if finding.hints.get("frees"):
+        if hints.frees:
             return Remedy(
                 "Find what gives memory back: empty_cache() in the step, or an allocator that runs "
                 "out and retries (less memory per step)."

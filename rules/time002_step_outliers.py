@@ -37,6 +37,13 @@ class TimedStep:
 
 
 @dataclass(frozen=True)
+class Hints:
+    """What explains the slow steps; empty where nothing does."""
+
+    cause: str = ""
+
+
+@dataclass(frozen=True)
 class StepOutliers(Rule):
     """
     Some steps take far longer than the others.
@@ -174,7 +181,7 @@ class StepOutliers(Rule):
                     ", ".join(str(step.number) for step in slow[:20]),
                 ),
             ),
-            hints={"cause": cause},
+            hints=Hints(cause),
         )
         beyond = {step.number: step.us - typical for step in slow}
         price = mean_of([beyond.get(step.number, 0.0) for step in steps])
@@ -191,12 +198,13 @@ class StepOutliers(Rule):
         return ""
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        if finding.hints.get("cause") == COLLECTOR:
+        cause = finding.hints_as(Hints).cause
+        if cause == COLLECTOR:
             return Remedy(
                 "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred "
                 "steps on all ranks together."
             )
-        if finding.hints.get("cause") == LOADER:
+        if cause == LOADER:
             return Remedy(
                 "Give the loader more workers or a larger prefetch_factor, and look for samples "
                 "that are slow to load."

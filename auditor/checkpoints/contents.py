@@ -102,6 +102,11 @@ class Stored:
             sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True)) + 1
         )
 
+    @property
+    def span_bytes(self) -> int:
+        """Bytes of :attr:`span`; of a dtype that is not known here one for each element."""
+        return self.span * BYTES.get(self.dtype, 1)
+
 
 @dataclass(frozen=True)
 class Tally:

@@ -37,8 +37,8 @@ INDEX = ".index.json"
 INDEX_LIMIT = 2**26
 """Bytes of an index at most: one of a hundred thousand tensors has 10 MB."""
 
-TIMES = 4
-"""How often the bytes of a file are looked at at most, counted over all views of the same
+READS_OF_THE_FILE = 16
+"""Bytes of all views together that are looked at, in sizes of the file: many views may share a
 storage.
 """
 
@@ -62,6 +62,8 @@ def scan(path: Path) -> Scan:
                 found = _described(empty, _opened(file, empty))
             except Malformed as problem:
                 found = replace(empty, damage=(str(problem),), foreign=problem.foreign)
+    except FileNotFoundError:
+        raise NotACheckpoint("it does not exist") from None
     except OSError as error:
         raise NotACheckpoint(
             f"it cannot be read: {error.strerror or type(error).__name__}"
@@ -138,18 +140,18 @@ def _tallied(container: Container, found: structure.Structure, size: int) -> lis
     """Each tensor with its tally; views of the same bytes are looked at once."""
     known: dict[Stored, Tally | None] = {}
     described = []
-    budget = TIMES * size
+    bytes_left = READS_OF_THE_FILE * size
     for path, stored in found.tensors:
         if stored not in known:
-            budget -= min(stored.span, size)
-            known[stored] = _tally(container, path, stored) if budget > 0 else None
+            bytes_left -= min(stored.span_bytes, size)
+            known[stored] = _tally(container, path, stored) if bytes_left > 0 else None
         role = cast("Role", found.role(path))
         described.append(
             TensorFacts(
                 structure.named(path), stored.dtype, stored.shape, role, known[stored], path
             )
         )
-    if budget <= 0:
+    if bytes_left <= 0:
         container.limits.append(
             "its tensors share storages so often that not all of them were looked at"
         )

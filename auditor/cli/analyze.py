@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from auditor.cli import dask as cluster
 from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.cli.open_input import require_exists
 from auditor.errors import AuditProblem
 from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.facts import timeline_of
 from auditor.recordings.folder import MANIFEST, Recording, UnreadableRecording
+from auditor.recordings.standalone_snapshot import NAMES as PICKLES
 from auditor.recordings.standalone_snapshot import SnapshotRecording, is_pickle, snapshot_files
 from auditor.recordings.standalone_trace import RankedTraces, TraceRecording
 from auditor.rule import NotLooked
@@ -58,17 +59,10 @@ def analyze(
 
 
 def _open(path: Path, dask: str | None) -> Evidence:
-    if not path.exists():
-        near = difflib.get_close_matches(
-            path.name,
-            [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else (),
-            n=1,
-        )
-        raise AuditProblem(
-            f"{path} does not exist", f"did you mean {path.parent / near[0]}?" if near else GIVE
-        )
     if path.is_file():
         _require_recorded(path)
+    require_exists(path, GIVE)
+    if path.is_file():
         return _open_snapshot(path) if is_pickle(path) else _open_trace(path)
     for folder in (path, path / "recording"):
         if (folder / MANIFEST).is_file():
@@ -173,7 +167,9 @@ def _open_trace(path: Path) -> Evidence:
     try:
         timeline_of(evidence)
     except NotLooked as problem:
-        raise AuditProblem(str(problem), GIVE) from None
+        named = path.name.endswith(PICKLES)
+        what = f"{path} is no pickle, though its name says so" if named else str(problem)
+        raise AuditProblem(what, GIVE) from None
     return evidence
 
 

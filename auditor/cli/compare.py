@@ -99,6 +99,9 @@ def _judged(compared: Comparison, bound: float) -> bool:
     return regressed
 
 
+GIVE = "give report.json, the folder of a run, or its recording"
+
+
 # -- what is read ----------------------------------------------------------------------------------
 
 
@@ -106,8 +109,7 @@ def _side(path: Path) -> Side:
     """What lies at a path: one audit, or a folder of audits of the same thing (then their spread is
     known).
     """
-    if not path.exists():
-        raise AuditProblem(f"{path} does not exist")
+    open_input.require_exists(path, GIVE)
     found = (
         [path]
         if _is_audit(path)
@@ -118,7 +120,7 @@ def _side(path: Path) -> Side:
     if not found:
         raise AuditProblem(
             f"{path} holds no report and no recording",
-            "give report.json, the folder of a run, or its recording",
+            GIVE,
         )
     sides = [_audit(each) for each in found]
     last = max(sides, key=lambda side: side.report.run.recorded_at)

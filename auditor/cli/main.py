@@ -91,7 +91,9 @@ def judging_options(command: Any) -> Any:
     return command
 
 
-@main.command(cls=TargetCommand)
+@main.command(
+    cls=TargetCommand, short_help="Run a training step, find what is wrong, write the report."
+)
 @click.argument("target")
 @more_commands.MODULE
 @click.option(
@@ -184,7 +186,7 @@ def run(**options: Any) -> None:
     sys.exit(command.run(**options))
 
 
-@main.command(cls=PlainCommand)
+@main.command(cls=PlainCommand, short_help="Judge a recording, a trace or a memory snapshot.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--out",
@@ -222,7 +224,7 @@ def analyze(**options: Any) -> None:
     sys.exit(command.analyze(**options))
 
 
-@main.command(cls=PlainCommand)
+@main.command(cls=PlainCommand, short_help="Print the patches of a report, or apply them.")
 @click.argument("report", type=click.Path())
 @click.option("--apply", is_flag=True, help="Edit the files instead of printing the diff.")
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
@@ -238,7 +240,7 @@ def fix(**options: Any) -> None:
     sys.exit(command.fix(**options))
 
 
-@main.command(cls=PlainCommand)
+@main.command(cls=PlainCommand, short_help="Run again with each patch, and measure what it buys.")
 @click.argument("report", type=click.Path())
 @click.option("--select", callback=_codes, metavar="CODES", help="Only patches of these rules.")
 @click.option("--unsafe", is_flag=True, help="Also patches that may change what is trained.")
@@ -266,7 +268,7 @@ def verify(**options: Any) -> None:
     sys.exit(command.run(**options))
 
 
-@main.command(cls=PlainCommand)
+@main.command(cls=PlainCommand, short_help="Compare two audits: time, memory, findings.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @click.option(

@@ -27,7 +27,7 @@ ALLOW_BROKEN_RULES = click.option(
 )
 
 
-@click.command(cls=PlainCommand)
+@click.command(cls=PlainCommand, short_help="Scan saved checkpoints for damage, NaN, stale rates.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--config",
@@ -59,7 +59,7 @@ def checkpoint(**options: Any) -> None:
     sys.exit(command.checkpoint(**options))
 
 
-@click.command(cls=TargetCommand)
+@click.command(cls=TargetCommand, short_help="Plant a fault, and say whether training survives it.")
 @click.argument("target")
 @MODULE
 @click.option(
@@ -120,7 +120,9 @@ def drill(**options: Any) -> None:
     sys.exit(command.drill(**options))
 
 
-@click.command(cls=PlainCommand)
+@click.command(
+    cls=PlainCommand, short_help="Open TensorBoard on a run, its report in the Audit tab."
+)
 @click.argument("path", type=click.Path())
 @click.option(
     "--port",
@@ -149,7 +151,7 @@ def view(**options: Any) -> None:
     sys.exit(command.view(**options))
 
 
-@click.command(cls=PlainCommand)
+@click.command(cls=PlainCommand, short_help="List the rules: all, or a family.")
 @click.argument("codes", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: the same as --format json.")
 @click.option(
@@ -191,7 +193,7 @@ def rules(codes: str | None, as_json: bool, form: str) -> None:
     console.say("audit explain CODE shows the manual page of one.")
 
 
-@click.command(cls=PlainCommand)
+@click.command(cls=PlainCommand, short_help="Show the manual page of a rule.")
 @click.argument("code")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--debug", is_flag=True, hidden=True)

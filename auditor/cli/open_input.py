@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 from auditor.errors import AuditProblem
@@ -14,10 +15,25 @@ RECORDING = "recording"
 GIVE = "give report.json or the folder that audit run wrote"
 
 
+def require_exists(path: Path, give: str) -> None:
+    """Raise :class:`AuditProblem` for a path at which nothing lies, or an empty file; ``give`` says
+    what to give.
+    """
+    if not path.exists():
+        there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, there, n=1)
+        raise AuditProblem(
+            f"{path} does not exist", f"did you mean {path.parent / near[0]}?" if near else give
+        )
+    if path.is_file() and not path.stat().st_size:
+        raise AuditProblem(f"{path} is empty: what wrote it did not finish", give)
+
+
 def report_of(path: Path) -> Report:
     """The report at ``path``, which is report.json or the folder that holds it. Raises
     :class:`AuditProblem`.
     """
+    require_exists(path, GIVE)
     file = path / REPORT if path.is_dir() else path
     try:
         loaded: Report = catalogue.reports("as_json").read(file)

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
+
+import msgspec
 
 from auditor.recordings.folder import Recording, Row
+from auditor.recordings.schema import (
+    DrillBackwardRow,
+    DrillEndRow,
+    DrillInjectedRow,
+    DrillRow,
+    DrillStartRow,
+)
+
+Event = TypeVar("Event", bound=DrillRow)
 
 MESSAGE = 120
 """Characters of an error's message that are quoted."""
 
 
 @dataclass(frozen=True)
-class Event:
-    """One row of the part ``drill``. ``step`` is the target's own, 0-based."""
-
-    step: int
-    what: str
-    row: Row
-
-    def __getitem__(self, name: str) -> Any:
-        return self.row.get(name)
-
-
-@dataclass(frozen=True)
 class Log:
-    """One run. ``outcome`` is that of the recording; ``error`` what ended it, if anything did."""
+    """One run. ``outcome`` is that of the recording; ``error`` what ended it, if anything did.
+
+    ``step`` of its events is the target's own number, from 0.
+    """
 
     outcome: str
     error: Row | None
-    events: tuple[Event, ...]
+    events: tuple[DrillRow, ...]
     exhausted: bool = False
 
     @classmethod
@@ -45,44 +48,45 @@ class Log:
         error = dict(manifest["error"]) if manifest.get("error") else None
         if error is not None and error.get("file"):
             error["file"] = recording.relative(error["file"])
-        rows = recording.rows("drill")
         events = tuple(
-            Event(row["step"] + offset * (row["pass"] == "drill"), row["what"], row) for row in rows
+            msgspec.structs.replace(row, step=row.step + offset * (row.pass_name == "drill"))
+            for row in recording.rows(DrillRow)
         )
         return cls(manifest["outcome"], error, events, bool(manifest.get("exhausted")))
 
-    def of(self, *what: str) -> tuple[Event, ...]:
-        """All events of these kinds, in order."""
-        return tuple(event for event in self.events if event.what in what)
+    def of(self, kind: type[Event]) -> tuple[Event, ...]:
+        """All events of this kind, in order."""
+        return of_kind(self.events, kind)
 
     @cached_property
-    def ends(self) -> dict[int, Event]:
+    def ends(self) -> dict[int, DrillEndRow]:
         """What was left after each completed step."""
-        return {event.step: event for event in self.of("end")}
+        return {event.step: event for event in self.of(DrillEndRow)}
 
     @property
-    def start(self) -> Event | None:
+    def start(self) -> DrillStartRow | None:
         """Just before the first optimizer step of the process."""
-        return next(iter(self.of("start")), None)
+        return next(iter(self.of(DrillStartRow)), None)
 
     @cached_property
-    def injected(self) -> Event | None:
+    def injected(self) -> DrillInjectedRow | None:
         """The fault, if it was planted."""
-        return next(iter(self.of("injected")), None)
+        return next(iter(self.of(DrillInjectedRow)), None)
 
     @cached_property
-    def before(self) -> tuple[Event, ...]:
+    def before(self) -> tuple[DrillRow, ...]:
         """Events up to the fault."""
         return self.events[: self._at] if self._at is not None else self.events
 
     @cached_property
-    def after(self) -> tuple[Event, ...]:
+    def after(self) -> tuple[DrillRow, ...]:
         """Events from the fault on."""
         return self.events[self._at + 1 :] if self._at is not None else ()
 
     @cached_property
     def _at(self) -> int | None:
-        return next((n for n, event in enumerate(self.events) if event.what == "injected"), None)
+        places = enumerate(self.events)
+        return next((n for n, event in places if isinstance(event, DrillInjectedRow)), None)
 
     @cached_property
     def losses(self) -> dict[int, float]:
@@ -90,9 +94,9 @@ class Log:
         GradScaler scales).
         """
         return {
-            event.step: float(event["loss"])
-            for event in self.of("backward")
-            if event["loss"] is not None
+            event.step: float(event.loss)
+            for event in self.of(DrillBackwardRow)
+            if event.loss is not None
         }
 
     @property
@@ -152,8 +156,13 @@ def first_difference(one: Log, other: Log, before: int) -> int | None:
     )
 
 
-def _state(event: Event) -> tuple[str, str]:
-    return event["weights"], event["state"]
+def _state(end: DrillEndRow) -> tuple[str, str]:
+    return end.weights, end.state
+
+
+def of_kind(events: Iterable[DrillRow], kind: type[Event]) -> tuple[Event, ...]:
+    """The events of this kind, in order."""
+    return tuple(event for event in events if isinstance(event, kind))
 
 
 def count(number: int, noun: str) -> str:

@@ -5,10 +5,9 @@ an error?
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from auditor.drill.log import (
-    Event,
     Log,
     Observation,
     bad,
@@ -17,6 +16,14 @@ from auditor.drill.log import (
     good,
     listed,
     note,
+    of_kind,
+)
+from auditor.recordings.schema import (
+    DrillBackwardRow,
+    DrillForwardRow,
+    DrillInjectedRow,
+    DrillOptimizerRow,
+    DrillSaveRow,
 )
 
 TWICE = re.compile(r"backward through the graph a second time", re.IGNORECASE)
@@ -26,18 +33,18 @@ def judge(undisturbed: Log, log: Log) -> Iterator[Observation]:
     """Observations in the order of events; ``log`` has its fault."""
     fault = log.injected
     assert fault is not None
-    yield note(f"torch.OutOfMemoryError was raised at step {fault.step} {fault['place']}.")
+    yield note(f"torch.OutOfMemoryError was raised at step {fault.step} {fault.place}.")
     if log.error is not None:
         yield from _ended(log, fault)
         return
     here = [event for event in log.after if event.step == fault.step]
-    again = [event for event in here if event.what == "backward"]
-    forwards = [event for event in here if event.what == "forward"]
-    if not any(event.what == "optimizer" for event in here):
+    again = of_kind(here, DrillBackwardRow)
+    forwards = of_kind(here, DrillForwardRow)
+    if not of_kind(here, DrillOptimizerRow):
         yield from _dropped(undisturbed, log, fault)
         return
     yield from _retried(undisturbed, log, fault, forwards, again)
-    if any(event["handling"] for event in forwards + again):
+    if any(forward.handling for forward in forwards) or any(each.handling for each in again):
         yield note(
             "The retry ran inside the except block: the exception's traceback keeps the failed "
             "attempt's tensors alive "
@@ -46,7 +53,7 @@ def judge(undisturbed: Log, log: Log) -> Iterator[Observation]:
     yield from _compared(undisturbed, log, fault)
 
 
-def _ended(log: Log, fault: Event) -> Iterator[Observation]:
+def _ended(log: Log, fault: DrillInjectedRow) -> Iterator[Observation]:
     assert log.error is not None
     if log.error.get("type") != "OutOfMemoryError":
         why = ""
@@ -61,14 +68,14 @@ def _ended(log: Log, fault: Event) -> Iterator[Observation]:
         )
     else:
         yield note("Nothing retried the step: the error ended the run.")
-    saves = [event for event in log.of("save") if not event["n"]]
-    later = [event["path"] for event in log.after if event.what == "save" and not event["n"]]
+    saves = [event for event in log.of(DrillSaveRow) if not event.n]
+    later = [event.path for event in of_kind(log.after, DrillSaveRow) if not event.n]
     if later:
         yield good(f"Before it ended, a checkpoint was saved: {listed(later)}.")
     elif saves:
         lost = fault.step - saves[-1].step - 1
         yield bad(
-            f"The run ended, and its newest checkpoint is {saves[-1]['path']} of step "
+            f"The run ended, and its newest checkpoint is {saves[-1].path} of step "
             f"{saves[-1].step}: {_lost(lost)}.",
             _lost(lost),
         )
@@ -84,43 +91,43 @@ def _lost(steps: int) -> str:
     )
 
 
-def _dropped(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]:
+def _dropped(undisturbed: Log, log: Log, fault: DrillInjectedRow) -> Iterator[Observation]:
     yield note(f"Step {fault.step} was not retried: its batch was dropped.")
-    following = next(
-        (event for event in log.after if event.what == "backward" and event.step > fault.step), None
-    )
+    backwards = of_kind(log.after, DrillBackwardRow)
+    following = next((event for event in backwards if event.step > fault.step), None)
     if following is not None and not _cleared(undisturbed, following):
         yield bad(
             "The gradients of the failed attempt were not cleared: the next backward, at step "
             f"{following.step}, added to "
-            f"what {count(following['held'], 'parameter')} still held.",
+            f"what {count(following.held, 'parameter')} still held.",
             "gradients of the failed attempt were not cleared",
         )
     elif following is not None:
         yield good(f"Training went on with clean gradients at step {following.step}.")
 
 
-def _cleared(undisturbed: Log, backward: Event) -> bool:
+def _cleared(undisturbed: Log, backward: DrillBackwardRow) -> bool:
     """The gradients held nothing, or just what those of an undisturbed run hold at such a moment
     (accumulation).
     """
-    same = [
-        event for event in undisturbed.of("backward") if event["gradients"] == backward["gradients"]
-    ]
-    return not backward["held"] or bool(same)
+    known = {event.gradients for event in undisturbed.of(DrillBackwardRow)}
+    return not backward.held or backward.gradients in known
 
 
 def _retried(
-    undisturbed: Log, log: Log, fault: Event, forwards: list[Event], again: list[Event]
+    undisturbed: Log,
+    log: Log,
+    fault: DrillInjectedRow,
+    forwards: Sequence[DrillForwardRow],
+    again: Sequence[DrillBackwardRow],
 ) -> Iterator[Observation]:
     inputs = [
-        event["input"]
-        for event in log.before
-        if event.what == "forward" and event.step == fault.step
+        event.input for event in of_kind(log.before, DrillForwardRow) if event.step == fault.step
     ]
-    after = [event["input"] for event in forwards]
-    first = next((event for event in log.after if event.what in ("forward", "backward")), None)
-    if first is not None and first.what == "backward":
+    after = [event.input for event in forwards]
+    passes = (DrillForwardRow, DrillBackwardRow)
+    first = next((event for event in log.after if isinstance(event, passes)), None)
+    if isinstance(first, DrillBackwardRow):
         yield bad(
             "Backward was called again without a fresh forward: on the graph of the failed attempt."
         )
@@ -131,14 +138,15 @@ def _retried(
     if again and not _cleared(undisturbed, again[0]):
         yield bad(
             "The gradients were not cleared before the retry: "
-            f"{count(again[0]['held'], 'parameter')} still held what the "
+            f"{count(again[0].held, 'parameter')} still held what the "
             f"failed backward had added, so the update mixed two attempts.",
             "gradients were not cleared before the retry",
         )
     elif again:
         yield good("The gradients were clean when the retry's backward began.")
     updates = [
-        sum(event.step == fault.step for event in run.of("optimizer")) for run in (undisturbed, log)
+        sum(event.step == fault.step for event in run.of(DrillOptimizerRow))
+        for run in (undisturbed, log)
     ]
     if updates[1] > updates[0] > 0:
         yield bad(
@@ -147,7 +155,7 @@ def _retried(
         )
 
 
-def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]:
+def _compared(undisturbed: Log, log: Log, fault: DrillInjectedRow) -> Iterator[Observation]:
     """Against the run beside it: same seeds, same steps, no error."""
     apart = first_difference(undisturbed, log, fault.step)
     if apart is not None:
@@ -173,7 +181,7 @@ def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]
             f"after step {fault.step} and "
             f"up to step {last}; {losses}."
         )
-    elif undisturbed.ends[unequal]["random"] != log.ends[unequal]["random"]:
+    elif undisturbed.ends[unequal].random != log.ends[unequal].random:
         yield note(
             f"From step {unequal} on the parameters differ from the undisturbed run's, as they "
             "may: the retry drew new random "
@@ -194,7 +202,7 @@ def _compared(undisturbed: Log, log: Log, fault: Event) -> Iterator[Observation]
 def _same_batches(undisturbed: Log, log: Log, step: int) -> bool:
     """True if the last forward of the step saw the same input in both."""
     last = [
-        [event["input"] for event in run.of("forward") if event.step == step][-1:]
+        [event.input for event in run.of(DrillForwardRow) if event.step == step][-1:]
         for run in (undisturbed, log)
     ]
     return last[0] == last[1]

@@ -12,6 +12,7 @@ from typing import Any
 from auditor.drill import memory, restart, values
 from auditor.drill.log import Log, Observation
 from auditor.drill.runs import Order, Pair
+from auditor.recordings.schema import DrillSaveRow
 from auditor.runs.project_copy import reached
 
 SCHEMA = "audit-drill/1"
@@ -47,7 +48,7 @@ class DrillReport:
 
         fault, pair = self.order.fault, self.pair
         planted = pair.first.injected or pair.second.injected
-        told = {"step": planted.step, "place": planted["place"]} if planted is not None else None
+        told = {"step": planted.step, "place": planted.place} if planted is not None else None
         content: dict[str, Any] = {
             "schema": SCHEMA,
             "tool": {"name": "torch-step-audit", "version": __version__},
@@ -86,8 +87,8 @@ def _run(name: str, log: Log) -> dict[str, Any]:
             [step, loss if math.isfinite(loss) else str(loss)] for step, loss in log.losses.items()
         ],
         "saves": [
-            {"path": e["path"], "step": e.step, "tensors": e["tensors"], "nonfinite": e["n"]}
-            for e in log.of("save")
+            {"path": save.path, "step": save.step, "tensors": save.tensors, "nonfinite": save.n}
+            for save in log.of(DrillSaveRow)
         ],
     }
 

@@ -6,41 +6,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from auditor.drill.log import Event, Log, Observation, bad, count, good, listed, note
+from auditor.drill.log import Log, Observation, bad, count, good, listed, note
+from auditor.recordings.schema import (
+    DrillEndRow,
+    DrillLoadRow,
+    DrillOptimizerRow,
+    DrillSaveRow,
+    DrillStartRow,
+)
 
 
 def judge(killed: Log, restarted: Log) -> Iterator[Observation]:
     """Observations in the order of events."""
     fault = killed.injected
     assert fault is not None
-    yield note(f"The process was killed at step {fault.step} {fault['place']}.")
-    saves = killed.of("save")
+    yield note(f"The process was killed at step {fault.step} {fault.place}.")
+    saves = killed.of(DrillSaveRow)
     if saves:
-        yield note(
-            f"Its newest checkpoint was {saves[-1]['path']}, saved at step {saves[-1].step}."
-        )
+        yield note(f"Its newest checkpoint was {saves[-1].path}, saved at step {saves[-1].step}.")
     else:
         yield note("No checkpoint had been saved with torch.save by then.")
     if restarted.outcome not in ("completed", "not reached"):
         yield bad(f"Started again, the target failed with {restarted.said}.")
-    loads = list(dict.fromkeys(event["path"] for event in restarted.of("load")))
+    loads = list(dict.fromkeys(event.path for event in restarted.of(DrillLoadRow)))
     if loads:
         yield note(f"Started again, it loaded {listed(loads)}.")
     if restarted.start is not None:
         yield from _resumed(killed, restarted.start, fault.step, loaded=bool(loads))
 
 
-def _resumed(killed: Log, start: Event, step: int, *, loaded: bool) -> Iterator[Observation]:
+def _resumed(
+    killed: Log, start: DrillStartRow, step: int, *, loaded: bool
+) -> Iterator[Observation]:
     """``start`` is the restart just before its first optimizer step."""
     after = next(
-        (
-            number
-            for number, end in sorted(killed.ends.items())
-            if end["weights"] == start["weights"]
-        ),
+        (number for number, end in sorted(killed.ends.items()) if end.weights == start.weights),
         None,
     )
-    if after is None and killed.start is not None and killed.start["weights"] == start["weights"]:
+    if after is None and killed.start is not None and killed.start.weights == start.weights:
         yield bad(
             f"It began again from the initial weights: {count(step, 'completed step')} of progress "
             "lost."
@@ -65,26 +68,27 @@ def _resumed(killed: Log, start: Event, step: int, *, loaded: bool) -> Iterator[
         yield from _rate(killed, after, start)
 
 
-def _optimizer(end: Event, start: Event) -> Iterator[Observation]:
-    if end["states"] and not start["states"]:
+def _optimizer(end: DrillEndRow, start: DrillStartRow) -> Iterator[Observation]:
+    if end.states and not start.states:
         yield bad("The optimizer's state was not restored: its moments began again at zero.")
-    elif end["states"] and end["state"] != start["state"]:
+    elif end.states and end.state != start.state:
         yield bad("The optimizer's state is not the one that belonged to these weights.")
-    elif end["states"]:
+    elif end.states:
         yield good("The optimizer's state was restored.")
 
 
-def _rate(killed: Log, after: int, start: Event) -> Iterator[Observation]:
+def _rate(killed: Log, after: int, start: DrillStartRow) -> Iterator[Observation]:
     """Compared at the same moment, just before the optimizer steps: some trainers set the rate
     first, some last in a step.
     """
-    then = next((event for event in killed.of("optimizer") if event.step == after + 1), None)
-    if then is not None and then["rates"] != start["rates"]:
+    then = next((event for event in killed.of(DrillOptimizerRow) if event.step == after + 1), None)
+    if then is not None and then.rates != start.rates:
         yield bad(
             f"The learning rate began again at {_rates(start)}; the killed run had {_rates(then)} "
             "at that step."
         )
 
 
-def _rates(event: Event) -> str:
-    return ", ".join(f"{rate:.4g}" for rate in dict.fromkeys(event["rates"]))
+def _rates(event: DrillStartRow | DrillOptimizerRow) -> str:
+    rates = dict.fromkeys(event.rates)
+    return ", ".join("unknown" if rate is None else f"{rate:.4g}" for rate in rates)

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from auditor.drill.log import Event, Log, Observation, bad, count, finite, good, listed, note
+from auditor.drill.log import Log, Observation, bad, count, finite, good, listed, note, of_kind
+from auditor.recordings.schema import (
+    DrillBackwardRow,
+    DrillEndRow,
+    DrillForwardRow,
+    DrillInjectedRow,
+    DrillOptimizerRow,
+    DrillRow,
+    DrillSaveRow,
+    DrillSkippedRow,
+    DrillStateRow,
+)
 
 NAMES_IT = re.compile(
     r"\bnan\b|\binf\b|infinit|finite|overflow|diverg|explod|invalid", re.IGNORECASE
@@ -28,30 +39,27 @@ def judge(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
     yield from _went_on(log, log.injected.step)
 
 
-def _planted(value: str, fault: Event) -> Iterator[Observation]:
+def _planted(value: str, fault: DrillInjectedRow) -> Iterator[Observation]:
     shape = (
-        f" (shape {fault['shape']}, {str(fault['dtype']).removeprefix('torch.')})"
-        if fault["shape"] is not None
+        f" (shape {fault.shape}, {str(fault.dtype).removeprefix('torch.')})"
+        if fault.shape is not None
         else ""
     )
     yield note(
-        f"{'A NaN' if value == 'NaN' else 'An infinity'} was put into {fault['place']}{shape} at "
+        f"{'A NaN' if value == 'NaN' else 'An infinity'} was put into {fault.place}{shape} at "
         f"step {fault.step}."
     )
 
 
 def _losses(log: Log, step: int) -> Iterator[Observation]:
-    losses = [
-        float(event["loss"])
-        for event in log.after
-        if event.what == "backward" and event["loss"] is not None
+    known = [
+        (event.step, float(event.loss))
+        for event in of_kind(log.after, DrillBackwardRow)
+        if event.loss is not None
     ]
-    here = [
-        float(e["loss"])
-        for e in log.after
-        if e.what == "backward" and e.step == step and e["loss"] is not None
-    ]
-    if log.injected is not None and log.injected["where"] == "gradient":
+    losses = [loss for _, loss in known]
+    here = [loss for number, loss in known if number == step]
+    if log.injected is not None and log.injected.where == "gradient":
         return
     if here and not finite(here[0]):
         yield note(f"The loss of step {step} was {here[0]}, and backward ran on it.")
@@ -66,14 +74,14 @@ def _losses(log: Log, step: int) -> Iterator[Observation]:
 
 def _guarded(undisturbed: Log, log: Log, step: int) -> Iterator[Observation]:
     """What stood between the value and the optimizer."""
-    update = next((event for event in log.after if event.what == "optimizer"), None)
-    if any(event.what == "scaler skipped" for event in _until(log, update)):
+    update = next(iter(of_kind(log.after, DrillOptimizerRow)), None)
+    if of_kind(_until(log, update), DrillSkippedRow):
         yield good(f"GradScaler skipped the update of step {step}.")
-    elif update is not None and update["n"]:
+    elif update is not None and update.n:
         yield note(
             f"No guard stopped it: at step {update.step} the optimizer stepped with a gradient "
             "that was not finite in "
-            f"{update['n']} of {update['fed']} parameters ({listed(update['bad'])})."
+            f"{update.n} of {update.fed} parameters ({listed(update.bad)})."
         )
     elif update is not None and not _skipped(undisturbed, log, update, step):
         yield good(f"The optimizer stepped at step {update.step} with finite gradients only.")
@@ -83,18 +91,18 @@ def _guarded(undisturbed: Log, log: Log, step: int) -> Iterator[Observation]:
         yield from _stopped(log)
 
 
-def _until(log: Log, update: Event | None) -> tuple[Event, ...]:
+def _until(log: Log, update: DrillRow | None) -> tuple[DrillRow, ...]:
     return log.after if update is None else log.after[: log.after.index(update)]
 
 
-def _skipped(undisturbed: Log, log: Log, update: Event, step: int) -> bool:
+def _skipped(undisturbed: Log, log: Log, update: DrillRow, step: int) -> bool:
     """True if the step ended before that update, or took another batch first (in a script, the
     update ends the step).
     """
-    if any(event.what == "end" for event in _until(log, update)):
+    if of_kind(_until(log, update), DrillEndRow):
         return True
     forwards = [
-        sum(event.step == step for event in run.of("forward")) for run in (undisturbed, log)
+        sum(event.step == step for event in run.of(DrillForwardRow)) for run in (undisturbed, log)
     ]
     return update.step == step and forwards[0] < forwards[1]
 
@@ -112,9 +120,12 @@ def _reached(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
     infinities).
     """
     known = {
-        name for event in undisturbed.of("end") for names in event["bad"].values() for name in names
+        name
+        for event in undisturbed.of(DrillEndRow)
+        for names in event.bad.values()
+        for name in names
     }
-    states = [event for event in log.after if event.what in ("end", "broken")]
+    states = of_kind(log.after, DrillStateRow)
     if not any(_new(event, kind, known) for event in states for kind in KINDS):
         if states:
             yield good(f"The {value} reached no parameter, no optimizer state and no buffer.")
@@ -127,7 +138,7 @@ def _reached(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
         many = (
             count(len(names), noun)
             if kind != "parameters"
-            else f"{len(names)} of {first['parameters']} parameters"
+            else f"{len(names)} of {first.parameters} parameters"
         )
         brief = f"the {value} reached {many} at step {first.step}"
         where = f"T{brief[1:]} ({listed(names)})"
@@ -138,30 +149,30 @@ def _reached(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
             yield note(f"{where}, and was gone at the end.")
 
 
-def _new(event: Event, kind: str, known: set[str]) -> list[str]:
-    return [name for name in event["bad"].get(kind, ()) if name not in known]
+def _new(event: DrillStateRow, kind: str, known: set[str]) -> list[str]:
+    return [name for name in event.bad.get(kind, ()) if name not in known]
 
 
 def _saved(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
-    known = {name for event in undisturbed.of("save") for name in event["bad"]}
-    saves = [event for event in log.after if event.what == "save"]
-    poisoned = [(event, [name for name in event["bad"] if name not in known]) for event in saves]
+    known = {name for event in undisturbed.of(DrillSaveRow) for name in event.bad}
+    saves = of_kind(log.after, DrillSaveRow)
+    poisoned = [(event, [name for name in event.bad if name not in known]) for event in saves]
     held = [(event, names) for event, names in poisoned if names]
     if held:
         event, names = held[0]
-        paths = list(dict.fromkeys(each["path"] for each, _ in held))
+        paths = list(dict.fromkeys(each.path for each, _ in held))
         more = (
             f" So {'does' if len(paths) == 2 else 'do'} {listed(paths[1:])}."
             if len(paths) > 1
             else ""
         )
         yield bad(
-            f"Checkpoint {event['path']}, saved at step {event.step}, holds it in {len(names)} of "
-            f"{event['tensors']} "
+            f"Checkpoint {event.path}, saved at step {event.step}, holds it in {len(names)} of "
+            f"{event.tensors} "
             f"tensors ({listed(names)}).{more}",
             f"checkpoint{'s' * (len(paths) > 1)} {listed(paths)} hold{'s' * (len(paths) == 1)} it",
         )
-    clean = [event["path"] for event, names in poisoned if not names]
+    clean = [event.path for event, names in poisoned if not names]
     if clean:
         yield good(
             f"{count(len(clean), 'checkpoint')} saved after it "
@@ -173,11 +184,11 @@ def _saved(value: str, undisturbed: Log, log: Log) -> Iterator[Observation]:
 
 def _went_on(log: Log, step: int) -> Iterator[Observation]:
     later = [number for number in log.ends if number > step]
-    if len(later) < 2 or log.error is not None or log.ends[max(later)]["counts"]["parameters"]:
+    if len(later) < 2 or log.error is not None or log.ends[max(later)].counts.get("parameters"):
         return
-    updates = {
-        event.step for event in log.after if event.what == "optimizer" and not event["n"]
-    } & set(later)
+    updates = {event.step for event in of_kind(log.after, DrillOptimizerRow) if not event.n} & set(
+        later
+    )
     if not updates:
         yield bad(
             f"None of the {len(later)} steps after it updated the parameters with finite "

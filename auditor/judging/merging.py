@@ -76,7 +76,7 @@ def _join(group: list[Finding], causes: Causes) -> Finding:
         lost_bytes=max(held) if held else None,
         facts=tuple(_facts(ordered)),
         places=tuple(places),
-        hints={**lead.hints, "facts": tuple(fact for each in ordered for fact in each.facts)},
+        joined_facts=tuple(fact for each in ordered for fact in each.facts),
         remedy=_remedy(ordered),
     )
 

@@ -8,7 +8,7 @@ import enum
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from auditor.model import prices
 from auditor.model.charts import Lanes, Layers, Series
@@ -16,6 +16,8 @@ from auditor.model.device_time import DeviceTime
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
+
+H = TypeVar("H")
 
 SCHEMA = "audit-report/1"
 
@@ -146,8 +148,10 @@ class Finding:
     seen_on: SeenOn = "cpu"
     severity: Severity | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    hints: dict[str, Any] = field(default_factory=dict)
-    """What the rule's ``remedy()`` needs to know; never written to the report."""
+    hints: object = field(default_factory=dict)
+    """What the rule's ``remedy()`` needs to know: a frozen dataclass that the rule declares, read
+    with :meth:`hints_as`. A rule pack may leave a dict. Never written to the report.
+    """
     code: str = ""
     name: str = ""
     key: str = ""
@@ -156,6 +160,20 @@ class Finding:
     places: tuple[FoundAt, ...] = ()
     negligible: bool = False
     follows: str = ""
+    joined_facts: tuple[tuple[str, str], ...] = ()
+    """Facts of all findings that it joins, each as it was; never written to the report."""
+
+    def hints_as(self, kind: type[H]) -> H:
+        """``hints`` as the class that the rule declares for them; ``kind()`` where there are none.
+
+        Raises TypeError where the hints are of another class, or there are none and a field of
+        ``kind`` has no default.
+        """
+        if isinstance(self.hints, kind):
+            return self.hints
+        if self.hints:
+            raise TypeError(f"hints of {type(self.hints).__name__}, not {kind.__name__}")
+        return kind()
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ from auditor.runs.target_forms import FORMS, is_dotted, not_a_target
 
 Kind = Literal["callable", "generator", "script"]
 
+NAMED = 8
+"""Names of a module's own that are offered where it has not the one asked for."""
+
 
 @dataclass(frozen=True)
 class Address:
@@ -179,7 +182,8 @@ def no_module(name: str) -> TargetProblem:
         if entry.endswith(".py") or os.path.isdir(entry)
     )
     return TargetProblem(
-        f"there is no module {name!r} to import from {os.getcwd()}", _suggest(name, here)
+        f"there is no module {name!r} to import from {os.getcwd()}",
+        _suggest(name, here) or "change to the program's folder, or give path/to/file.py:callable",
     )
 
 
@@ -248,8 +252,22 @@ def _attribute(module: types.ModuleType, address: Address) -> Any:
         except AttributeError:
             public = [name for name in dir(found) if not name.startswith("_")]
             owner = module.__name__ if found is module else type(found).__name__
-            raise TargetProblem(f"{owner} has no {part!r}", _suggest(part, public)) from None
+            hint = _suggest(part, public) or (_defined(module) if found is module else "")
+            raise TargetProblem(f"{owner} has no {part!r}", hint) from None
     return found
+
+
+def _defined(module: types.ModuleType) -> str:
+    """What of a module's own could be the step."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if callable(value)
+        and not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+    ]
+    more = ", ..." if len(own) > NAMED else ""
+    return f"it defines {', '.join(own[:NAMED])}{more}" if own else "it defines no function"
 
 
 def stepper(found: Any, text: str) -> tuple[Kind, Callable[[], Any]]:

@@ -1,4 +1,4 @@
-"""How much of a checkpoint is looked at: its bytes four times over at most, however many views
+"""How much of a checkpoint is looked at: its bytes sixteen times over at most, however many views
 share a storage.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from auditor.checkpoints.scan import scan
+from auditor.checkpoints.scan import READS_OF_THE_FILE, scan
 
 COUNT = 40_000
 
@@ -16,8 +16,8 @@ COUNT = 40_000
 def views(tmp_path):
     """Writes a checkpoint of views of one storage, each of another length, and reads it."""
 
-    def write(number, *, apart=1):
-        base = torch.ones(COUNT)
+    def write(number, *, apart=1, dtype=torch.float32):
+        base = torch.ones(COUNT, dtype=dtype)
         torch.save(
             {f"w{place}": base[apart * place :] for place in range(number)}, tmp_path / "views.pt"
         )
@@ -26,11 +26,13 @@ def views(tmp_path):
     return write
 
 
-def test_views_of_one_storage_are_looked_at_until_four_times_the_file_are_spent(views):
-    found = views(60)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_views_of_one_storage_are_looked_at_until_so_many_bytes_are_spent(views, dtype):
+    found = views(60, dtype=dtype)
     looked = [tensor.tally.count for tensor in found.tensors if tensor.tally is not None]
     assert len(found.tensors) == 60
-    assert 4 * found.size - COUNT <= sum(looked) < 4 * found.size
+    most, width = READS_OF_THE_FILE * found.size, dtype.itemsize
+    assert most - COUNT * width <= width * sum(looked) < most
     assert [tensor.tally is None for tensor in found.tensors] == [False] * len(looked) + [True] * (
         60 - len(looked)
     )

@@ -92,6 +92,9 @@ REPLIES = {
     "analyze": "give the folder that audit run wrote",
     "analyze done/reprot.html": "did you mean done/report.html?",
     "analyze nowhere": "nowhere does not exist",
+    "analyze empty.json": "empty.json is empty: what wrote it did not finish give the folder",
+    "analyze empty.pickle": "empty.pickle is empty: what wrote it did not finish",
+    "analyze text.pickle": "text.pickle is no pickle, though its name says so",
     "analyze x.json": 'x.json holds no "traceEvents"',
     "analyze done/report.html": "give its folder, which holds one: audit analyze done",
     "analyze notes.txt": "give the folder that audit run wrote, a trace of torch.profiler",
@@ -101,7 +104,9 @@ REPLIES = {
     "analyze x.json notes.txt --out o": "analyze them one by one",
     "analyze x.json --steps 5": "--steps is no option of audit analyze; it has",
     "fix": "give report.json, or the folder that audit run wrote",
-    "fix nowhere": "give report.json or the folder that audit run wrote",
+    "fix nowhere": "nowhere does not exist give report.json or the folder that audit run wrote",
+    "fix done/reprot.html": "did you mean done/report.html?",
+    "fix empty.json": "empty.json is empty: what wrote it did not finish give report.json",
     "fix x.json": "this is not a report: it names no schema",
     "fix done/report.html": "give report.json beside it: done/report.json",
     "fix empty": "empty holds no report.json",
@@ -112,11 +117,13 @@ REPLIES = {
     "compare": "give two: audit compare BEFORE AFTER",
     "compare x.json": "there is nothing to compare it with",
     "compare x.json x.json": "this is not a report",
-    "compare nowhere x.json": "nowhere does not exist",
+    "compare nowhere x.json": "nowhere does not exist give report.json, the folder of a run",
+    "compare empty.json x.json": "empty.json is empty: what wrote it did not finish",
     "compare empty x.json": "empty holds no report and no recording",
     "compare x.json x.json --max-regression five": "write it as 5%",
     "checkpoint": "give files of torch.save or safetensors",
     "checkpoint empty": "empty holds no checkpoint",
+    "checkpoint nowhere.pt": "nowhere.pt: it does not exist",
     "checkpoint notes.txt": "it is neither",
     "explain": "say which rule: audit explain SYNC001",
     "explain SYNC01": "did you mean SYNC001?",
@@ -152,6 +159,9 @@ def folder(tmp_path_factory):
     (made / "train_script").write_text(TRAIN)
     (made / "notes.txt").write_text("hello")
     (made / "x.json").write_text("{}")
+    (made / "empty.json").touch()
+    (made / "empty.pickle").touch()
+    (made / "text.pickle").write_text("hello")
     (made / "model.pt").write_bytes(b"PK")
     (made / "done" / "report.html").write_text("<!doctype html><html></html>")
     manifest = '{"schema": "audit-recording/1", "outcome": "completed", "passes": []}'
@@ -171,6 +181,13 @@ def test_the_reply_to_a_mistake(folder, monkeypatch, words):
     assert [
         path for path in sorted(folder.rglob("*")) if path not in before
     ] == []  # nothing is left behind
+
+
+def test_the_list_of_commands_is_not_cut_off():
+    done = CliRunner().invoke(main, ["--help"], prog_name="audit", terminal_width=80)
+    commands = done.stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in commands] == list(main.commands)
+    assert not [line for line in commands if line.endswith("...")]
 
 
 SHOWN = {

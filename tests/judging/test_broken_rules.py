@@ -132,6 +132,21 @@ def test_a_rule_that_works_changes_nothing(folder, pack):
     assert written(folder)["caveats"] == []
 
 
+DICT_OF_HINTS = """yield Finding(None, 'x', hints={'how': 'by hand'})
+
+    def remedy(self, finding):
+        return Remedy(f"Mend it {finding.hints['how']}, {finding.hints.get('when', 'now')}.")"""
+
+
+def test_a_pack_may_leave_its_remedy_a_dict(folder, pack):
+    source = PACK.format(rules="(Acme,)", signature="", body=DICT_OF_HINTS)
+    pack(source.replace("import Finding,", "import Finding, Remedy,"))
+    assert analyze().exit_code == 0
+    [found] = written(folder)["findings"]
+    assert found["remedy"]["text"] == "Mend it by hand, now."
+    assert not {"hints", "joined_facts"} & set(found)
+
+
 BROKEN_PACKS = {
     "a module that is missing": (
         "import nothing_of_this_name",

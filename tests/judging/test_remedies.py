@@ -7,6 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.amp002_tf32_off import Hints as Tf32Hints
+from auditor.rules.cfg001_autotuning_every_step import Hints as AutotuningHints
+from auditor.rules.reading import ReadHints
 
 from auditor.evidence import Amp, Configs, Copies, Machine, Reads, Source
 from auditor.evidence.recorded.amp import AmpEvent
@@ -92,7 +95,7 @@ def test_tf32_behind_the_imports():
     found = Finding(
         None,
         "x",
-        hints={"off_at": None, "trains_at": Source({"t.py": TRAINER}).only_call("backward")},
+        hints=Tf32Hints(None, Source({"t.py": TRAINER}).only_call("backward")),
     )
     wanted = 'import GradScaler\n\ntorch.set_float32_matmul_precision("high")\n'
     assert patched("AMP002", found, TRAINER) == TRAINER.replace("import GradScaler\n", wanted)
@@ -294,13 +297,14 @@ def test_a_flag_that_one_line_sets():
     found = Finding(
         None,
         "x",
-        hints={"off_at": Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False)},
+        hints=Tf32Hints(Source({"t.py": off}).only_flag("matmul.allow_tf32", value=False), None),
     )
-    found.hints["trains_at"] = None
     assert patched("AMP002", found, off) == off.replace("False", "True")
     on = "from torch.backends import cudnn\ncudnn.benchmark = True\n"
     found = Finding(
-        None, "x", hints={"set_at": Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)}
+        None,
+        "x",
+        hints=AutotuningHints(Source({"t.py": on}).only_flag("cudnn.benchmark", value=True)),
     )
     assert patched("CFG001", found, on) == on.replace("True", "False")
 
@@ -403,7 +407,7 @@ def test_a_log_into_a_file_is_shown_but_not_called_safe(line, safe):
     found = Finding(
         site,
         "x",
-        hints={"logs": Source({"t.py": text}).logs_at(site), "once": True, "library": None},
+        hints=ReadHints(once=True, logs=Source({"t.py": text}).logs_at(site)),
     )
     remedy = RULES["SYNC001"]().remedy(found)
     assert remedy.safe is safe

@@ -95,7 +95,8 @@ def _findings() -> tuple[Finding, ...]:
             ("longest wait", "9.9 ms"),
             ("read as", "float of a 0-dim float32 tensor"),
         ),
-        hints={"anything": object()},
+        hints=object(),
+        joined_facts=(("waits", "50"),),
         remedy=Remedy(
             "Keep the running loss on the device and read it once where it is logged.",
             edits=(

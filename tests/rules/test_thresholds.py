@@ -8,7 +8,7 @@ import pytest
 from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
 from auditor.rules.amp006_scaler_misused import GradScalerMisused
 from auditor.rules.data007_input_bound import StepWaitsForInput
-from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.data009_device_resident_batch import Hints, LoaderYieldsDeviceTensors
 from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
 from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
 from auditor.rules.mem003_memory_grows import MemoryGrowsEveryStep
@@ -457,9 +457,8 @@ def resident(on, of=20, **more):
 
 def test_device_resident_batches_and_their_cause():
     def cause(**more):
-        return next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA)).hints[
-            "cause"
-        ]
+        found = next(LoaderYieldsDeviceTensors().detect(resident(range(20), **more), CUDA))
+        return found.hints_as(Hints).cause
 
     assert cause() == "collate function"
     assert cause(sample_devices=frozenset({"cuda:0"})) == "dataset"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 
 import pytest
 
@@ -102,3 +103,32 @@ def test_what_cannot(found, said):
     with pytest.raises(TargetProblem) as problem:
         target.stepper(found, "m:x")
     assert said in problem.value.message
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("sys.argv", [*sys.argv])
+    (tmp_path / "prog.py").write_text(
+        "from shutil import copy\nnumber = 3\ndef train(): pass\nclass Trainer: pass\n"
+    )
+    (tmp_path / "bare.py").write_text("number = 3\n")
+    hints = {
+        "prog.py:step": "it defines train, Trainer",
+        "prog.py:trian": "did you mean 'train'?",
+        "prog.py:train.now": "",
+        "bare.py:step": "it defines no function",
+    }
+    for text, hint in hints.items():
+        with pytest.raises(TargetProblem, match="has no") as problem:
+            target.load(target.parse(text), ())
+        assert problem.value.hint == hint
+
+
+def test_a_module_that_is_not_there_is_answered_with_the_way_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trainer.py").touch()
+    assert target.no_module("trianer").hint == "did you mean 'trainer'?"
+    assert target.no_module("zzz").hint == (
+        "change to the program's folder, or give path/to/file.py:callable"
+    )

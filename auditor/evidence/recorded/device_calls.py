@@ -12,8 +12,8 @@ from typing import ClassVar
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.timed_calls import CallingLine
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import CallRow
@@ -31,12 +31,11 @@ class DeviceCall:
 
 
 @dataclass(frozen=True)
-class CallSite:
-    """A line that makes such calls. ``calls`` are those of the pass that it was judged by."""
+class CallSite(CallingLine[DeviceCall]):
+    """A line that makes such calls. ``calls`` are those of the pass that it was judged by; their
+    time has waiting for a processor taken off.
+    """
 
-    site: Site
-    calls: tuple[DeviceCall, ...]
-    steps: int
     pass_name: str
 
     @property
@@ -45,26 +44,9 @@ class CallSite:
         return max(self.calls, key=lambda call: call.us).name
 
     @property
-    def rhythm(self) -> StepPattern:
-        """On which steps it is called."""
-        return rhythm({call.step for call in self.calls}, self.steps)
-
-    @property
-    def per_step(self) -> float:
-        """Calls in each step, on average."""
-        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
-
-    @property
-    def us_per_step(self) -> float:
-        """Host time inside the calls without waiting for a processor, averaged over all steps of
-        the pass, in us.
-        """
-        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
-
-    @property
     def price(self) -> Estimate | None:
-        """The same with its interval; None of too few steps, and of a pass with instruments: that
-        has no times that count.
+        """``us_per_step`` with its interval; None of too few steps, and of a pass with instruments:
+        that has no times that count.
         """
         if self.pass_name != "quiet":
             return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.timed_calls import CallingLine
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import ZeroGradRow
@@ -33,13 +33,8 @@ class ZeroGrad:
     """
 
 
-@dataclass(frozen=True)
-class Zeroing:
-    """A line that fills gradients with zeros."""
-
-    site: Site
-    calls: tuple[ZeroGrad, ...]
-    steps: int
+class Zeroing(CallingLine[ZeroGrad]):
+    """A line that fills gradients with zeros, in the loud pass."""
 
     @property
     def said(self) -> str:
@@ -50,21 +45,6 @@ class Zeroing:
             if by_hand
             else FILLS
         )
-
-    @property
-    def rhythm(self) -> StepPattern:
-        """On which steps."""
-        return rhythm({call.step for call in self.calls}, self.steps)
-
-    @property
-    def per_step(self) -> float:
-        """Calls in each step, on average."""
-        return sum(call.n for call in self.calls) / self.steps if self.steps else 0.0
-
-    @property
-    def us_per_step(self) -> float:
-        """Host time inside the calls in us per step, in the loud pass."""
-        return sum(call.us for call in self.calls) / self.steps if self.steps else 0.0
 
 
 @dataclass(frozen=True)

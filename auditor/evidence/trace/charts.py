@@ -68,10 +68,7 @@ def _pointers(
             (frozenset(facts), [row for row in place.rows if shown[row]][:POINTERS])
         )
     for finding in findings:
-        said = {
-            *finding.facts,
-            *finding.hints.get("facts", ()),
-        }  # where it joins several, those of each as they were
+        said = {*finding.facts, *finding.joined_facts}
         rows = [
             row
             for fact in said
