@@ -51,8 +51,9 @@ there.
 def device(report: Report) -> str:
     """What the step ran on, in words."""
     word = report.run.device
-    if device_named(word).simulated:
-        return "a rehearsed GPU"
+    on = device_named(word)
+    if on.simulated:
+        return "a null device (no GPU)" if on.null else "a rehearsed GPU"
     return _FILES.get(input_named(word), text.one_line(word, 80))
 
 

@@ -55,6 +55,12 @@ NULL_DEVICE = (
     "counted, and nothing is said of their time"
 )
 
+NULL_RUN = (
+    "this ran on a null device, torch's own CUDA code without a GPU: bytes, launches, copies and "
+    "waits are those of a GPU; there are no times, and what kernels compute reads as zeros, so "
+    "that nothing is said of values, and a branch on one may have gone another way"
+)
+
 
 def report(
     evidence: Evidence,
@@ -115,7 +121,7 @@ def report(
             *faults,
         ),
         caveats=first,
-        cautions=_cautions(quiet, facts),
+        cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(manifest, rehearsed),
         method=(*method_of(manifest, steps, queued_share(quiet)), *_rehearsed(rehearsed)),
@@ -132,12 +138,15 @@ def report(
     )
 
 
-def _cautions(quiet: tuple[Step, ...], facts: traces.TraceFacts | None) -> tuple[str, ...]:
+def _cautions(
+    evidence: Evidence, quiet: tuple[Step, ...], facts: traces.TraceFacts | None
+) -> tuple[str, ...]:
     busy = CpuContention.of(quiet).caution
-    return (
-        *((busy,) if busy else ()),
-        *((NULL_DEVICE,) if facts is not None and facts.null_device else ()),
-    )
+    if evidence.recording.device.null:
+        null = NULL_RUN
+    else:
+        null = NULL_DEVICE if facts is not None and facts.null_device else ""
+    return tuple(filter(None, (busy, null)))
 
 
 def _trained(evidence: Evidence) -> Trained | None:
@@ -280,7 +289,9 @@ def _peaks(run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
     """
     device = run.peak_bytes.device
     simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
-    return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
+    return {"cuda": device, "snapshot": device, "trace": device, "null": device} | {
+        "rehearsal": simulated
+    }
 
 
 def with_diff(recording: Recording, finding: Finding) -> Finding:
