@@ -31,6 +31,8 @@ def device_of(asked: str) -> DeviceInfo:
     if asked == "rehearse":
         return SHADOW
     there = torch.cuda.is_available()
+    if asked == "null" and not (there and watching.running()):
+        raise TargetProblem("this process was to be on the null device, and torch sees none")
     if asked == "cuda" and not there:
         raise TargetProblem(
             "--device cuda: torch sees no CUDA device here",
