@@ -62,11 +62,13 @@ def rehearsed(report: Report) -> str:
     played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(
         " (rehearsed on the CPU)"
     )
+    if not played:
+        return ""
+    null = " and on a null device (torch's own CUDA code)"
+    also = null if report.environment.get("null device") else ""
     return (
-        f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in "
-        "time"
-        if played
-        else ""
+        f"GPU path rehearsed on the CPU{also} as if on an {played}: what it finds there has no "
+        "price in time"
     )
 
 

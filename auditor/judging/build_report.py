@@ -11,6 +11,7 @@ from typing import cast
 
 from auditor import __version__
 from auditor.evidence.recorded.cpu_contention import CpuContention
+from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.recorded.step_series import step_series, traced_series
 from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
 from auditor.evidence.recorded.training import Trained
@@ -22,7 +23,7 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import guard
+from auditor.judging import guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -86,7 +87,7 @@ def report(
     )
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
-    peaks = _peaks(run, rehearsed)
+    peaks = _peaks(evidence, run, rehearsed)
     findings = tuple(
         prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
@@ -115,6 +116,7 @@ def report(
             *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
+            *null_beside.warnings(evidence),
             *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
@@ -123,8 +125,12 @@ def report(
         caveats=first,
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
-        environment=_environment(manifest, rehearsed),
-        method=(*method_of(manifest, steps, queued_share(quiet)), *_rehearsed(rehearsed)),
+        environment=_environment(evidence, rehearsed),
+        method=(
+            *method_of(manifest, steps, queued_share(quiet)),
+            *_rehearsed(rehearsed),
+            *null_beside.method(evidence),
+        ),
         series=series,
         operators=tuple(
             (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
@@ -272,6 +278,9 @@ Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
 
 def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
     """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
+    run = evidence.once(null_run)
+    if run is not None and run.memory is not None:
+        return memory_charts(run.memory, predicted=True)
     layers, lanes = memory_charts(evidence, predicted=evidence.recording.device.simulated)
     return (
         (layers, lanes)
@@ -283,14 +292,21 @@ def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
 # -- findings --------------------------------------------------------------------------------------
 
 
-def _peaks(run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
+def _peaks(evidence: Evidence, run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
     """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly
     Python's and torch's own.
     """
     device = run.peak_bytes.device
     simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
-    return {"cuda": device, "snapshot": device, "trace": device, "null": device} | {
-        "rehearsal": simulated
+    beside = evidence.once(null_run)
+    null = device if beside is None else device_peak(beside.evidence.rows(StepRow), simulated)
+    snapshot = null if beside is not None and beside.memory is not None else device
+    return {
+        "cuda": device,
+        "snapshot": snapshot,
+        "trace": device,
+        "rehearsal": simulated,
+        "null": null,
     }
 
 
@@ -324,8 +340,11 @@ BESIDE_SECRET = (
 # -- the rehearsal ---------------------------------------------------------------------------------
 
 
-def _environment(manifest: Row, rehearsed: Evidence | None) -> dict[str, str]:
+def _environment(evidence: Evidence, rehearsed: Evidence | None) -> dict[str, str]:
+    manifest, null = evidence.recording.manifest, evidence.once(null_run)
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
+    if null is not None:
+        facts["null device"] = null.evidence.recording.device.name.removesuffix(" (null device)")
     played = (
         (rehearsed.recording.manifest.get("environment") or {}).get("device")
         if rehearsed is not None

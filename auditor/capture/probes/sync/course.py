@@ -47,6 +47,11 @@ SIZED = frozenset(
 )
 """Operators whose result has a size that depends on values."""
 
+MOVES = frozenset(
+    {READ, "_to_copy", "copy_", "_pin_memory", "lift", "lift_fresh", "detach", "alias", "set_"}
+)
+"""Operators that the shadow does by other means: they say nothing of the way that a step takes."""
+
 
 @dataclass
 class _Step:
@@ -208,7 +213,8 @@ class CourseProbe(OperatorProbe):
         if place is None:
             return None
         name = func.__name__.partition(".")[0]
-        self._step.at(place)
+        if name not in MOVES:
+            self._step.at(place)
         if name in SIZED:
             self._step.sized.append(place)
         if name == READ:
@@ -278,7 +284,7 @@ class _Watch(OperatorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.watches(func) or not _on_device((args, kwargs.values())):
+        if not self.watches(func) or not _on_device((*args, *kwargs.values())):
             return func(*args, **kwargs)
         before = self._guarded(self._begin)
         result = func(*args, **kwargs)
@@ -310,9 +316,8 @@ def _on_device(values: Iterable[Any]) -> bool:
         if isinstance(value, torch.Tensor):
             if value.device.type == "cuda":
                 return True
-        elif isinstance(value, (list, tuple)) or type(value).__name__ == "dict_values":
-            if _on_device(value):
-                return True
+        elif isinstance(value, (list, tuple)) and _on_device(value):
+            return True
     return False
 
 
