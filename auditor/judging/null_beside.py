@@ -69,6 +69,9 @@ def method(evidence: Evidence) -> Iterator[str]:
                 f"{said['lacking']}; to add its memory and its waits: {said.get('remedy', '')}"
             )
         return
+    if not run.steps:
+        yield "null device: the program went another way there from the first step on; nothing of it is judged"
+        return
     name = run.evidence.recording.device.name.removesuffix(" (null device)")
     most = run.busiest
     where = f", most of them at {most.site.file}:{most.site.line}" if most is not None else ""

@@ -127,9 +127,9 @@ def unseen_waits(run: NullRun, evidence: Evidence, share: float = 0.5) -> tuple[
     shadow = evidence if evidence.recording.device.shadow else evidence.inside(REHEARSAL)
     if shadow is None or not run.steps:
         return ()
-    places = [
-        row.at for row in (*shadow.rows(ReadRow), *shadow.rows(CopyRow), *shadow.rows(CallRow))
-    ]
+    places = [row.at for row in shadow.rows(ReadRow)]
+    places += [row.at for row in shadow.rows(CopyRow)]
+    places += [row.at for row in shadow.rows(CallRow)]
     seen = {_line(shadow.recording.site(at)) for at in places}
     found = [
         asked

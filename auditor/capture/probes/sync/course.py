@@ -137,7 +137,7 @@ class CourseProbe(OperatorProbe):
         def noted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             result = run(func, args, kwargs)
             try:
-                self.ran(func, result)
+                self.ran(func, args, kwargs, result)
             except Exception as error:  # the user's step goes on
                 self.fail(error)
             return result
@@ -207,7 +207,9 @@ class CourseProbe(OperatorProbe):
             frame = frame.f_back
         return frame
 
-    def ran(self, func: Any, result: Any) -> int | None:
+    def ran(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> int | None:
         """An operator with a tensor of the device has run: note where."""
         place = self.place()
         if place is None:
@@ -215,7 +217,7 @@ class CourseProbe(OperatorProbe):
         name = func.__name__.partition(".")[0]
         if name not in MOVES:
             self._step.at(place)
-        if name in SIZED:
+        if _sized(name, args, kwargs):
             self._step.sized.append(place)
         if name == READ:
             self._step.value(place, result)
@@ -290,7 +292,7 @@ class _Watch(OperatorMode):
         result = func(*args, **kwargs)
         if before is None:
             return result
-        place = self._guarded(lambda: self._end(before, func, result))
+        place = self._guarded(lambda: self._end(before, func, args, kwargs, result))
         if func.__name__.partition(".")[0] != READ:
             return result
         told = self._guarded(lambda: (self._probe.answer(place, result),))
@@ -299,11 +301,26 @@ class _Watch(OperatorMode):
     def _begin(self) -> tuple[int, int]:
         return self._probe._between(), _launches()
 
-    def _end(self, before: tuple[int, int], func: Any, result: Any) -> int | None:
+    def _end(
+        self,
+        before: tuple[int, int],
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> int | None:
         since, launched = before
-        place = self._probe.ran(func, result)
+        place = self._probe.ran(func, args, kwargs, result)
         self._probe.asked(since, _launches() - launched, place)
         return place
+
+
+def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the size of the result depends on values."""
+    if name == "index":
+        masks = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+        return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in masks)
+    return name in SIZED and kwargs.get("output_size") is None
 
 
 def _launches() -> int:
