@@ -64,10 +64,11 @@ def rehearsed(report: Report) -> str:
     )
     if not played:
         return ""
+    article = "an" if played.startswith("NVIDIA") else "a"
     null = " and on a null device (torch's own CUDA code)"
     also = null if report.environment.get("null device") else ""
     return (
-        f"GPU path rehearsed on the CPU{also} as if on an {played}: what it finds there has no "
+        f"GPU path rehearsed on the CPU{also} as if on {article} {played}: what it finds there has no "
         "price in time"
     )
 

@@ -77,7 +77,7 @@ def method(evidence: Evidence) -> Iterator[str]:
     where = f", most of them at {most.site.file}:{most.site.line}" if most is not None else ""
     yield (
         f"null device: {amounts.count(run.steps, 'step')} of the same program on torch's own CUDA "
-        f"code, as on an {name}, whose kernels compute nothing: {run.launches:.0f} launches a step"
+        f"code, played as {name}, whose kernels compute nothing: {run.launches:.0f} launches a step"
         f"{where}; {'its allocator is judged' if run.memory else 'its allocator is not judged'}, "
         f"and {run.answered} of {run.reads} scalar reads were told the rehearsal's value, all other "
         "values are zeros"

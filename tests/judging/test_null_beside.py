@@ -184,5 +184,5 @@ def test_without_a_run_on_the_null_device_the_one_command_is_named(tmp_path: Pat
 
 def test_what_the_method_says_of_it(tmp_path: Path) -> None:
     (said,) = null_beside.method(beside(tmp_path, waits=2))
-    assert "6 steps of the same program on torch's own CUDA code, as on an NVIDIA L4" in said
+    assert "6 steps of the same program on torch's own CUDA code, played as NVIDIA L4" in said
     assert "3 launches a step, most of them at t.py:2; its allocator is judged" in said
