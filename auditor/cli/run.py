@@ -54,6 +54,7 @@ def run(
         )
     if gpu and device in ("cpu", "cuda"):
         raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+    gpu = null_run.model(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)

@@ -63,10 +63,10 @@ def method(evidence: Evidence) -> Iterator[str]:
     run = evidence.once(null_run)
     said = evidence.recording.manifest.get("null_device") or {}
     if run is None:
-        if said.get("lacking"):
+        if said.get("lacking") and said.get("remedy"):
             yield (
-                "torch's own CUDA code was not run: "
-                f"{said['lacking']}; to add its memory and its waits: {said.get('remedy', '')}"
+                f"torch's own CUDA code was not run on a null device: {said['lacking']}; to add "
+                f"its memory and its waits, {said['remedy']}"
             )
         return
     if not run.steps:

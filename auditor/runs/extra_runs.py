@@ -145,7 +145,7 @@ def _rehearse_only(
         "the target cannot run without CUDA, and there is none: only its rehearsal was audited, "
         "without times",
     )
-    null_run.beside(played, recording, recording, deadline, progress)
+    _on_null(played, recording, recording, deadline, progress)
     return recording
 
 
@@ -287,8 +287,20 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     else:
         rerun(wanted, [rehearsed], deadline, progress, alone)
     keep_sources(recording, rehearsed)
-    if not why:
-        null_run.beside(wanted, recording, rehearsed, deadline, progress)
+    if not why and not interrupted:
+        _on_null(wanted, recording, rehearsed, deadline, progress)
+
+
+def _on_null(
+    wanted: Plan,
+    recording: Recording,
+    rehearsed: Recording,
+    deadline: float | None,
+    progress: Progress,
+) -> None:
+    ended = null_run.beside(wanted, recording, rehearsed, deadline, progress)
+    if ended is not None:
+        _interrupted(recording, ended, "run on the null device")
 
 
 def _planned(plan: Plan, recording: Recording) -> Plan | None:

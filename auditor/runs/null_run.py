@@ -8,6 +8,7 @@ on the shadow device stands alone.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -40,6 +41,8 @@ def lacking() -> AuditProblem | None:
     """Why there is no null device for this Python's torch, as one sentence with the way out; None
     where it is there, or can be built.
     """
+    if sys.platform != "linux":
+        return AuditProblem("a null device needs Linux")
     try:
         cuda_build()
         tool("cc", "gcc", "clang")
@@ -50,18 +53,22 @@ def lacking() -> AuditProblem | None:
     return None
 
 
+def model(gpu: str) -> str:
+    """The key of a model of GPU, empty for none. Raises :class:`AuditProblem` for one that nobody
+    knows.
+    """
+    return gpu_named(gpu).key if gpu else ""
+
+
 def prepared(plan: Plan) -> Plan:
     """The plan with the model of GPU that shadow and null device play alike, and with what lets
     the two be compared, where there will be both.
-
-    Raises :class:`AuditProblem` for a model that nobody knows.
     """
-    gpu = gpu_named(plan.gpu).key if plan.gpu else ""
     if not plan.rehearsed or plan.device != "auto" or plan.world_size > 1 or lacking() is not None:
-        return replace(plan, gpu=gpu, native=())
+        return replace(plan, native=())
     return replace(
         plan,
-        gpu=gpu or DEFAULT_GPU,
+        gpu=plan.gpu or DEFAULT_GPU,
         rehearsed=(*plan.rehearsed, *COMPARED),
         native=(*plan.native, *COMPARED, *WORK),
     )
@@ -73,23 +80,25 @@ def beside(
     rehearsed: Recording,
     deadline: float | None,
     progress: Progress,
-) -> None:
+) -> Recording | None:
     """Run what was ``rehearsed`` as ``wanted`` on the null device too, inside ``recording``; never
-    raises for what becomes of it.
+    raises for what becomes of it. Returns the run if it was interrupted.
     """
     if rehearsed.manifest["outcome"] == "interrupted":
-        return
+        return None
     if not wanted.native:
         if (problem := lacking()) is not None:
             _tell(recording, {"lacking": problem.message, "remedy": problem.hint})
-        return
+        return None
     stage(progress, "null device")
     try:
-        _run(wanted, recording, rehearsed, deadline, progress)
+        made = _run(wanted, recording, rehearsed, deadline, progress)
     except AuditProblem as failed:
         shutil.rmtree(_plan(wanted, rehearsed, {}).folder, ignore_errors=True)
         _tell(recording, {"failed": failed.message})
         add_warning(recording, f"{COULD_NOT} could not be made: {failed.message}")
+        return None
+    return made if made.manifest["outcome"] == "interrupted" else None
 
 
 def _plan(wanted: Plan, rehearsed: Recording, variables: Mapping[str, str]) -> Plan:
@@ -102,10 +111,8 @@ def _run(
     rehearsed: Recording,
     deadline: float | None,
     progress: Progress,
-) -> None:
-    variables = environment(
-        wanted.gpu or DEFAULT_GPU, memory_bytes=None
-    )  # the first time it is compiled
+) -> Recording:
+    variables = environment(wanted.gpu or DEFAULT_GPU)  # the first time it is compiled
     plan = _plan(wanted, rehearsed, variables)
     until = time.monotonic() + max(PATIENCE_S, PATIENCE * _seconds(rehearsed))
     until = until if deadline is None else min(until, deadline)
@@ -115,13 +122,15 @@ def _run(
     ended = made.manifest["outcome"]
     if ended == "completed" and steps >= min(LEAST_REHEARSED, len(rehearsed.rows(StepRow))):
         _tell(recording, {"steps": str(steps)})
-        return
+        return made
     shutil.rmtree(made.folder, ignore_errors=True)
     error = made.manifest.get("error") or {}
     said = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ").partition("\n")[0]
     why = f"{ended} after {steps} steps" + (f" ({said[:300]})" if said else "")
     _tell(recording, {"failed": why})
-    add_warning(recording, f"{COULD_NOT} ended early and is not judged: {why}")
+    if ended != "interrupted":
+        add_warning(recording, f"{COULD_NOT} ended early and is not judged: {why}")
+    return made
 
 
 def _silent(text: str) -> None:

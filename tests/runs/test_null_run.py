@@ -42,10 +42,12 @@ def test_with_a_build_for_the_cpu_a_rehearsal_is_as_it_was(monkeypatch: pytest.M
 
 
 def test_the_model_that_is_asked_for_is_played_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace(PLAN, gpu=null_run.model("t4"))
     for there in (True, False):
-        assert prepared(monkeypatch, replace(PLAN, gpu="t4"), there=there).gpu == "T4"
+        assert prepared(monkeypatch, asked, there=there).gpu == "T4"
     with pytest.raises(AuditProblem, match="no GPU model 'T5' is known"):
-        null_run.prepared(replace(PLAN, gpu="T5"))
+        null_run.model("T5")
+    assert null_run.model("") == ""
 
 
 def test_the_plan_lies_beside_the_rehearsal_and_knows_its_values() -> None:
