@@ -66,6 +66,9 @@ class Rule:
     since: ClassVar[str]
     rehearsed: ClassVar[bool] = False
     """True if a run on a CPU cannot decide this rule and a rehearsal of the GPU path can."""
+    native: ClassVar[bool] = False
+    """True if torch's own code for the device, run on the null device, tells it better than the
+    shadow: the real allocator's bytes and history."""
 
     edits: ClassVar[tuple[Permit, ...]] = ()
     """All kinds of edit that ``remedy`` may ask for. Any other under this code is refused, wherever

@@ -33,6 +33,7 @@ _SEEN_ON = {
     "cpu": "seen on the CPU",
     "cuda": "seen on the GPU",
     "rehearsal": "seen in the rehearsal of the GPU path, which gives no times",
+    "null": "seen on a null device (torch's own CUDA code without a GPU), which gives no times",
     "trace": "seen in the trace",
     "snapshot": "seen in the memory snapshot",
     "source": "read in the source",

@@ -51,8 +51,9 @@ there.
 def device(report: Report) -> str:
     """What the step ran on, in words."""
     word = report.run.device
-    if device_named(word).simulated:
-        return "a rehearsed GPU"
+    on = device_named(word)
+    if on.simulated:
+        return "a null device (no GPU)" if on.null else "a rehearsed GPU"
     return _FILES.get(input_named(word), text.one_line(word, 80))
 
 
@@ -61,11 +62,14 @@ def rehearsed(report: Report) -> str:
     played = text.one_line(report.environment.get("rehearsed on", ""), 120).removesuffix(
         " (rehearsed on the CPU)"
     )
+    if not played:
+        return ""
+    article = "an" if played.startswith("NVIDIA") else "a"
+    null = " and on a null device (torch's own CUDA code)"
+    also = null if report.environment.get("null device") else ""
     return (
-        f"GPU path rehearsed on the CPU as if on an {played}: what it finds there has no price in "
-        "time"
-        if played
-        else ""
+        f"GPU path rehearsed on the CPU{also} as if on {article} {played}: what it finds there has no "
+        "price in time"
     )
 
 

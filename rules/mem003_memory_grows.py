@@ -76,6 +76,7 @@ class MemoryGrowsEveryStep(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    native = True
 
     rises: float = knob(
         0.7, "Share of the steps that must end with more memory than the one before."

@@ -69,6 +69,7 @@ class ReservedMemoryNeverNeeded(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    native = True
 
     share: float = knob(0.25, "Share of the reserved memory unneeded at the peak.")
     least_mib: float = knob(

@@ -68,6 +68,7 @@ class BlockPinsSegment(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    native = True
 
     share: float = knob(0.25, "Share of the reserved memory unneeded at the peak (as MEM004).")
     least_mib: float = knob(256.0, "Unneeded MiB (as MEM004).")

@@ -65,6 +65,7 @@ class PeakHeldByFewLines(Rule):
     severity = Severity.NOTE
     since = "0.1"
     rehearsed = True
+    native = True
 
     least_mib: float = knob(512.0, "MiB allocated at the peak below which nothing is reported.")
     share: float = knob(

@@ -66,6 +66,7 @@ class VaryingSizesReallocate(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    native = True
 
     share: float = knob(
         0.1, "Share of the reserved memory that came in the second half without need."

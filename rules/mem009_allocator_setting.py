@@ -83,6 +83,7 @@ class AllocatorSettingWouldHelp(Rule):
     severity = Severity.WARNING
     since = "0.1"
     rehearsed = True
+    native = True
     edits = ALLOCATOR
 
     share: float = knob(

@@ -67,8 +67,10 @@ class HostMemoryNearlyFull(Rule):
     share: float = knob(0.5, "Share of the timed steps that must end above it.")
 
     def detect(self, host: HostMemory, machine: Machine) -> Iterator[Finding]:
-        if machine.simulated:
+        if machine.on.shadow:
             raise NotLooked("in a rehearsal the device's tensors lie in host memory")
+        if machine.on.null:
+            raise NotLooked("on a null device there is no timing pass, from which this is read")
         if not host.usable or not host.trend.values:
             raise NotLooked(
                 "the recording does not say how much memory the machine or the process had"

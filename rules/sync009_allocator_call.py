@@ -35,6 +35,7 @@ COLLECTIONS = {"gc.collect": "a full collection looks at every container object 
 UNPRICED = {
     "cpu": "free on a CPU, it would cost on a GPU",
     "rehearsal": "seen in rehearsal, which gives no times",
+    "null": "seen on a null device, which gives no times",
 }
 WHAT_IT_DOES = COMMANDS | QUERIES | COLLECTIONS
 

@@ -145,9 +145,9 @@ class Recorder:
         from auditor.capture.probes.registry import select
         from auditor.capture.session import Session
 
-        if self.plan.device == "cuda":
+        if self.plan.device in ("cuda", "null"):
             device_of(
-                "cuda"
+                self.plan.device
             )  # says at once that there is none, before the user's program builds anything
         self._frames = Frames(self.writer, self._own_roots())
         at_first = (
@@ -157,6 +157,7 @@ class Recorder:
             self.writer, self._frames, device=at_first, warn=self._warn, watched=self.plan.watched
         )
         self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
+        self.context.gpu, self.context.answers = self.plan.gpu, self.plan.answers
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, self.pipe)
         self.session.install()

@@ -213,6 +213,8 @@ class Session:
         causes = {name: steps for name, steps in causes.items() if name in watched}
         if device.shadow:
             return {"loud": plan.steps, **causes}
+        if plan.device == "null":  # the same steps as the rehearsal, as far as that was judged
+            return {"loud": plan.steps - MEMORY_STEPS, "memory": MEMORY_STEPS}
         causes.pop("leaner", None)
         if device.native:
             causes["memory"] = MEMORY_STEPS

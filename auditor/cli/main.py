@@ -118,12 +118,21 @@ def judging_options(command: Any) -> Any:
 )
 @click.option(
     "--device",
-    type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse"]),
+    type=parameter_types.Device(["auto", "cuda", "cpu", "rehearse", "null"]),
     default="auto",
     show_default=True,
     help="What the step may use. Without a GPU auto runs it on the "
     "CPU, then rehearses its GPU path on a simulated device "
-    "(same values, no times); rehearse does only that.",
+    "(same values, no times); rehearse does only that. Where a CUDA "
+    "build of torch is installed, torch's own CUDA code then runs on "
+    "a null device; null insists on that.",
+)
+@click.option(
+    "--gpu",
+    metavar="NAME",
+    default="",
+    help="The GPU that is played where there is none: H100, H200, B200, "
+    "A100, L4, A10, RTX4090, T4.",
 )
 @click.option(
     "--memory-limit",

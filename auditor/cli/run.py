@@ -15,7 +15,7 @@ from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.model import Report
-from auditor.runs import extra_runs
+from auditor.runs import extra_runs, null_run
 from auditor.runs import target as targets
 from auditor.runs.plan import Device, Plan
 
@@ -27,6 +27,7 @@ def run(
     warmup: int,
     out: str | None,
     device: Device,
+    gpu: str,
     memory_limit: int | None,
     timeout: float | None,
     nproc: int,
@@ -47,10 +48,15 @@ def run(
         raise AuditProblem(
             "--memory-limit is a limit of device memory: it says nothing with --device cpu"
         )
-    if nproc > 1 and device == "rehearse":
+    if nproc > 1 and device in ("rehearse", "null"):
         raise AuditProblem(
             "a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu"
         )
+    if gpu and device in ("cpu", "cuda"):
+        raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+    gpu = null_run.model(gpu)
+    if device == "null" and (lacking := null_run.lacking()) is not None:
+        raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     rules = choice.rules
     folder, ours = _folder(None if out is None else Path(out), address.label)
@@ -59,12 +65,14 @@ def run(
         args,
         steps,
         warmup,
-        device,
+        "auto" if device == "null" else device,
         str((folder / "recording").resolve()),
         engine.parts_of(rules),
     )
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
+    native = engine.parts_of(rule for rule in rules if rule.native)
     plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=nproc)
+    plan = null_run.prepared(replace(plan, gpu=gpu, native=native if rehearsed else ()))
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 BROKEN_PROBE = "the probe "
 """How the reason begins of a rule that was skipped because a probe broke."""
 
+ZEROS = "a null device computes nothing: values are zeros there and say nothing"
+"""Why nothing is said of values that were read on one."""
+
 
 def why_missing(evidence: Evidence, table: type[Table], parts: Sequence[str]) -> str:
     """Why the recording holds none of these parts of a table."""

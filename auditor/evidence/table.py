@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
-from auditor.evidence.absent import why_broken, why_missing
+from auditor.evidence.absent import ZEROS, why_broken, why_missing
 from auditor.recordings import schema
 from auditor.recordings.folder import Recording, Row
 from auditor.rule import NotLooked
@@ -39,6 +39,8 @@ class Table:
     """
     of_rehearsals: ClassVar[bool] = False
     """True if nothing but a rehearsal records what this is built from."""
+    of_values: ClassVar[bool] = False
+    """True if it tells what was computed: nothing where the device computes nothing."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Self:
@@ -144,6 +146,8 @@ class Evidence:
         missing = [part for part in table.parts if not self.has(part)]
         if missing:
             raise NotLooked(self.why_broken((table,)) or why_missing(self, table, missing))
+        if table.of_values and self.recording.device.null:
+            raise NotLooked(ZEROS)
         self.builds[table] += 1
         return table.build(self)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from auditor import __version__
 from auditor.evidence.recorded.cpu_contention import CpuContention
+from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.recorded.step_series import step_series, traced_series
 from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
 from auditor.evidence.recorded.training import Trained
@@ -21,7 +22,7 @@ from auditor.evidence.trace import facts as traces
 from auditor.evidence.trace.charts import trace_charts
 from auditor.evidence.trace.device_time import device_time
 from auditor.evidence.trace.ranks import ranks_of
-from auditor.judging import guard
+from auditor.judging import guard, null_beside
 from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
@@ -53,6 +54,12 @@ NULL_DEVICE = (
     "counted, and nothing is said of their time"
 )
 
+NULL_RUN = (
+    "this ran on a null device, torch's own CUDA code without a GPU: bytes, launches, copies and "
+    "waits are those of a GPU; there are no times, and what kernels compute reads as zeros, so "
+    "that nothing is said of values, and a branch on one may have gone another way"
+)
+
 
 def report(
     evidence: Evidence,
@@ -78,7 +85,7 @@ def report(
     )
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
-    peaks = _peaks(run, rehearsed)
+    peaks = _peaks(evidence, run, rehearsed)
     findings = tuple(
         prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
@@ -107,16 +114,21 @@ def report(
             *first,
             *manifest.get("warnings", ()),
             *_said_in(rehearsed),
+            *null_beside.warnings(evidence),
             *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
             *faults,
         ),
         caveats=first,
-        cautions=_cautions(quiet, facts),
+        cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
-        environment=_environment(manifest, rehearsed),
-        method=(*method_of(manifest, steps, queued_share(quiet)), *_rehearsed(rehearsed)),
+        environment=_environment(evidence, rehearsed),
+        method=(
+            *method_of(manifest, steps, queued_share(quiet)),
+            *_rehearsed(rehearsed),
+            *null_beside.method(evidence),
+        ),
         series=series,
         operators=tuple(
             (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
@@ -130,12 +142,15 @@ def report(
     )
 
 
-def _cautions(quiet: tuple[Step, ...], facts: traces.TraceFacts | None) -> tuple[str, ...]:
+def _cautions(
+    evidence: Evidence, quiet: tuple[Step, ...], facts: traces.TraceFacts | None
+) -> tuple[str, ...]:
     busy = CpuContention.of(quiet).caution
-    return (
-        *((busy,) if busy else ()),
-        *((NULL_DEVICE,) if facts is not None and facts.null_device else ()),
-    )
+    if evidence.recording.device.null:
+        null = NULL_RUN
+    else:
+        null = NULL_DEVICE if facts is not None and facts.null_device else ""
+    return tuple(filter(None, (busy, null)))
 
 
 def _trained(evidence: Evidence) -> Trained | None:
@@ -261,6 +276,9 @@ Charts = tuple[tuple[Layers, ...], tuple[Lanes, ...]]
 
 def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
     """Charts of the device's memory: real where there was a device, else those of the rehearsal."""
+    run = evidence.once(null_run)
+    if run is not None and run.memory is not None:
+        return memory_charts(run.memory, predicted=True)
     layers, lanes = memory_charts(evidence, predicted=evidence.recording.device.simulated)
     return (
         (layers, lanes)
@@ -272,13 +290,22 @@ def _memory(evidence: Evidence, rehearsed: Evidence | None) -> Charts:
 # -- findings --------------------------------------------------------------------------------------
 
 
-def _peaks(run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
+def _peaks(evidence: Evidence, run: Run, rehearsed: Evidence | None) -> dict[str, int | None]:
     """Peak memory of the device in bytes, by where a finding was seen. A host's peak is mostly
     Python's and torch's own.
     """
     device = run.peak_bytes.device
     simulated = device_peak(rehearsed.rows(StepRow) if rehearsed is not None else [], device)
-    return {"cuda": device, "snapshot": device, "trace": device, "rehearsal": simulated}
+    beside = evidence.once(null_run)
+    null = device if beside is None else device_peak(beside.evidence.rows(StepRow), simulated)
+    snapshot = null if beside is not None and beside.memory is not None else device
+    return {
+        "cuda": device,
+        "snapshot": snapshot,
+        "trace": device,
+        "rehearsal": simulated,
+        "null": null,
+    }
 
 
 def with_diff(recording: Recording, finding: Finding) -> Finding:
@@ -311,8 +338,11 @@ BESIDE_SECRET = (
 # -- the rehearsal ---------------------------------------------------------------------------------
 
 
-def _environment(manifest: Row, rehearsed: Evidence | None) -> dict[str, str]:
+def _environment(evidence: Evidence, rehearsed: Evidence | None) -> dict[str, str]:
+    manifest, null = evidence.recording.manifest, evidence.once(null_run)
     facts = {str(k): str(v) for k, v in manifest.get("environment", {}).items()}
+    if null is not None:
+        facts["null device"] = null.evidence.recording.device.name.removesuffix(" (null device)")
     played = (
         (rehearsed.recording.manifest.get("environment") or {}).get("device")
         if rehearsed is not None

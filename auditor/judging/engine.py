@@ -15,9 +15,11 @@ from types import NoneType
 from typing import Any
 
 from auditor.evidence.absent import BROKEN_PROBE
+from auditor.evidence.recorded.null_run import NullRun, null_run
 from auditor.evidence.source.statements import Statements
 from auditor.evidence.table import Evidence, Others, Table
 from auditor.judging import merging
+from auditor.judging.null_beside import confirmed
 from auditor.model import Finding, Severity, Site, Verdict, finding_key, prices
 from auditor.permit import outside
 from auditor.recordings.folder import Recording
@@ -72,9 +74,9 @@ def judge(
     """Ask every rule; a rule that raises becomes a *failed* verdict and never stops the others.
 
     Where the recording holds a rehearsal of the GPU path, that decides the rules which a CPU
-    cannot.
+    cannot; and the run on the null device beside it those that torch's own code tells better.
     """
-    rehearsed = evidence.inside(REHEARSAL)
+    rehearsed, null = evidence.inside(REHEARSAL), evidence.once(null_run)
     statements = Statements(evidence.recording.source)
     silence = Silence(evidence.recording, per_file_ignores or {}, statements)
     verdicts: list[Verdict] = []
@@ -83,7 +85,7 @@ def judge(
     chosen = tuple(rules)
     for rule in sorted(chosen, key=_asks_about_others):
         evidence.tell(Others(frozenset(one.code for one in verdicts), frozenset(told)))
-        verdict, found = _ask(rule, evidence, rehearsed, (knobs or {}).get(rule.code, {}))
+        verdict, found = _ask(rule, evidence, rehearsed, null, (knobs or {}).get(rule.code, {}))
         told.update(finding.code for finding in found)
         loud = [finding for finding in found if not silence.covers(finding)]
         if found and not loud:
@@ -121,12 +123,18 @@ def _pointing(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _ask(
-    rule: type[Rule], evidence: Evidence, rehearsed: Evidence | None, knobs: Mapping[str, Any]
+    rule: type[Rule],
+    evidence: Evidence,
+    rehearsed: Evidence | None,
+    null: NullRun | None,
+    knobs: Mapping[str, Any],
 ) -> tuple[Verdict, list[Finding]]:
+    if evidence.recording.device.shadow:
+        return _ask_simulated(rule, evidence, null, knobs)
     on_cpu, found_on_cpu = _ask_one(rule, evidence, knobs)
     if rehearsed is None or not rule.rehearsed:
         return on_cpu, found_on_cpu
-    verdict, found = _ask_one(rule, rehearsed, knobs)
+    verdict, found = _ask_simulated(rule, rehearsed, null, knobs)
     if on_cpu.status == "failed":
         return on_cpu, found
     if verdict.status == "skipped" and on_cpu.status != "skipped":
@@ -144,6 +152,20 @@ def _ask(
     if verdict.status == "failed":
         return verdict, found
     return (replace(verdict, status="found", reason="") if found else verdict), found
+
+
+def _ask_simulated(
+    rule: type[Rule], shadow: Evidence, null: NullRun | None, knobs: Mapping[str, Any]
+) -> tuple[Verdict, list[Finding]]:
+    """Of the null device where that can tell and tells better, else of the shadow, whose waits it
+    confirms.
+    """
+    if rule.native and null is not None and null.memory is not None:
+        verdict, found = _ask_one(rule, null.memory, knobs)
+        if verdict.status in ("found", "clean"):
+            return verdict, found
+    verdict, found = _ask_one(rule, shadow, knobs)
+    return verdict, [confirmed(finding, null) for finding in found]
 
 
 def _ask_one(

@@ -22,7 +22,7 @@ H = TypeVar("H")
 SCHEMA = "audit-report/1"
 
 Basis = Literal["measured", "estimated", "none"]
-SeenOn = Literal["cpu", "cuda", "rehearsal", "trace", "snapshot", "source"]
+SeenOn = Literal["cpu", "cuda", "rehearsal", "null", "trace", "snapshot", "source"]
 Status = Literal["found", "clean", "skipped", "failed"]
 Training = Literal["trained", "forward", "evaluated", "nothing"]
 Outcome = Literal["completed", "raised", "oom", "killed", "timeout", "interrupted"]

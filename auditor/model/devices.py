@@ -61,6 +61,11 @@ class DeviceInfo:
         return self.simulator == "shadow"
 
     @property
+    def null(self) -> bool:
+        """True on a null device: nothing is computed, so that values are zeros and say nothing."""
+        return self.simulator == "null"
+
+    @property
     def word(self) -> str:
         """What the manifest and ``run.device`` of a report say: ``cpu``, ``cuda``, ``rehearse`` or
         ``null``.
@@ -68,9 +73,11 @@ class DeviceInfo:
         return {"": self.kind, "shadow": "rehearse", "null": "null"}[self.simulator]
 
     @property
-    def seen_on(self) -> Literal["cpu", "cuda", "rehearsal"]:
+    def seen_on(self) -> Literal["cpu", "cuda", "rehearsal", "null"]:
         """Where a finding was seen that a probe made here."""
-        if self.simulated:
+        if self.null:
+            return "null"
+        if self.shadow:
             return "rehearsal"
         return "cuda" if self.accelerator else "cpu"
 

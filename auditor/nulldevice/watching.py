@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,8 @@ class Blocking:
 @functools.cache
 def library() -> Any:
     """The null device in this process, or None where it does not run on one."""
+    if sys.platform != "linux":
+        return None
     process = ctypes.CDLL(None)
     if not hasattr(process, "nulldevice_present"):
         return None

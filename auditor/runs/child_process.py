@@ -21,6 +21,7 @@ from pathlib import Path
 
 from auditor import redaction
 from auditor.errors import TargetProblem
+from auditor.nulldevice.environment import without_null_device
 from auditor.recordings.folder import Recording
 from auditor.runs.finalize import FOLLOWED, add_warning, clear, counted, files_of, seal
 from auditor.runs.leftover_processes import Keeper, Orphans
@@ -126,6 +127,14 @@ def record_apart(
     return recording
 
 
+def _surroundings(plan: Plan) -> dict[str, str] | None:
+    """The child's environment; None: ours."""
+    if plan.trial is None and plan.variables is None and not plan.rehearses:
+        return None
+    found = {**without_null_device(os.environ), **(plan.variables or {})}
+    return found if plan.trial is None else {**found, "PYTHONHASHSEED": "0"}
+
+
 class Child:
     """The child process and the threads that read its output and its progress."""
 
@@ -156,7 +165,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
-            env={**os.environ, "PYTHONHASHSEED": "0"} if plan.trial is not None else None,
+            env=_surroundings(plan),
             start_new_session=True,
             cwd=plan.copied.folder if plan.copied is not None else None,
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import SITES, Recording
 from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
-from auditor.runs import child_process, ranks
+from auditor.runs import child_process, null_run, ranks
 from auditor.runs.child_process import add_warning, counted
 from auditor.runs.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
 from auditor.runs.progress import Progress, stage
@@ -27,8 +27,8 @@ from auditor.runs.rerun import FAILED, alone, keep_sources, rerun
 def record(
     plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]
 ) -> Recording:
-    """The main run, then the replay of a step that went non-finite and the rehearsal of the GPU
-    path, where called for.
+    """The main run, then the replay of a step that went non-finite, the rehearsal of the GPU path
+    and the same on the null device, where called for.
 
     A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none.
     Several processes are neither replayed nor rehearsed: a rehearsal plays one rank on one GPU.
@@ -145,6 +145,7 @@ def _rehearse_only(
         "the target cannot run without CUDA, and there is none: only its rehearsal was audited, "
         "without times",
     )
+    _on_null(played, recording, recording, deadline, progress)
     return recording
 
 
@@ -286,6 +287,20 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
     else:
         rerun(wanted, [rehearsed], deadline, progress, alone)
     keep_sources(recording, rehearsed)
+    if not why and not interrupted:
+        _on_null(wanted, recording, rehearsed, deadline, progress)
+
+
+def _on_null(
+    wanted: Plan,
+    recording: Recording,
+    rehearsed: Recording,
+    deadline: float | None,
+    progress: Progress,
+) -> None:
+    ended = null_run.beside(wanted, recording, rehearsed, deadline, progress)
+    if ended is not None:
+        _interrupted(recording, ended, "run on the null device")
 
 
 def _planned(plan: Plan, recording: Recording) -> Plan | None:

@@ -41,6 +41,9 @@ were done.
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
+NULL_RUN = "null"
+"""Folder of the run on the null device, inside the recording of the CPU passes."""
+
 REHEARSED_STEPS = 12
 """Steps that are judged in a rehearsal: enough to tell "each step" from "every tenth", and each
 takes several times as long.
@@ -76,7 +79,7 @@ about ten times as long.
 """
 
 
-Device = Literal["auto", "cuda", "cpu", "rehearse"]
+Device = Literal["auto", "cuda", "cpu", "rehearse", "null"]
 
 SYNC_STEPS = 3
 """Loud steps of a trial on a GPU."""
@@ -226,7 +229,10 @@ class Plan:
     what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
     With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
     With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
-    ``args`` with secrets masked: what is written down in the place of them.
+    ``args`` with secrets masked: what is written down in the place of them. ``gpu`` is the model
+    that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
+    shadow's own). ``native`` are the parts that a run on the null device records, ``answers`` the
+    folder of the rehearsal that tells it the values, ``variables`` what its environment has more.
     """
 
     target: str
@@ -251,6 +257,10 @@ class Plan:
     trial: Trial | None = None
     fit: Fit | None = None
     shown_args: tuple[str, ...] | None = None
+    gpu: str = ""
+    native: tuple[str, ...] = ()
+    answers: str = ""
+    variables: Mapping[str, str] | None = None
 
     @property
     def watched(self) -> range:
@@ -292,6 +302,17 @@ class Plan:
             self, device="rehearse", steps=steps, warmup=warmup, trace_steps=0, loud_steps=None
         )
 
+    def on_null(self, answers: str, variables: Mapping[str, str]) -> Plan:
+        """Of a rehearsal's plan, that of the same steps on the null device, beside it."""
+        return replace(
+            self,
+            folder=f"{self.folder.removesuffix(f'/{REHEARSAL}')}/{NULL_RUN}",
+            device="null",
+            parts=self.native,
+            answers=answers,
+            variables=dict(variables),
+        )
+
     def fitted(self, steps: int) -> Plan:
         """The same plan for a target that ends after ``steps`` steps."""
         return replace(self, fit=Fit(steps))
@@ -310,7 +331,7 @@ class Plan:
     def from_json(text: str) -> Plan:
         """Inverse of :meth:`to_json`."""
         data = json.loads(text)
-        for name in ("args", "parts", "rehearsed", "shown_args"):
+        for name in ("args", "parts", "rehearsed", "shown_args", "native"):
             data[name] = tuple(data[name]) if data[name] is not None else None
         if data["trial"] and data["trial"]["loaders"]:
             data["trial"]["loaders"] = Loaders(**data["trial"]["loaders"])

@@ -56,7 +56,7 @@ def candidates(
         same = found.get(key)
         if same is None:
             name = f"{finding.code} {finding.site}" if finding.site else finding.code
-            rehearsed = finding.seen_on == "rehearsal" or recording.device.simulated
+            rehearsed = finding.seen_on in ("rehearsal", "null") or recording.device.simulated
             found[key] = Candidate((number,), (finding.code,), name, edits, files, rehearsed)
         else:
             found[key] = replace(

@@ -58,7 +58,7 @@ counts other calls.
 """
 
 
-REHEARSABLE = frozenset({"rehearsal", "source"})
+REHEARSABLE = frozenset({"rehearsal", "null", "source"})
 """Where a finding was seen that a rehearsal alone, and one beside a run on the CPU, can both
 see.
 """

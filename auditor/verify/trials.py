@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from auditor.errors import AuditProblem
 from auditor.evidence.table import Evidence
+from auditor.model.devices import SHADOW
 from auditor.patch import PatchedFile
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import CopyRow, ReadRow, StepRow
@@ -246,7 +247,8 @@ def _plan(evidence: Evidence, seconds: float) -> Plan:
     steps, warmup = steps_for(quiet_run(evidence).us, min(SLOW_SECONDS, seconds))
     steps = max(1, min(steps, done.get("quiet") or done.get("loud") or 1))
     device, argv = evidence.recording.device, tuple(manifest.get("argv", ()))
-    asked = cast("Device", device.word)
+    # values are compared, and a null device has none
+    asked = cast("Device", SHADOW.word if device.null else device.word)
     parts = (RESULTS, SYNCS) if device.accelerator else (RESULTS,)
     return Plan(
         manifest["target"],

@@ -78,6 +78,11 @@ REPLIES = {
     "run train:step --timeout 5x": "5x is not a time above zero",
     "run train:step --budget -1": "-1 is not a time; write seconds",
     "run train:step --nproc 2 --device rehearse": "leave out --nproc, or use --device cpu",
+    "run train:step --nproc 2 --device null": "leave out --nproc, or use --device cpu",
+    "run train:step --device cpu --gpu T4": "--gpu names the GPU that is played: none is with "
+    "--device cpu",
+    "run train:step --gpu T5": "no GPU model 'T5' is known known are H100, H200, B200",
+    "run train:step --device null": "so that there is no CUDA code to run install a CUDA build",
     "run train:step --verify=yes": "does not take a value",
     "run -m train.py": "did you mean audit run -m train?",
     "run -m pkg/mod": "did you mean audit run -m pkg.mod?",

@@ -47,7 +47,7 @@ def test_a_word_that_is_none_is_the_host_of_a_run(word: object) -> None:
         (CPU, False, False, False, "cpu"),
         (CUDA, True, True, False, "cuda"),
         (SHADOW, False, False, True, "rehearsal"),
-        (NULL, False, True, False, "rehearsal"),
+        (NULL, False, True, False, "null"),
         (DeviceInfo("xpu"), True, True, False, "cuda"),
     ],
     ids=["cpu", "cuda", "shadow", "null", "xpu"],

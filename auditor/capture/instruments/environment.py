@@ -12,7 +12,8 @@ import psutil
 import torch
 
 from auditor.errors import TargetProblem
-from auditor.model.devices import CPU, CUDA, SHADOW, DeviceInfo
+from auditor.model.devices import CPU, CUDA, NULL, SHADOW, DeviceInfo
+from auditor.nulldevice import watching
 
 ALLOCATOR_VARIABLES = (
     "PYTORCH_ALLOC_CONF",
@@ -23,18 +24,23 @@ ALLOCATOR_VARIABLES = (
 
 
 def device_of(asked: str) -> DeviceInfo:
-    """What a run has of what was asked for. Raises :class:`TargetProblem` when CUDA was asked for
-    and there is none.
+    """What a run has of what was asked for; a null device is one whatever it was asked for as.
+
+    Raises :class:`TargetProblem` when CUDA was asked for and there is none.
     """
     if asked == "rehearse":
         return SHADOW
     there = torch.cuda.is_available()
+    if asked == "null" and not (there and watching.running()):
+        raise TargetProblem("this process was to be on the null device, and torch sees none")
     if asked == "cuda" and not there:
         raise TargetProblem(
             "--device cuda: torch sees no CUDA device here",
             "use --device auto, or check nvidia-smi and the torch build",
         )
-    return CUDA if there and asked != "cpu" else CPU
+    if not there or asked == "cpu":
+        return CPU
+    return NULL if watching.running() else CUDA
 
 
 def default_device() -> torch.device:
@@ -66,7 +72,7 @@ def describe(device: DeviceInfo) -> dict[str, str]:
     if device.native:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         facts["cuda"] = str(torch.version.cuda or f"ROCm {torch.version.hip}")
-        facts["device"] = properties.name
+        facts["device"] = f"{properties.name} (null device)" if device.null else properties.name
         facts["device_memory"] = str(properties.total_memory)
         if not torch.version.hip:  # AMD's numbers mean another thing
             facts["capability"] = _capability()

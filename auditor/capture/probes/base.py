@@ -48,6 +48,10 @@ class Context:
     """Bytes of device memory that the program may use; None: what the card has."""
     drill: Drill | None = None
     """The fault to plant; None where this is no drill."""
+    gpu: str = ""
+    """The model that a rehearsal plays, a key of ``auditor.nulldevice.GPUS``; empty: its own."""
+    answers: str = ""
+    """The folder of a rehearsal, whose values a run on the null device is told; empty: zeros."""
     counters: Callable[[], Counters] | None = None
     """Counters of the simulated allocator, as the ``steps`` part has them (rehearsal only)."""
     operators: Callable[[], int] | None = None

@@ -15,9 +15,10 @@ from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
-from auditor.capture.shadow import MODELS, Crossing, Listener, ShadowDevice
+from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
+from auditor.nulldevice import gpu_named
 from auditor.recordings.schema import CopyRow, DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(
@@ -82,10 +83,11 @@ class RehearsalProbe(Probe, Listener):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        model = _played(context.gpu)
         self.memory = self._held = RehearsedMemory(
-            context.memory_limit or MODELS[0].total_bytes, context.frames, context.writer.folder
+            context.memory_limit or model.total_bytes, context.frames, context.writer.folder
         )
-        self._shadow = ShadowDevice(self, compiled="eager")
+        self._shadow = ShadowDevice(self, gpu=model, compiled="eager")
         self._log: ReadLog | None = None
         self._copies: dict[CopyFacts, Copied] = {}
         self._used = 0
@@ -196,6 +198,14 @@ class RehearsalProbe(Probe, Listener):
         at = None if frame is None else self.context.frames.number(frame)
         self.context.writer.add(LimitRow(at=at, operator=operator, reason=f"{operator}: {reason}"))
         self.context.writer.flush()
+
+
+def _played(gpu: str) -> GpuModel:
+    """The card of that key of the null device's table; the shadow's own without one."""
+    if not gpu:
+        return MODELS[0]
+    found = gpu_named(gpu)
+    return GpuModel(found.name, found.memory_bytes, found.capability, found.processors)
 
 
 def _mark_batch(tensor: torch.Tensor, loader: int) -> None:

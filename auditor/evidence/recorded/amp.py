@@ -81,7 +81,9 @@ class Amp(Table):
         scales = tuple(
             ScaleUpdate(evidence.recording.site(row.at), row.step, row.before, row.after)
             for row in updates
-            if row.before is not None and row.after is not None
+            if row.before is not None
+            and row.after is not None
+            and not evidence.recording.device.null  # zeros, whatever the scale
         )
         return cls(steps, events, scales)
 

@@ -102,6 +102,7 @@ class GradientNorms(Table):
     """One series for each optimizer."""
 
     parts: ClassVar[tuple[str, ...]] = ("norms",)
+    of_values: ClassVar[bool] = True
     absent: ClassVar[Mapping[str, str]] = {"norms": "no optimizer stepped while the auditor looked"}
 
     series: tuple[NormSeries, ...] = ()

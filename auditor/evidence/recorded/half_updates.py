@@ -37,6 +37,7 @@ class Updates(Table):
     """All of the loud pass; empty where no optimizer stepped weights in half precision."""
 
     parts: ClassVar[tuple[str, ...]] = ("updates",)
+    of_values: ClassVar[bool] = True
 
     halves: tuple[HalfUpdates, ...] = ()
 

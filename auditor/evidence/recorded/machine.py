@@ -10,9 +10,9 @@ from auditor.model import Basis
 from auditor.model.devices import DeviceInfo, device_named
 from auditor.rule import NotLooked
 
-Device = Literal["cpu", "cuda", "rehearsal"]
-"""``rehearsal``: the GPU path of the program, run on a shadow device; it has counts and bytes, no
-times.
+Device = Literal["cpu", "cuda", "rehearsal", "null"]
+"""``rehearsal``: the GPU path of the program, run on a shadow device; ``null``: torch's own CUDA
+code on a device that computes nothing. Both have counts and bytes, no times.
 """
 
 
@@ -49,7 +49,7 @@ class Machine(Table):
 
     @property
     def simulated(self) -> bool:
-        """True in a rehearsal: no such device took part."""
+        """True in a rehearsal and on a null device: no such device took part."""
         return self.on.simulated
 
     @property

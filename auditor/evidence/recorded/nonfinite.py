@@ -189,6 +189,7 @@ class Nonfinite(Table):
     """
 
     parts: ClassVar[tuple[str, ...]] = ("nonfinite",)
+    of_values: ClassVar[bool] = True
     absent: ClassVar[Mapping[str, str]] = {
         "nonfinite": "no optimizer stepped while the auditor looked, so there "
         "were no parameters to look at"

@@ -98,6 +98,7 @@ class OpRanges(Table):
     """All of the pass ``numbers``; ``steps`` are those that it watched."""
 
     parts: ClassVar[tuple[str, ...]] = ("numerics",)
+    of_values: ClassVar[bool] = True
 
     steps: int = 0
     calls: tuple[Delicate, ...] = ()

@@ -42,9 +42,9 @@ def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, .
     All know the step that did not complete, where one ended the run.
     """
     ended = _ended(evidence)
-    return tuple(
-        replace(line, ended=ended) for line in (*_times(steps, _waits(evidence)), *_memory(steps))
-    )
+    timed = not evidence.recording.device.null
+    times = _times(steps, _waits(evidence)) if timed else ()
+    return tuple(replace(line, ended=ended) for line in (*times, *_memory(steps)))
 
 
 def _ended(evidence: Evidence) -> tuple[float, str] | None:

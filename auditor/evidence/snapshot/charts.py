@@ -28,6 +28,10 @@ PREDICTED = (
     "Predicted: the GPU path was rehearsed on the CPU, and its storages were followed through a "
     "simulated allocator. "
 )
+PREDICTED_NULL = (
+    "Predicted: torch's own allocator ran on a null device, without a GPU, whose kernels compute "
+    "nothing. "
+)
 TIMES_SAID = "The times are the CPU's. "
 PURPOSES_SAID = (
     "What an optimizer's step worked with is known by its address; what a step made and nobody "
@@ -59,6 +63,12 @@ def memory_charts(
     )
 
 
+def _said(evidence: Evidence, *, predicted: bool) -> str:
+    if not predicted:
+        return ""
+    return PREDICTED_NULL if evidence.recording.device.null else PREDICTED
+
+
 def _courses(evidence: Evidence) -> dict[int, Course]:
     try:
         return {course.device: course for course in evidence.get(Allocations).devices}
@@ -83,7 +93,7 @@ def _device(
     evidence: Evidence, device: int, course: Course | None, *, predicted: bool
 ) -> tuple[tuple[Layers, ...], Lanes | None]:
     said, data, origins = (
-        PREDICTED if predicted else "",
+        _said(evidence, predicted=predicted),
         snapshot_of(evidence),
         origins_of(evidence),
     )

@@ -11,6 +11,7 @@ from auditor.recordings.schema.compare import (
     MovedStepsRow,
     ParameterRow,
 )
+from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
     LoaderRow,
@@ -98,6 +99,8 @@ ROWS: tuple[type[Row], ...] = (
     CopyRow,
     DeviceUseRow,
     LimitRow,
+    CourseRow,
+    DeviceWorkRow,
     CallRow,
     RecomputeRow,
     SaveRow,
@@ -168,9 +171,11 @@ __all__ = [
     "CallRow",
     "CopyRow",
     "Counters",
+    "CourseRow",
     "CycleRow",
     "DeviceTimeRow",
     "DeviceUseRow",
+    "DeviceWorkRow",
     "DoubleBirthRow",
     "DoubleParametersRow",
     "DrillBackwardRow",

@@ -1,0 +1,350 @@
+"""Which way each step goes, by the user's lines whose operators run on the device: in a rehearsal
+and on the null device, so that the two can be compared.
+
+On the null device also: what its own log says of launches and waits, line by line; and scalar reads
+are told the value that the rehearsal read on that line.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.shadow.tensor import Rooms
+from auditor.nulldevice import watching
+from auditor.recordings.folder import Recording
+from auditor.recordings.schema import CourseRow, DeviceWorkRow, SiteRow
+
+COURSE, WORK = "course", "device_work"
+
+LIMIT = 20_000
+"""Entries of a step's lists that are kept."""
+
+READ = "_local_scalar_dense"
+SIZED = frozenset(
+    {
+        "nonzero",
+        "masked_select",
+        "_unique",
+        "_unique2",
+        "unique_dim",
+        "unique_consecutive",
+        "unique_dim_consecutive",
+        "repeat_interleave",
+        "bincount",
+    }
+)
+"""Operators whose result has a size that depends on values."""
+
+MOVES = frozenset(
+    {READ, "_to_copy", "copy_", "_pin_memory", "lift", "lift_fresh", "detach", "alias", "set_"}
+)
+"""Operators that the shadow does by other means: they say nothing of the way that a step takes."""
+
+
+@dataclass
+class _Step:
+    """What one step did so far."""
+
+    places: list[int] = field(default_factory=list)
+    read_at: list[int] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    sized: list[int] = field(default_factory=list)
+    answered: int = 0
+    cut: bool = False
+
+    def at(self, place: int) -> None:
+        """An operator ran for this line."""
+        if self.places and self.places[-1] == place:
+            return
+        if len(self.places) < LIMIT:
+            self.places.append(place)
+        else:
+            self.cut = True
+
+    def value(self, place: int, value: object) -> None:
+        """The host read a number on this line."""
+        if len(self.read) < LIMIT:
+            self.read_at.append(place)
+            self.read.append(repr(value))
+        else:
+            self.cut = True
+
+
+@dataclass
+class _Work:
+    """What one line asked of the device in one step."""
+
+    n: int = 0
+    launches: int = 0
+    waits: int = 0
+    may_wait: int = 0
+    calls: set[str] = field(default_factory=set)
+
+    def add(self, calls: Iterable[watching.Blocking]) -> None:
+        """Calls that blocked, or may have."""
+        for call in calls:
+            self.waits += call.waits
+            self.may_wait += not call.waits
+            self.calls.add(call.call)
+
+
+class CourseProbe(OperatorProbe):
+    """Writes ``course``, and on the null device ``device_work``."""
+
+    name = "course"
+    parts = (COURSE, WORK)
+    passes = frozenset({"warmup", "loud", "memory"})
+    in_rehearsals = True
+    unseen = "the watch over operators failed on some of them"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._step = _Step()
+        self._work: dict[int | None, _Work] = {}
+        self._thread = 0
+        self._native_thread = 0
+        self._mark = 0
+        self._answers: dict[int, dict[tuple[str, int], deque[str]]] | None = None
+        self._lines: dict[int, tuple[str, int]] = {}
+
+    # -- the watch ---------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """On the null device by a mode over operators, on the shadow where it runs them."""
+        self.context.writer.touch(COURSE)
+        if self.context.device.null:
+            if self.context.pass_name == "loud":
+                self.context.writer.touch(WORK)
+            self.enter(_Watch(self))
+        elif self.context.device.shadow:
+            self._watch_shadow()
+
+    def _watch_shadow(self) -> None:
+        run = Rooms.operators
+
+        def noted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            result = run(func, args, kwargs)
+            try:
+                self.ran(func, args, kwargs, result)
+            except Exception as error:  # the user's step goes on
+                self.fail(error)
+            return result
+
+        Rooms.operators = noted
+        self._patches.on_undo(lambda: setattr(Rooms, "operators", run))
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._patches.undo()
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def step_begin(self) -> None:
+        """Note the thread that the step runs in."""
+        self._step, self._work = _Step(), {}
+        self._thread, self._native_thread = threading.get_ident(), threading.get_native_id()
+        if self.context.device.null:
+            self._mark = watching.mark()
+
+    def step_end(self) -> None:
+        """Write the step's rows."""
+        step = self._step
+        if self.context.device.null:
+            self._between()
+        row = CourseRow(
+            global_step=self.context.global_step,
+            places=step.places,
+            read_at=step.read_at,
+            read=step.read,
+            sized=sorted(set(step.sized)),
+            answered=step.answered,
+            cut=step.cut,
+        )
+        self.context.add(row)
+        if self.context.pass_name == "loud":
+            self._write_work()
+
+    def _write_work(self) -> None:
+        for at, work in self._work.items():
+            row = DeviceWorkRow(
+                at=at,
+                n=work.n,
+                launches=work.launches,
+                waits=work.waits,
+                may_wait=work.may_wait,
+                calls=sorted(work.calls),
+            )
+            self.context.add(row)
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def place(self) -> int | None:
+        """The user's line that an operator runs for; of one in a thread of autograd's the line that
+        the step stands on. None outside of a step, and in other threads.
+        """
+        if not self.context.in_step:
+            return None
+        frames = self.context.frames
+        frame, _ = frames.user_frame()
+        if frame is None and threading.get_ident() != self._thread:
+            frame = self._innermost(sys._current_frames().get(self._thread))
+        return None if frame is None else frames.number(frame)
+
+    def _innermost(self, frame: FrameType | None) -> FrameType | None:
+        while frame is not None and not self.context.frames.is_user(frame.f_code.co_filename):
+            frame = frame.f_back
+        return frame
+
+    def ran(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> int | None:
+        """An operator with a tensor of the device has run: note where."""
+        place = self.place()
+        if place is None:
+            return None
+        name = func.__name__.partition(".")[0]
+        if name not in MOVES:
+            self._step.at(place)
+        if _sized(name, args, kwargs):
+            self._step.sized.append(place)
+        if name == READ:
+            self._step.value(place, result)
+        return place
+
+    def asked(self, since: int, launches: int, place: int | None) -> None:
+        """What an operator asked of the null device."""
+        work = self._work.setdefault(place, _Work())
+        work.n += 1
+        work.launches += launches
+        now = watching.mark()
+        if now != since:
+            work.add(watching.blocking(since, now))
+        self._mark = now
+
+    def _between(self) -> int:
+        """Calls that blocked since the last operator, between operators: ``torch.cuda.synchronize``
+        and the like, in the step's own thread.
+        """
+        now = watching.mark()
+        if now != self._mark:
+            calls = watching.blocking(self._mark, now)
+            own = [call for call in calls if call.thread == self._native_thread]
+            if own:
+                self._work.setdefault(self.place(), _Work()).add(own)
+        self._mark = now
+        return now
+
+    # -- the rehearsal's values --------------------------------------------------------------------
+
+    def answer(self, place: int | None, result: Any) -> Any:
+        """What the rehearsal read on that line in that step, as often as it read there; else what
+        the device gives.
+        """
+        if place is None or not self.context.answers:
+            return result
+        if self._answers is None:
+            self._answers = _answers(self.context.answers)
+        there = self._answers.get(self.context.global_step, {}).get(self._line(place))
+        if not there:
+            return result
+        self._step.answered += 1
+        value = there.popleft()
+        if isinstance(result, bool):
+            return value == "True"
+        return type(result)(float(value)) if isinstance(result, (int, float)) else result
+
+    def _line(self, place: int) -> tuple[str, int]:
+        known = self._lines.get(place)
+        if known is None:
+            frame, _ = self.context.frames.user_frame()
+            if frame is None:
+                frame = self._innermost(sys._current_frames().get(self._thread))
+            assert frame is not None
+            file = self.context.frames.spelled(frame.f_code.co_filename)
+            known = self._lines[place] = file, frame.f_lineno
+        return known
+
+
+class _Watch(OperatorMode):
+    """Sees operators on the null device."""
+
+    def __init__(self, probe: CourseProbe) -> None:
+        super().__init__(probe.fail)
+        self._probe = probe
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not self.watches(func) or not _on_device((*args, *kwargs.values())):
+            return func(*args, **kwargs)
+        before = self._guarded(self._begin)
+        result = func(*args, **kwargs)
+        if before is None:
+            return result
+        place = self._guarded(lambda: self._end(before, func, args, kwargs, result))
+        if func.__name__.partition(".")[0] != READ:
+            return result
+        told = self._guarded(lambda: (self._probe.answer(place, result),))
+        return result if told is None else told[0]
+
+    def _begin(self) -> tuple[int, int]:
+        return self._probe._between(), _launches()
+
+    def _end(
+        self,
+        before: tuple[int, int],
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> int | None:
+        since, launched = before
+        place = self._probe.ran(func, args, kwargs, result)
+        self._probe.asked(since, _launches() - launched, place)
+        return place
+
+
+def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the size of the result depends on values."""
+    if name == "index":
+        masks = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+        return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in masks)
+    return name in SIZED and kwargs.get("output_size") is None
+
+
+def _launches() -> int:
+    counted = watching.counters()
+    return counted["launches"] + counted["library_launches"]
+
+
+def _on_device(values: Iterable[Any]) -> bool:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.device.type == "cuda":
+                return True
+        elif isinstance(value, (list, tuple)) and _on_device(value):
+            return True
+    return False
+
+
+def _answers(folder: str) -> dict[int, dict[tuple[str, int], deque[str]]]:
+    """By step of the run and line: what was read there, in order."""
+    recording = Recording(Path(folder))
+    lines = {row.id: (row.file, row.line) for row in recording.rows(SiteRow)}
+    found: dict[int, dict[tuple[str, int], deque[str]]] = {}
+    for row in recording.rows(CourseRow):
+        step = found.setdefault(row.global_step, {})
+        for at, value in zip(row.read_at, row.read, strict=False):
+            step.setdefault(lines[at], deque()).append(value)
+    return found
