@@ -23,6 +23,7 @@ from auditor.capture.shadow import (
     methods,
     numbered,
     one_rank,
+    packing,
     parallel,
     paths,
     saving,
@@ -105,6 +106,7 @@ class ShadowDevice:
         parallel.install(self._patches)
         one_rank.install(self._patches)
         saving.install(self._patches)
+        packing.install(self._patches)
         facade.install(self._patches, self._current)
         limits.install(self._patches, self._current, compiled=self._compiled)
         self._patches.on_undo(_forget_default_device)
