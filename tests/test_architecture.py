@@ -47,7 +47,17 @@ MAY = {
     "reports": {"amounts", "model"},
     "checkpoints": {"errors", "evidence", "isolation", "recordings"},
     "runs": {"errors", "evidence", "model", "recordings", "redaction", "syntax"},
-    "capture": {"torch", "triton", "allocator", "errors", "model", "recordings", "runs", "syntax"},
+    "capture": {
+        "torch",
+        "triton",
+        "allocator",
+        "errors",
+        "model",
+        "nulldevice",
+        "recordings",
+        "runs",
+        "syntax",
+    },
     "judging": {
         "amounts",
         "errors",
@@ -101,6 +111,7 @@ ALONE = {
         "auditor.capture.shadow",
         "auditor.capture.instruments",
         "auditor.errors",
+        "auditor.nulldevice",
     },
     "auditor/capture/instruments": {
         "auditor.capture.instruments",
