@@ -111,6 +111,7 @@ ALONE = {
         "auditor.capture.shadow",
         "auditor.capture.instruments",
         "auditor.errors",
+        "auditor.nulldevice",
     },
     "auditor/capture/instruments": {
         "auditor.capture.instruments",

@@ -27,6 +27,7 @@ OF_PYTHON = {"_getframe", "_exit", "_replace", "_fields", "_run_exitfuncs", "_ta
 
 OPERATORS = """
     _unique2 _unique _linalg_check_errors _to_sparse _coalesce _nested_tensor_from_mask_left_aligned _nested_tensor_from_mask
+    _linalg_eigh _linalg_svd _sparse_mm _sparse_addmm
     _assert_scalar _local_scalar_dense _unsafe_index _index_put_impl_ _unsafe_index_put _foreach_copy_ _pack_padded_sequence
 """
 REPLACED = """

@@ -57,11 +57,11 @@ class Gpu:
 
 # Memory: what torch or deviceQuery printed on such a card, by the report named at each. Processors,
 # L2, bus and clocks: deviceQuery where the report has them, else NVIDIA's architecture papers
-# (A100, H100, Ada, Turing) and data sheets. Context: "this process has ... in use" less what torch
+# (V100, A100, H100, Ada, Turing) and data sheets. Context: "this process has ... in use" less what torch
 # had reserved, in messages of the same kind (T4, A10, A100: the reports named; L4: 21.80 - 20.30 -
 # 1.15 GiB in github.com/meta-llama/llama-cookbook/pull/898; H200: 12.62 - 12.10 GiB; RTX 4090:
 # 23.26 - 22.19 - 0.64 GiB; H100: an idle process of 522 MiB). It grows with the kernels that a
-# program loads. B200: taken as H200's.
+# program loads. B200: taken as H200's, V100: as A100's.
 GPUS = (
     # 79.11 GiB: github.com/vllm-project/vllm/issues/27508. H100 architecture paper: 132 processors,
     # 50 MB, 5 stacks, 3.35 TB/s.
@@ -128,6 +128,21 @@ GPUS = (
         10501,
         2520,
         440,
+    ),
+    # 31.74 GiB: github.com/liucongg/ChatGLM-Finetuning/issues/73. V100 architecture paper: 80
+    # processors, 6 MB, 4096 bits, 1530 MHz; 900 GB/s. Builds of torch for CUDA 13 have no kernels
+    # for it.
+    Gpu(
+        "V100",
+        "Tesla V100-SXM2-32GB",
+        _gib(31.74),
+        (7, 0),
+        80,
+        6 << 20,
+        4096,
+        877,
+        1530,
+        409,
     ),
     # 14.75 GiB: github.com/hpcaitech/Open-Sora/issues/697. Turing architecture paper: 40
     # processors, 4 MB, 256 bits, 320 GB/s.

@@ -161,6 +161,7 @@ PUBLISHED = {
     "L4": 300e9,
     "A10": 600e9,
     "RTX4090": 1008e9,
+    "V100": 900e9,
     "T4": 320e9,
 }
 """Bytes a second by NVIDIA's data sheets."""

@@ -1,6 +1,6 @@
 """What makes the host wait for a GPU and what does not, each with its reason in torch's CUDA sources.
 
-A line marked `#: KIND` (or `#: KIND xN`) blocks the host; every other line does not. h2d stands for a blocking copy to the
+A line marked `#: KIND` (or `#: KIND xN`, `#: KIND before 2.13`) blocks the host; every other line does not. h2d stands for a blocking copy to the
 device. Files are below aten/src/ATen unless they begin with torch/.
 """
 # ruff: noqa
@@ -167,7 +167,28 @@ def mask_fill_device_scalar(lab):  # not a host number: by nonzero
     lab.x[lab.x > 0] = lab.s  #: mask_put
 
 def masked_fill_method(lab):
-    lab.x.masked_fill_(lab.x > 0, 0.0); lab.x.masked_fill(lab.x > 0, lab.s)
+    lab.x.masked_fill_(lab.x > 0, 0.0); lab.x.masked_fill(lab.x > 0, torch.tensor(1.0))
+
+def masked_fill_device_scalar(lab):  # native/cuda/IndexKernel.cpp: value.item()
+    lab.x.masked_fill_(lab.x > 0, lab.s)  #: item
+    lab.x.masked_fill(lab.x > 0, lab.s)  #: item
+
+def masked_fill_learned(lab):  # torch/csrc/autograd/FunctionsManual.cpp, masked_fill_backward: masked_select
+    filled = lab.x.masked_fill(lab.x > 0, value := lab.s.clone().requires_grad_())  #: item
+    filled.sum().backward()  #: masked_select
+
+def fill_index_backward(lab):  # index_put's backward fills with a zero of the engine's own, on the device
+    y = lab.x.clone().requires_grad_() * 2
+    y[lab.v[:3]] = lab.x[3:].clone().requires_grad_() * 3
+    y.sum().backward()
+
+def host_index_backward(lab):  # what was indexed with is kept as it was given
+    y = lab.x.clone().requires_grad_()[torch.tensor([0, 2])]  #: h2d
+    y.sum().backward()  #: h2d
+
+def mask_backward(lab):
+    y = lab.x.clone().requires_grad_()[lab.x > 0]  #: mask_index
+    y.sum().backward()  #: mask_put
 
 def python_list_index(lab):  # the list becomes a tensor on self's device: a copy
     lab.x[[0, 2]]  #: h2d
@@ -280,7 +301,14 @@ def host_scalar_operand(lab):  # wrapped numbers are kernel arguments
     lab.x * torch.tensor(2.0)
 
 def equal(lab):  # native/cuda/Equal.cpp
-    torch.equal(lab.x, lab.x)  #: equal
+    torch.equal(lab.x, lab.x + 0)  #: equal
+
+def equal_for_sure(lab):  # the same memory, other sizes
+    torch.equal(lab.x, lab.x); torch.equal(lab.x, lab.x[1:])
+
+def covariance(lab):  # native/Correlation.cpp: is_scalar_tensor_true
+    torch.cov(lab.x)  #: equal
+    torch.corrcoef(lab.x)  #: equal
 
 def allclose(lab):
     torch.allclose(lab.x, lab.x)  #: item
@@ -299,11 +327,11 @@ def formatted(lab):
 
 # ---- checks that read
 
-def multinomial(lab):  # native/Distributions.cpp: is_valid.item()
-    torch.multinomial(torch.ones(4, device="cuda"), 1)  #: item
+def multinomial(lab):  # native/Distributions.cpp: _assert_async, a check on the device
+    torch.multinomial(torch.ones(4, device="cuda"), 1); torch.multinomial(torch.ones(4, device="cuda"), 2, replacement=True)
 
-def normal_of_tensors(lab):  # native/DistributionTemplates.h: std.min().ge(0).item()
-    torch.normal(lab.x, lab.x.abs())  #: item
+def normal_of_tensors(lab):  # native/DistributionTemplates.h: std.min().ge(0).item(), since pull request 186508 _assert_async
+    torch.normal(lab.x, lab.x.abs())  #: item before 2.13
 
 def inverse(lab):  # native/BatchLinearAlgebra.cpp, _linalg_check_errors: infos.any().item()
     torch.linalg.inv(torch.eye(3, device="cuda"))  #: item
@@ -313,6 +341,25 @@ def inverse_unchecked(lab):
 
 def cholesky(lab):
     torch.linalg.cholesky(torch.eye(3, device="cuda"))  #: item
+
+def eigenvalues(lab):  # native/BatchLinearAlgebra.cpp: each checks in its kernel
+    torch.linalg.eigh(torch.eye(3, device="cuda"))  #: item
+    torch.linalg.eigvalsh(torch.eye(3, device="cuda"))  #: item
+
+def singular_values(lab):  # the same; and how the iteration converged is brought to the host
+    torch.linalg.svd(lab.x)  #: item
+    torch.linalg.svdvals(lab.x)  #: item
+    torch.linalg.matrix_norm(lab.x, 2)  #: item
+    torch.linalg.pinv(lab.x)  #: item
+
+def least_squares(lab):
+    torch.linalg.lstsq(torch.eye(3, device="cuda"), torch.eye(3, device="cuda"))  #: item
+
+def factors(lab):
+    torch.linalg.qr(lab.x); torch.linalg.det(lab.x[:4]); torch.linalg.slogdet(lab.x[:4]); torch.linalg.matrix_power(lab.x[:4], 3)
+
+def matrix_exponential(lab):  # native/LinearAlgebra.cpp: norms decide the degrees, on the host
+    torch.linalg.matrix_exp(lab.x[:4])  #: to_cpu
 
 def quantile(lab):  # native/Sorting.cpp: q is checked on the CPU only
     torch.quantile(lab.x, 0.5)
@@ -325,7 +372,27 @@ def validated_distribution(lab):
 
 def ctc_lengths_on_device(lab):  # native/LossCTC.cpp: lengths are brought to the host
     logits = torch.zeros(6, 1, 4, device="cuda").log_softmax(2)
-    F.ctc_loss(logits, torch.ones(1, 2, dtype=torch.long, device="cuda"), lab.v[5:] + 1, lab.v[2:3])  #: to_cpu x2
+    F.ctc_loss(logits, torch.ones(1, 2, dtype=torch.long, device="cuda"), lab.v[5:] + 1, lab.v[2:3])  #: to_cpu x2, h2d
+
+def ctc_lengths_on_host(lab):  # native/cuda/LossCTC.cu: lengths and places go up, and again in the backward
+    logits = torch.zeros(6, 1, 4, device="cuda", requires_grad=True)
+    loss = F.ctc_loss(logits.log_softmax(2), torch.ones(1, 2, dtype=torch.long, device="cuda"), torch.tensor([6]), torch.tensor([2]))  #: h2d
+    loss.backward()  #: h2d
+
+def smoothed_loss(lab):
+    F.cross_entropy(lab.x, lab.v % 4, label_smoothing=0.1); F.cross_entropy(lab.x, lab.v % 4, weight=torch.ones(4, device="cuda"))
+
+def smoothed_and_weighted_loss(lab):  # native/LossNLL.cpp: the weights that count are selected
+    F.cross_entropy(lab.x, lab.v % 4, weight=torch.ones(4, device="cuda"), label_smoothing=0.1)  #: masked_select
+
+def combinations(lab):  # native/TensorFactories.cpp: pairs by masked_select, in 2.14 by triu_indices
+    torch.combinations(lab.v)  #: masked_select x2 before 2.14
+    torch.cartesian_prod(lab.v, lab.v); torch.block_diag(lab.x, lab.x)
+
+def sparse_product(lab):  # native/sparse/cuda/SparseCUDABlas.cpp: coalesced first
+    index = torch.stack([lab.v[:4], lab.v[:4]])
+    matrix = torch.sparse_coo_tensor(index, lab.x[0], (4, 4))
+    torch.sparse.mm(matrix, lab.x[:4])  #: unique
 
 # ---- the step
 
@@ -359,6 +426,36 @@ def scale_read(lab):  # get_scale() reads
 def autocast_step(lab):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         lab.net(lab.x).float().mean().backward()
+
+def product_backward(lab):  # torch/csrc/autograd/FunctionsManual.cpp: where are zeros?
+    x = lab.x.clone().requires_grad_()
+    x.prod().backward()  #: nonzero
+    x.prod(1).sum().backward()  #: item
+    x.cumprod(1).sum().backward()  #: item
+
+def saved_on_host(lab):  # torch/autograd/graph.py
+    x = lab.x.clone().requires_grad_()
+    with torch.autograd.graph.save_on_cpu():
+        y = x * x  #: cpu x2
+    y.sum().backward()  #: h2d x2
+
+def saved_in_pinned_memory(lab):
+    x = lab.x.clone().requires_grad_()
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = x.exp()
+    y.sum().backward()
+
+def checkpointed(lab):
+    from torch.utils.checkpoint import checkpoint
+    checkpoint(lab.net, lab.x, use_reentrant=False).sum().backward()
+
+def module_with_gradients_up(lab):
+    net = nn.Linear(4, 3)
+    net(lab.host).sum().backward()
+    net.cuda()  #: h2d x4
+
+def save_of_one_storage(lab):  # each storage is written once
+    torch.save([lab.x, lab.x[1:], lab.x.view(-1)], io.BytesIO())  #: to_cpu
 
 def closure(lab):  # LBFGS reads the loss and its line search
     opt = torch.optim.SGD(lab.net.parameters(), lr=0.1)
@@ -404,6 +501,7 @@ def streams_and_events(lab):  # the device waits, the host does not
     event.record(); event.query(); side.wait_event(event)
 
 def empty_cache(lab):  # c10/cuda/CUDACachingAllocator.cpp: cudaFree waits
+    torch.empty(1 << 22, device="cuda")  # is free at once, and kept
     torch.cuda.empty_cache()  #: allocator
 
 def memory_numbers(lab):

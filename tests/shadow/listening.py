@@ -8,6 +8,8 @@ import re
 import sys
 from collections import Counter
 
+import torch
+
 from auditor.capture.shadow import Crossing, Listener
 
 
@@ -45,13 +47,22 @@ class Heard(Listener):
         return [crossing.kind for crossing in self.crossings]
 
 
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
+
+
 @functools.cache
 def marked(module) -> Counter:
-    """(line, kind) of the marks ``#: KIND xN`` in a module's source."""
+    """(line, kind) of the marks ``#: KIND xN`` in a module's source; ``KIND before 2.13`` is one
+    for earlier versions of torch only.
+    """
     wanted: Counter = Counter()
     for number, line in enumerate(inspect.getsource(module).splitlines(), 1):
         mark = re.search(r"[^`]#: (.*)", line)
         for part in mark[1].split(",") if mark else ():
-            kind, _, times = part.strip().partition(" x")
+            said, _, version = part.strip().partition(" before ")
+            if version and _numbers(torch.__version__) >= _numbers(version):
+                continue
+            kind, _, times = said.partition(" x")
             wanted[number, kind] += int(times or 1)
     return wanted

@@ -20,6 +20,7 @@ import auditor
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.shadow import MODELS, GpuModel, Listener, ShadowLimit, shadow_cuda
 from auditor.capture.shadow.tensor import ShadowTensor
+from auditor.nulldevice import GPUS, gpu_named
 from tests.shadow.listening import Heard
 
 
@@ -132,7 +133,8 @@ def test_the_card():
         properties = torch.cuda.get_device_properties(0)
         assert properties.name == torch.cuda.get_device_name() == "NVIDIA A10"
         assert torch.cuda.get_device_capability() == (8, 6)
-        assert properties.total_memory == torch.cuda.mem_get_info()[1] == 22 << 30
+        assert properties.total_memory == gpu_named("A10").memory_bytes
+        assert properties.total_memory == torch.cuda.mem_get_info()[1]
         assert torch.cuda.device_count() == torch.accelerator.device_count() == 1
         assert torch.cuda.current_device() == 0
         assert str(torch.accelerator.current_accelerator()) == "cuda"
@@ -143,6 +145,18 @@ def test_the_card():
     with pytest.raises(ValueError, match="Tesla T4"):
         shadow_cuda(gpu="Voodoo")
     assert len({model.name for model in MODELS}) == len(MODELS)
+
+
+@pytest.mark.parametrize("known", GPUS, ids=lambda known: known.key)
+def test_the_null_devices_models_are_played(known):
+    for said in (known.key, known.name):
+        gpu = shadow_cuda(gpu=said).gpu
+        assert (gpu.name, gpu.total_bytes, gpu.capability, gpu.processors) == (
+            known.name,
+            known.memory_bytes,
+            known.capability,
+            known.processors,
+        )
 
 
 def test_identity_of_a_tensor():

@@ -5,9 +5,10 @@ be done.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from auditor.errors import AuditProblem
+from auditor.nulldevice import GPUS
 
 Direction = Literal["h2d", "d2h"]
 
@@ -22,20 +23,13 @@ class GpuModel:
     processors: int
 
 
-H200 = GpuModel("NVIDIA H200", 139 << 30, (9, 0), 132)
-MODELS = (
-    H200,
-    GpuModel("NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132),
-    GpuModel("NVIDIA A100-SXM4-80GB", 79 << 30, (8, 0), 108),
-    GpuModel("NVIDIA A10", 22 << 30, (8, 6), 72),
-    GpuModel("NVIDIA L4", 22 << 30, (8, 9), 58),
-    GpuModel("NVIDIA GeForce RTX 4090", 23 << 30, (8, 9), 128),
-    GpuModel("Tesla V100-SXM2-32GB", 31 << 30, (7, 0), 80),
-    GpuModel("Tesla T4", 14 << 30, (7, 5), 40),
+DEFAULT_GPU: Final = "H200"
+
+MODELS: Final = tuple(
+    GpuModel(gpu.name, gpu.memory_bytes, gpu.capability, gpu.processors)
+    for gpu in sorted(GPUS, key=lambda gpu: gpu.key != DEFAULT_GPU)
 )
-"""Cards by the name the driver gives them; sizes are what ``total_memory`` says there, rounded down
-to GiB.
-"""
+"""The null device's cards, by the name that the driver gives them; the default is the first."""
 
 
 @dataclass(frozen=True)

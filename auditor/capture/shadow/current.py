@@ -34,6 +34,8 @@ class Here(threading.local):
     """
     constant: bool = False
     """The index or value being sent was written as Python numbers."""
+    saved: set[int] | None = None
+    """Storages that the ``torch.save`` under way has written; None outside of it."""
 
 
 HERE = Here()

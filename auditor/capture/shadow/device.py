@@ -23,6 +23,7 @@ from auditor.capture.shadow import (
     methods,
     numbered,
     one_rank,
+    packing,
     parallel,
     paths,
     saving,
@@ -30,6 +31,8 @@ from auditor.capture.shadow import (
 from auditor.capture.shadow import operators as _operators  # noqa: F401 - wires itself to the class of tensors
 from auditor.capture.shadow.crossing import MODELS, GpuModel, Listener
 from auditor.capture.shadow.current import PLAYING, Current
+from auditor.errors import AuditProblem
+from auditor.nulldevice import gpu_named
 
 IMPORTED_FIRST = (
     "torch._dynamo",  # optimizers import it late
@@ -105,6 +108,7 @@ class ShadowDevice:
         parallel.install(self._patches)
         one_rank.install(self._patches)
         saving.install(self._patches)
+        packing.install(self._patches)
         facade.install(self._patches, self._current)
         limits.install(self._patches, self._current, compiled=self._compiled)
         self._patches.on_undo(_forget_default_device)
@@ -132,13 +136,19 @@ shadow_cuda = ShadowDevice
 
 
 def model_named(name: str) -> GpuModel:
-    """The card called ``name``, or whose name has it as a word; ValueError lists them."""
+    """The card called ``name``, whose name has it as a word, or with that key of the null device's;
+    ValueError lists them.
+    """
     for model in MODELS:
         if name == model.name or name.lower() in model.name.lower().split():
             return model
-    raise ValueError(
-        f"no GPU model {name!r}; there are: {', '.join(model.name for model in MODELS)}"
-    )
+    try:
+        known = gpu_named(name).name
+    except AuditProblem:
+        raise ValueError(
+            f"no GPU model {name!r}; there are: {', '.join(model.name for model in MODELS)}"
+        ) from None
+    return next(model for model in MODELS if model.name == known)
 
 
 def _forget_default_device() -> None:

@@ -25,6 +25,16 @@ from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 Tensor = torch.Tensor
 _DATA: Any = Tensor.data
 _MASKS: Final = (torch.bool, torch.uint8)
+_MEAN: Final = 1  # of at::Reduction
+_INDEXING: Final = frozenset(
+    {
+        Tensor.__getitem__,
+        Tensor.__setitem__,
+        *(getattr(Tensor, name) for name in ("index_put", "index_put_")),
+        *(getattr(torch, name) for name in ("index_put", "index_put_")),
+    }
+)
+"""Functions that are given indices by the program."""
 _Look = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
 HOST_INDEX: Final = "aten::index"
@@ -39,12 +49,20 @@ READS: Final[dict[str, tuple[str, int]]] = {
     "unique_dim": ("unique", 8),
     "unique_consecutive": ("unique", 8),
     "unique_dim_consecutive": ("unique", 8),
-    "equal": ("equal", 1),  # cuda/Equal.cpp: eq().all().item()
     "allclose": ("item", 1),  # TensorCompare.cpp: isclose().all().item()
     "is_nonzero": ("item", 1),
     "bincount": ("bincount", 8),  # SummaryOps.cu: max().item()
-    "multinomial": ("item", 1),  # Distributions.cpp: probabilities are checked by item()
     "_linalg_check_errors": ("item", 1),  # BatchLinearAlgebra.cpp: infos.any().item()
+    # the same file: these check in the kernel; svd reads how its iteration converged as well
+    "_linalg_eigh": ("item", 1),
+    "linalg_eigvalsh": ("item", 1),
+    "_linalg_svd": ("item", 1),
+    "linalg_svdvals": ("item", 1),
+    "linalg_eig": ("item", 1),
+    "linalg_eigvals": ("item", 1),
+    "linalg_lstsq": ("item", 1),
+    "linalg_pinv": ("item", 1),
+    "linalg_matrix_exp": ("to_cpu", 8),  # LinearAlgebra.cpp: the norms decide the degrees
     "_to_sparse": ("nonzero", 8),  # dense to COO by nonzero
     "_coalesce": ("unique", 8),  # SparseCUDATensor.cu: the number of segments
     "_nested_tensor_from_mask_left_aligned": (
@@ -72,11 +90,13 @@ def _index(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """
     if not isinstance(args[0], ShadowTensor):
         return
+    said = HERE.function is None or HERE.function in _INDEXING
     for index in args[1]:
         if index is None:
             continue
         if not isinstance(index, ShadowTensor):
-            _host_index(index)
+            if said:  # else torch allocated it with self.options(): on CUDA it lies on the device
+                _host_index(index)
         elif index.dtype in _MASKS:
             tell("mask_index", "aten::index", 8, "d2h", requires_grad=args[0].requires_grad)
 
@@ -103,7 +123,8 @@ def _index_put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             _host_index(index)
         elif index.dtype in _MASKS:
             tell("mask_put", "aten::index_put_", 8, "d2h")
-    if not isinstance(value, ShadowTensor) and not filled:  # value.to(self.device())
+    if not isinstance(value, ShadowTensor) and not filled and HERE.function is not None:
+        # value.to(self.device()); the engine's own, which formulas make, lies on the device
         tell("copy", "aten::index_put_", value.nbytes, "h2d", constant=HERE.constant)
 
 
@@ -113,13 +134,55 @@ def _host_index(index: Tensor) -> None:
         tell("copy", HOST_INDEX, size, "h2d", constant=HERE.constant)
 
 
+def _masked_fill(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Cuda/TensorCompare: a tensor given as the value is read by item()."""
+    value = args[2] if len(args) > 2 else kwargs.get("value")
+    if isinstance(value, ShadowTensor):
+        tell("item", "aten::masked_fill", value.nbytes, "d2h", requires_grad=value.requires_grad)
+
+
+def _smoothed_loss(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """LossNLL.cpp: the mean of a smoothed loss divides by the weights of the targets that count,
+    which are selected.
+    """
+    if weighted_and_smoothed(args) and args[3] == _MEAN:
+        tell("masked_select", "aten::cross_entropy_loss", 8, "d2h")
+
+
+def weighted_and_smoothed(args: tuple[Any, ...]) -> bool:
+    """Of ``cross_entropy_loss``: ``args`` end with the last that is not its default;
+    label_smoothing is the sixth.
+    """
+    return len(args) > 5 and args[2] is not None
+
+
+def _sparse_product(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """SparseCUDABlas: a product with a sparse matrix brings it into order first."""
+    for one in args[:2]:
+        if one.layout == torch.sparse_coo and not one.is_coalesced():
+            tell("unique", "aten::_coalesce", 8, "d2h")
+
+
 def _repeat_interleave(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if kwargs.get("output_size") is None:  # Repeat.cu: the sum of repeats by item()
         tell("repeat_interleave", "aten::repeat_interleave", 8, "d2h")
 
 
+def _equal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Cuda/Equal.cpp: eq().all().item(), unless sizes answer, or that it is the same memory."""
+    one, other = args
+    if one.shape == other.shape and not (isinstance(other, ShadowTensor) and one.is_set_to(other)):
+        tell("equal", "aten::equal", 1, "d2h", requires_grad=one.requires_grad)
+
+
+_NORMAL_READS: Final = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
+"""DistributionTemplates.h: std.min().ge(0).item(); pull request 186508 of June 2026 made it a check
+on the device. Torch 2.12 is older, 2.14 has it; of 2.13, which is between, nothing is said.
+"""
+
+
 def _normal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if isinstance(args[1], ShadowTensor):  # DistributionTemplates.h: std.min().ge(0).item()
+    if _NORMAL_READS and isinstance(args[1], ShadowTensor):
         tell("item", "aten::normal", 1, "d2h", requires_grad=args[1].requires_grad)
 
 
@@ -144,9 +207,15 @@ LOOKS: Final[dict[str, _Look]] = {
     "_unsafe_index_put": _index_put,
     "repeat_interleave": _repeat_interleave,
     "normal": _normal,
+    "equal": _equal,
     "histc": _histc,
     "copy_": copied,
     "_foreach_copy_": _copies,
+    "masked_fill": _masked_fill,
+    "masked_fill_": _masked_fill,
+    "cross_entropy_loss": _smoothed_loss,
+    "_sparse_mm": _sparse_product,
+    "_sparse_addmm": _sparse_product,
 }
 """Operator -> what to look at before it runs."""
 
@@ -208,13 +277,25 @@ def _written(schema: Any) -> tuple[int | str | None, ...] | None:
 _PLANS: dict[Any, _Plan] = {}
 
 
+def look(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Say what crosses when CUDA runs ``func``, which something else computes."""
+    plan = _plan(func)
+    if plan.look is not None:
+        plan.look(args, kwargs)
+
+
+def _plan(func: Any) -> _Plan:
+    plan = _PLANS.get(func)
+    if plan is None:
+        plan = _PLANS[func] = _Plan(func)
+    return plan
+
+
 def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run ``func`` on what is behind ``args``; results are shadows, arguments that were written
     stay who they are.
     """
-    plan = _PLANS.get(func)
-    if plan is None:
-        plan = _PLANS[func] = _Plan(func)
+    plan = _PLANS.get(func) or _plan(func)
     with DisableTorchFunctionSubclass():
         if plan.look is not None:
             plan.look(args, kwargs)

@@ -39,8 +39,8 @@ from auditor.capture.instruments.torch_private.dispatch import (
     tree_leaves,
     tree_map_only,
 )
-from auditor.capture.shadow.current import PLAYING, refuse
-from auditor.capture.shadow.operators import run
+from auditor.capture.shadow.current import PLAYING, refuse, tell
+from auditor.capture.shadow.operators import look, run, weighted_and_smoothed
 from auditor.capture.shadow.registering import overload, register
 from auditor.capture.shadow.tensor import ShadowTensor, wrap
 
@@ -127,7 +127,7 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
         if (
             wrapped
             or (name in ASK_FORWARD and not _has_tangent(given))
-            or (name == "cross_entropy_loss" and not _smoothed(args))
+            or (name == "cross_entropy_loss" and not weighted_and_smoothed(args))
         ):
             if composite:
                 return operator.decompose(*args, **kwargs)
@@ -139,18 +139,12 @@ def _kernel_at_autograd(operator: Any, name: str) -> Callable[..., Any]:
                     "this version of torch cannot play it inside a transform of torch.func",
                 )
         with DisableTorchFunctionSubclass():
-            return (
-                _recorded(operator, args, kwargs)
-                if _needs_graph(given)
-                else run(operator, args, kwargs)
-            )
+            if not _needs_graph(given):
+                return run(operator, args, kwargs)
+            look(operator, args, kwargs)
+            return _recorded(operator, args, kwargs, _backward_wait(name, args))
 
     return kernel
-
-
-def _smoothed(args: tuple[Any, ...]) -> bool:
-    """``args`` end with the last that is not its default; label_smoothing is the sixth."""
-    return len(args) > 5 and args[2] is not None
 
 
 def _as_cpu(keys: Any, from_bits: Callable[[int], Any]) -> Any:
@@ -177,11 +171,32 @@ def _has_tangent(given: list[Tensor]) -> bool:
     )
 
 
-def _recorded(operator: Any, args: Any, kwargs: Any) -> Any:
+_BACKWARD_WAITS: Final = {
+    # FunctionsManual.cpp: where are zeros? prod_backward, cumprod_backward
+    "prod": ("nonzero", 0),
+    "prod.dim_int": ("item", 0),
+    "cumprod": ("item", 0),
+    "masked_fill.Tensor": ("masked_select", 2),  # masked_fill_backward: what the value filled
+}
+"""Operator -> the kind of wait in its backward, and the argument that must have asked for one."""
+
+
+def _backward_wait(name: str, args: tuple[Any, ...]) -> tuple[str, str] | None:
+    """Kind and operator of the wait in the backward of this call; None: it has none."""
+    kind, which = _BACKWARD_WAITS.get(name, ("", 0))
+    learned = args[which] if which < len(args) else None
+    if not kind or learned is None or not learned.requires_grad:
+        return None
+    if which == 0 and not learned.dim():  # a formula of its own
+        return None
+    return kind, f"aten::{name.partition('.')[0]}"
+
+
+def _recorded(operator: Any, args: Any, kwargs: Any, wait: tuple[str, str] | None) -> Any:
     behind = tree_map_only(ShadowTensor, _Behind.apply, (args, kwargs))
     with _held():
         results = operator(*behind[0], **behind[1])
-    return tree_map_only(Tensor, _InFront.apply, results)
+    return tree_map_only(Tensor, lambda one: _InFront.apply(one, wait), results)  # type: ignore[no-untyped-call]
 
 
 def _held() -> contextlib.AbstractContextManager[Any]:
@@ -212,16 +227,20 @@ class _InFront(torch.autograd.Function):
     """From a host tensor to the shadow of it."""
 
     @staticmethod
-    def forward(ctx: Any, host: Tensor) -> ShadowTensor:
+    def forward(ctx: Any, host: Tensor, wait: tuple[str, str] | None = None) -> ShadowTensor:
+        ctx.wait = wait
         return wrap(host.detach())
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        if ctx.wait is not None:
+            kind, operator = ctx.wait
+            tell(kind, operator, 8, "d2h")
         with DisableTorchFunctionSubclass():
-            return _Behind.apply(grad) if isinstance(grad, ShadowTensor) else grad  # type: ignore[no-any-return,no-untyped-call]
+            return _Behind.apply(grad) if isinstance(grad, ShadowTensor) else grad, None  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor) -> Tensor:  # type: ignore[override]
+    def jvp(ctx: Any, tangent: Tensor, _: None = None) -> Tensor:  # type: ignore[override]
         return _InFront.apply(tangent)  # type: ignore[no-any-return,no-untyped-call]
 
 

@@ -5,6 +5,7 @@ would.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,12 +13,13 @@ import torch
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.dispatch import DisableTorchFunctionSubclass
 from auditor.capture.instruments.torch_private.tensors import (
+    key_of,
     rebuild_parameter,
     rebuild_tensor,
     register_location,
     untyped,
 )
-from auditor.capture.shadow.current import tell
+from auditor.capture.shadow.current import HERE, tell
 from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
 
@@ -32,6 +34,17 @@ def install(patches: Patches) -> None:
     if rebuild_tensor is not None:
         patches.code(rebuild_tensor, _rebuilt)
     patches.attribute(torch.UntypedStorage, "cuda", _storage_to_cuda)
+    save: Any = torch.save
+    patches.code(save, _saving)
+
+
+def _saving(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Torch.save writes each storage once, however many tensors share it."""
+    before, HERE.saved = HERE.saved, set()
+    try:
+        return original(*args, **kwargs)
+    finally:
+        HERE.saved = before
 
 
 def reduced(tensor: ShadowTensor, protocol: Any) -> Any:
@@ -43,12 +56,25 @@ def reduced(tensor: ShadowTensor, protocol: Any) -> Any:
             if rebuild_parameter is None
             else (rebuild_parameter, (*learned, OrderedDict()))
         )
-    tell("to_cpu", "torch.save", tensor.nbytes, "d2h", requires_grad=tensor.requires_grad)
     with DisableTorchFunctionSubclass():
         plain = tensor._inner.detach().requires_grad_(tensor.requires_grad)
+        _tell_save(plain)
         if plain.layout == torch.strided:
             setattr(plain.untyped_storage(), _ON_DEVICE, True)
         return plain.__reduce_ex__(protocol)
+
+
+def _tell_save(plain: torch.Tensor) -> None:
+    """Its storage is copied to the host, whole."""
+    size = plain.nbytes
+    if plain.layout == torch.strided:
+        storage = plain.untyped_storage()
+        size = storage.nbytes()
+        if HERE.saved is not None:
+            if key_of(storage) in HERE.saved:
+                return
+            HERE.saved.add(key_of(storage))
+    tell("to_cpu", "torch.save", size, "d2h", requires_grad=plain.requires_grad)
 
 
 def _location(storage: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -120,6 +121,10 @@ DisableTorchFunctionSubclass: Any = needed("torch._C.DisableTorchFunctionSubclas
 """Inside, tensor subclasses are taken for plain ones. Torch documents it, though only under
 ``torch._C``. Without it: no rehearsal.
 """
+
+EnableTorchFunction: Any = private("torch._C._EnableTorchFunction", contextlib.nullcontext)
+"""Inside, tensor subclasses are asked again although something around it forbids that. Without it:
+what the program's own ``saved_tensors_hooks`` do in the forward pass is not followed."""
 
 DispatchKey: Any = needed("torch._C.DispatchKey")
 """Names of the dispatcher's keys. Without it: no rehearsal."""

@@ -1,0 +1,305 @@
+"""A rehearsal's waits beside torch's own word: the tables of docs/gpu-facts.md.
+
+``.venv-cuda/bin/python -m tests.cuda.held_to_torch`` writes them (about two minutes): the snippets
+of waits_seen.py, this repository's examples, and the corpus in ``../shared`` where it is. Torch's
+own word is its warning (``torch.cuda.set_sync_debug_mode("warn")``) and the calls of CUDA that
+blocked on the null device; both sides run the torch that runs this.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import linecache
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from auditor import nulldevice
+from tests.cuda.explained import EXPLAINED, VERSIONS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CORPUS = ROOT.parent / "shared" / "corpus"
+SNIPPETS = ("constructs", "sync_zoo", "zoo")
+FILES = {
+    "constructs": "tests/shadow/constructs.py",
+    "sync_zoo": "tests/capture/probes/sync/sync_zoo.py",
+    "zoo": "tests/shadow/zoo.py",
+}
+TORCH = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One place of one piece, as both sides saw it."""
+
+    piece: str
+    place: str
+    warnings: int
+    calls: Counter[str]
+    told: Counter[str]
+
+    @property
+    def waits(self) -> int:
+        """How often the host waited, by the null device's log."""
+        return sum(self.calls.values())
+
+    @property
+    def verdict(self) -> str:
+        """``agree``, ``once`` (both wait; one operator waits more than once inside), ``differ``."""
+        if self.waits == self.told.total():
+            return "agree"
+        return "once" if self.waits > self.told.total() > 0 else "differ"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What both sides saw of one piece."""
+
+    piece: str
+    rows: list[Row]
+    ended: tuple[str | None, str | None]
+    """How it failed on the null device and in the rehearsal; None: it did not."""
+
+    @property
+    def verdict(self) -> str:
+        """The worst of its rows; a piece that failed on one side only parted."""
+        found = {row.verdict for row in self.rows}
+        if "differ" in found or (self.ended[0] is None) != (self.ended[1] is None):
+            return "differ"
+        return "once" if "once" in found else "agree"
+
+
+def without_null_device() -> dict[str, str]:
+    """Variables for a child that is to see no GPU."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("NULLDEVICE_") and name != "TRITON_LIBCUDA_PATH"
+    }
+    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+        parts = [
+            part for part in kept.pop(name, "").split(":") if part and "nulldevice" not in part
+        ]
+        if parts:
+            kept[name] = ":".join(parts)
+    return kept
+
+
+class Child:
+    """One side at work in a process of its own."""
+
+    def __init__(self, side: str, pieces: list[str], folder: Path) -> None:
+        self.out = folder / f"{side}.json"
+        surroundings = nulldevice.environment() if side == "torch" else {}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cuda.waits_seen", side, str(self.out), *pieces],
+            cwd=ROOT,
+            env={
+                **without_null_device(),
+                **surroundings,
+                "PYTHONPATH": str(ROOT),
+                "OMP_NUM_THREADS": "1",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def seen(self) -> dict[str, Any]:
+        """Piece -> what was seen; AssertionError with what the child wrote where it died."""
+        said, _ = self.process.communicate(timeout=500)
+        assert self.process.returncode == 0, said[-3000:]
+        found: dict[str, Any] = json.loads(self.out.read_text())["pieces"]
+        return found
+
+
+def compared(pieces: list[str], folder: Path) -> list[Compared]:
+    """Run both sides, and set what they saw side by side."""
+    children = [Child(side, pieces, folder) for side in ("torch", "rehearsal")]
+    mine, theirs = (child.seen() for child in children)
+    return [_beside(piece, mine[piece], theirs[piece]) for piece in mine]
+
+
+def _beside(piece: str, torchs: dict[str, Any], rehearsed: dict[str, Any]) -> Compared:
+    places = sorted({*torchs["places"], *rehearsed["places"]}, key=_line)
+    rows = []
+    for place in places:
+        calls = Counter(torchs["places"].get(place, {}))
+        warnings = calls.pop("warning", 0)
+        rows.append(Row(piece, place, warnings, calls, Counter(rehearsed["places"].get(place, {}))))
+    return Compared(piece, rows, (torchs["error"], rehearsed["error"]))
+
+
+def _line(place: str) -> tuple[str, int]:
+    file, _, line = place.rpartition(":")
+    return file, int(line or 0)
+
+
+def programs() -> Iterator[tuple[str, Path, str]]:
+    """Name, folder and target of each example, and of each program of the corpus."""
+    examples = ROOT / "examples"
+    for expected in sorted(examples.rglob("expected.toml")):
+        folder = expected.parent
+        target = tomllib.loads(expected.read_text())["target"]
+        yield f"examples/{folder.relative_to(examples)}", folder, target
+    for trainer in sorted(CORPUS.glob("*/trainer.py")):
+        yield f"corpus/{trainer.parent.name}", trainer.parent, "trainer:step"
+
+
+def program_compared(name: str, folder: Path, target: str) -> Compared:
+    """One program on both sides, each in the same copy of it."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place) / "program"
+        shutil.copytree(folder, copy)
+        (found,) = compared([f"{copy}:{target}"], Path(place))
+        return Compared(name, [Row(name, *_facts(row)) for row in found.rows], found.ended)
+
+
+def _facts(row: Row) -> tuple[str, int, Counter[str], Counter[str]]:
+    return row.place, row.warnings, row.calls, row.told
+
+
+# ---- the tables
+
+
+def explained(piece: str) -> str:
+    """Why it is not counted alike, or goes another way; empty: nobody says."""
+    return EXPLAINED.get(piece, "")
+
+
+def construct_rows(found: list[Compared]) -> list[str]:
+    """A row of the table for each line of constructs.py that waits, on either side."""
+    return [
+        _row(row, one) for one in found if one.piece.startswith("constructs/") for row in one.rows
+    ]
+
+
+def _row(row: Row, one: Compared) -> str:
+    name = row.piece.partition("/")[2]
+    held = {"agree": "agree", "once": "agree, counted once", "differ": "differ"}[row.verdict]
+    if row.verdict == "agree" and one.verdict == "differ":
+        held = "agree"
+    why = explained(row.piece)
+    cells = (
+        f"{name}: `{code(row.place)}`",
+        _times(row.warnings),
+        _listed(row.calls),
+        _listed(row.told),
+        f"{held}: {why}" if why and (row.verdict != "agree" or one.verdict == "differ") else held,
+        VERSIONS.get(name, ""),
+    )
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def code(place: str) -> str:
+    """The line that waits, without its comment."""
+    file, line = _line(place)
+    text = linecache.getline(str(ROOT / FILES[file]), line).partition("  #")[0].strip()
+    return text if len(text) <= _WIDE else text[: _WIDE - 3] + "..."
+
+
+_WIDE = 72
+
+
+def _times(count: int) -> str:
+    return str(count) if count else "none"
+
+
+def _listed(counts: Counter[str]) -> str:
+    return (
+        ", ".join(
+            f"{what} x{times}" if times > 1 else what for what, times in sorted(counts.items())
+        )
+        or "none"
+    )
+
+
+def quiet(found: list[Compared]) -> list[str]:
+    """Constructs in which neither side waits."""
+    return [
+        one.piece.partition("/")[2]
+        for one in found
+        if one.piece.startswith("constructs/") and not one.rows
+    ]
+
+
+def summary_rows(found: list[Compared]) -> list[str]:
+    """A row for each set of pieces: how many, agreeing, counted once, differing."""
+    sets: dict[str, Counter[str]] = {}
+    for one in found:
+        sets.setdefault(one.piece.partition("/")[0], Counter())[one.verdict] += 1
+    names = {**FILES, "examples": "examples/", "corpus": "the corpus of planted defects"}
+    return [
+        f"| {names[name]} | {counts.total()} | {counts['agree']} | {counts['once']} "
+        f"| {counts['differ']} |"
+        for name, counts in sets.items()
+    ]
+
+
+def other_rows(found: list[Compared]) -> list[str]:
+    """A row for each other piece that is not counted alike on both sides."""
+    rows = []
+    for one in found:
+        if one.piece.startswith("constructs/") or one.verdict == "agree":
+            continue
+        calls, told = sum(row.waits for row in one.rows), sum(row.told.total() for row in one.rows)
+        warned = sum(row.warnings for row in one.rows)
+        rows.append(
+            f"| {one.piece} | {_times(warned)} | {_times(calls)} | {_times(told)} "
+            f"| {one.verdict.replace('once', 'agree, counted once')}: {explained(one.piece)} |"
+        )
+    return rows
+
+
+def program_rows(found: list[Compared]) -> list[str]:
+    """A row for each program: lines that wait, waits in all."""
+    return [
+        f"| {one.piece} | {len(one.rows)} | {sum(row.warnings for row in one.rows)} "
+        f"| {sum(row.waits for row in one.rows)} | {sum(row.told.total() for row in one.rows)} "
+        f"| {one.verdict}{': ' + explained(one.piece) if explained(one.piece) else ''} |"
+        for one in found
+    ]
+
+
+@functools.cache
+def documented() -> list[str]:
+    """The lines of the page that shows these tables."""
+    return (ROOT / "docs" / "gpu-facts.md").read_text("utf-8").splitlines()
+
+
+def main() -> None:
+    """Write the tables."""
+    with tempfile.TemporaryDirectory() as folder:
+        snippets = compared(list(SNIPPETS), Path(folder))
+    others = [program_compared(*one) for one in programs()]
+    print(f"Torch {torch.__version__}.\n")
+    for head, rows in (
+        ("| of | in all | agree | agree, counted once | differ |", summary_rows(snippets + others)),
+        (
+            "| construct | torch warns | calls that block | rehearsal | held | other versions |",
+            construct_rows(snippets),
+        ),
+        ("| snippet | torch warns | waits | rehearsal | held |", other_rows(snippets)),
+        ("| program | lines | torch warns | waits | rehearsal | held |", program_rows(others)),
+    ):
+        print(head, "|" + "---|" * (head.count("|") - 1), *rows, "", sep="\n")
+    print(f"Neither side waits in: {', '.join(quiet(snippets))}.")
+
+
+if __name__ == "__main__":
+    main()
