@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
+from auditor.evidence import NeverFreed
+from auditor.evidence.snapshot.segment_requests import SegmentRequests
 from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
-from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule, knob
+from auditor.model import Finding, Remedy, Severity, Site
+from auditor.rule import Rule, knob, see
 
 WARMING = 1
 """Steps at the begin of a trace in which allocations are still warm-up."""
@@ -24,6 +26,17 @@ class Hints:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """What an allocation history says of it: the line, in words, and the rule whose finding this
+    follows from.
+    """
+
+    site: Site | None = None
+    said: str = ""
+    follows: str = ""
+
+
+@dataclass(frozen=True)
 class DriverAllocationsInSteadyState(Rule):
     """
     Steps take memory from the driver after warm-up.
@@ -32,7 +45,9 @@ class DriverAllocationsInSteadyState(Rule):
     In a trace: ``cudaMalloc``, ``cudaFree``, ``cuMemMap`` and their HIP names, or ``cudaHostAlloc``
     (pinned memory), on most steps after the first of the trace. In the first step, before the
     steps, or once, they are warm-up or a single ``empty_cache`` and not reported; on fewer than
-    half of the steps they are a note.
+    half of the steps they are a note. Where a run recorded an allocation history beside the trace,
+    the line is named: that of ``empty_cache``, of tensors that are never freed (both a note, since
+    the rule that finds the cause is the warning), or of the tensors that needed the memory.
 
     Where the driver is asked for nearly every tensor and each is given back at once, the caching
     allocator is switched off (``PYTORCH_NO_CUDA_MEMORY_CACHING``), and the finding says so.
@@ -91,17 +106,20 @@ class DriverAllocationsInSteadyState(Rule):
         0.01, "Without marked steps: share of the whole trace's time from which it is a note."
     )
 
-    def detect(self, driver: TraceDriver) -> Iterator[Finding]:
+    def detect(
+        self, driver: TraceDriver, asked: SegmentRequests, kept: NeverFreed
+    ) -> Iterator[Finding]:
         for pins in (False, True):
             calls = [one for one in driver.allocator if one.pins == pins]
             uncached = 0.0 if pins else driver.uncached
+            cause = Cause() if pins or uncached else _cause(asked, kept)
             if driver.marked:
-                yield from self._in_steps(calls, uncached, driver.timed)
+                yield from self._in_steps(calls, uncached, driver.timed, cause)
             elif driver.timed:
                 yield from self._in_all(calls, driver.span_us, uncached)
 
     def _in_steps(
-        self, calls: list[DriverCalls], uncached: float, timed: bool
+        self, calls: list[DriverCalls], uncached: float, timed: bool, cause: Cause
     ) -> Iterator[Finding]:
         warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
         steady = [one for one in calls if len(one.rhythm(warming).seen) > warming]
@@ -110,17 +128,19 @@ class DriverAllocationsInSteadyState(Rule):
         most = max((one.rhythm(warming) for one in steady), key=lambda one: len(one.seen))
         lost = sum(sum(one.lost_us[warming:]) for one in steady) / most.of
         names = " and ".join(one.api for one in steady)
+        known = most.share >= self.share and not cause.follows
         yield Finding(
-            None,
+            cause.site,
             f"{names} on {len(most.seen)} of {_steps(most.of, warming)}: "
-            f"{_why(uncached) or _again(steady)}",
+            f"{_why(uncached) or _again(steady)}{cause.said}",
             steps=len(most.seen),
             per_step=sum(sum(one.per_step[warming:]) for one in steady) / most.of,
             lost_us_per_step=lost if timed else None,
             basis="estimated" if timed else "none",
             seen_on="trace",
-            severity=None if most.share >= self.share else Severity.NOTE,
+            severity=None if known else Severity.NOTE,
             facts=tuple((one.api, one.told(timed)) for one in steady),
+            follows=cause.follows,
             hints=Hints(
                 frees=any("Free" in one.api or "Release" in one.api for one in steady),
                 pins=steady[0].pins,
@@ -169,6 +189,19 @@ class DriverAllocationsInSteadyState(Rule):
             "first, or let segments grow.",
             config={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         )
+
+
+def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
+    """Without a history, as in a trace that stands alone, nothing is known."""
+    if asked.emptied is not None:
+        return Cause(asked.emptied, f"; empty_cache() here gave it back{see('SYNC009')}", "SYNC009")
+    if kept.lines:
+        first = kept.lines[0].site
+        return Cause(first, f"; tensors made here are never freed{see('MEM003')}", "MEM003")
+    if not asked.lines:
+        return Cause()
+    site, times = asked.lines[0]
+    return Cause(site, f"; {times} of {sum(n for _, n in asked.lines)} times for tensors made here")
 
 
 def _steps(number: int, warming: int) -> str:

@@ -158,6 +158,10 @@ class Recorder:
         )
         self.context.memory_limit, self.context.drill = self.plan.memory_limit, self.plan.drill
         self.context.gpu, self.context.answers = self.plan.gpu, self.plan.answers
+        if self.plan.until_oom is not None:
+            from auditor.capture.probes.memory.snapshot import record_from_the_start
+
+            record_from_the_start(self._warn)
         probes = select(self.plan.parts, self.context)
         self.session = Session(self.plan, self.context, probes, self.pipe)
         self.session.install()

@@ -188,6 +188,8 @@ class Session:
             return [Pass("replay", plan.replay_step + 1)]
         if plan.drill is not None:
             return [Pass("drill", plan.steps)]
+        if plan.until_oom is not None:
+            return [Pass("memory", plan.until_oom)]
         wanted = self._wanted()
         steps = (
             {"warmup": plan.warmup, **wanted}

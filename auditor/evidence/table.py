@@ -38,7 +38,7 @@ class Table:
     reason just names the part.
     """
     of_rehearsals: ClassVar[bool] = False
-    """True if nothing but a rehearsal records what this is built from."""
+    """True if a rehearsal records what this is built from, and a run on a CPU does not."""
     of_values: ClassVar[bool] = False
     """True if it tells what was computed: nothing where the device computes nothing."""
 

@@ -25,6 +25,7 @@ from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_ma
 
 SCHEMA = "audit-recording/1"
 TRACE = "trace.json.gz"
+OOM_RUN = "oom"
 AT_OOM = ("oom_snapshot.pickle", "oom_snapshot.pickle.gz")
 AT_END = ("snapshot.pickle", "snapshot.pickle.gz")
 Row = dict[str, Any]
@@ -135,6 +136,16 @@ class Recording:
         """Names of the passes that are read from the second run; empty where there was none."""
         return taken_passes(self.manifest)
 
+    @cached_property
+    def to_oom(self) -> Recording | None:
+        """The recording of a further run up to the out-of-memory error, whose snapshot has an
+        allocation history from the beginning; None where there is none.
+        """
+        ended = self.manifest.get("outcome") == "oom"
+        again = self.inside(OOM_RUN) if ended else None
+        held = again is not None and any((again.folder / name).is_file() for name in AT_OOM)
+        return again if held else None
+
     @property
     def snapshot(self) -> Path | None:
         """The CUDA memory snapshot: of the first out-of-memory error if the run ended by one, else
@@ -145,11 +156,14 @@ class Recording:
         """
         ended = self.manifest.get("outcome") == "oom"
         names, folders = AT_OOM + AT_END if ended else AT_END + AT_OOM, [self.folder]
+        if self.to_oom is not None:
+            folders.insert(0, self.to_oom.folder)
         if (
             self.rerun is not None
         ):  # what is read of its steps goes with its snapshot; how the run ended, with its own
             folders.insert(
-                1 if ended or not self.taken & {"memory", "loud"} else 0, self.rerun.folder
+                len(folders) if ended or not self.taken & {"memory", "loud"} else 0,
+                self.rerun.folder,
             )
         found = (folder / name for folder in folders for name in names)
         return next((path for path in found if path.is_file()), None)

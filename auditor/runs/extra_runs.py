@@ -18,6 +18,7 @@ from auditor.recordings.folder import SITES, Recording
 from auditor.recordings.schema import DeviceUseRow, LimitRow, NonfiniteRow, StepRow
 from auditor.runs import child_process, null_run, ranks
 from auditor.runs.child_process import add_warning, counted
+from auditor.runs.oom_run import explain_oom
 from auditor.runs.plan import LEAST_REHEARSED, LEAST_RERUN, REHEARSED_STEPS, Plan
 from auditor.runs.progress import Progress, stage
 from auditor.runs.project_copy import sheltered
@@ -57,6 +58,7 @@ def record(
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
     rerun(plan, [recording], deadline, progress, alone)
+    explain_oom(plan, recording, deadline, progress)
     replay_nonfinite(plan, recording, deadline, progress)
     rehearse(plan, recording, deadline, progress)
     return recording

@@ -38,6 +38,11 @@ RERUN = "rerun"
 were done.
 """
 
+OOM_RUN = "oom"
+"""Folder of the recording of a run up to an out-of-memory error with an allocation history, inside
+that of the run that had none.
+"""
+
 REHEARSAL = "rehearsal"
 """Folder of the rehearsal's own recording, inside the one of the CPU passes."""
 
@@ -228,6 +233,8 @@ class Plan:
     meet at port ``rendezvous`` of this machine. With ``drill`` all steps are one pass, watched for
     what becomes of a planted fault. With ``copied`` the target runs in a copy, else where we do.
     With ``trial`` it ends after the quiet pass (on a GPU, a few loud steps count its host syncs).
+    With ``until_oom`` all is one pass of at most so many steps, with an allocation history from the
+    first use of the device on.
     With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
     ``args`` with secrets masked: what is written down in the place of them. ``gpu`` is the model
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
@@ -256,6 +263,7 @@ class Plan:
     rendezvous: int = 0
     trial: Trial | None = None
     fit: Fit | None = None
+    until_oom: int | None = None
     shown_args: tuple[str, ...] | None = None
     gpu: str = ""
     native: tuple[str, ...] = ()
@@ -322,6 +330,13 @@ class Plan:
         passes that are not ``kept``.
         """
         return replace(self, folder=f"{self.folder}/{RERUN}", fit=Fit(steps, kept, self.folder))
+
+    def to_oom(self, steps: int) -> Plan:
+        """The plan of a run that ran out of memory after ``steps`` whole steps, once more, to learn
+        which lines held it.
+        """
+        folder = f"{self.folder}/{OOM_RUN}"
+        return replace(self, folder=folder, parts=(), trace_steps=0, until_oom=steps + 1)
 
     def to_json(self) -> str:
         """The plan as one line of JSON."""

@@ -31,7 +31,9 @@ class Display(Progress, Protocol):
     """Progress that is shown: it also asks which run this is, and which passes it has."""
 
     def stage(self, name: str) -> None:
-        """A run begins: ``target``, ``second run``, ``replay`` or ``rehearsal``."""
+        """A run begins: ``target``, ``second run``, ``run up to the error``, ``replay`` or
+        ``rehearsal``.
+        """
 
     def outline(self, passes: list[tuple[str, int]]) -> None:
         """All passes of the run, done and to come, with their steps; told again when that

@@ -144,7 +144,7 @@ def _first_failed(recordings: Sequence[Recording]) -> Recording:
 def _in_vain(early: Early, deadline: float | None) -> str:
     """Why there is no second run; empty if there is one."""
     if not early.steps:
-        return "there is no step to run again, so nothing but the error was recorded"
+        return "there is no step to run again, so no step is judged"
     if early.steps < LEAST_RERUN:
         return f"too few to run them again and judge them ({LEAST_RERUN} are needed)"
     if deadline is not None and deadline - time.monotonic() < early.seconds:

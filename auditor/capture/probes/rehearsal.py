@@ -6,20 +6,21 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass
 
 import torch
 
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.simulated_memory import RehearsedMemory
+from auditor.capture.probes.sync.copies_log import PART as COPIES
+from auditor.capture.probes.sync.copies_log import CopyLog, loader_of, mark_batch
 from auditor.capture.probes.sync.reads_log import PART as READS
 from auditor.capture.probes.sync.reads_log import ReadLog
 from auditor.capture.shadow import MODELS, Crossing, GpuModel, Listener, ShadowDevice
 from auditor.capture.shadow.operators import HOST_INDEX
 from auditor.capture.shadow.storages import storages
 from auditor.nulldevice import gpu_named
-from auditor.recordings.schema import CopyRow, DeviceUseRow, LimitRow
+from auditor.recordings.schema import DeviceUseRow, LimitRow
 
 READ_KINDS = frozenset(
     [
@@ -39,34 +40,7 @@ READ_KINDS = frozenset(
         "repeat_interleave",
     ]
 )
-COPIES, USE, LIMITS = "copies", "device_use", "limits"
-LOADER_MARK = "_auditor_loader"
-"""Attribute of a storage: the number of the loader whose batch it belongs to."""
-
-
-@dataclass
-class Copied:
-    """What one place copies to the device in the step that runs."""
-
-    n: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class CopyFacts:
-    """What is constant about the copies of one place."""
-
-    at: int
-    lib: str
-    pinned: bool
-    blocking: bool
-    constant: bool
-    index: bool
-    loader: int | None
-
-    def row(self, copied: Copied) -> CopyRow:
-        """As the part ``copies`` holds it."""
-        return CopyRow(**asdict(self), n=copied.n, bytes=copied.bytes)
+USE = "device_use"
 
 
 class RehearsalProbe(Probe, Listener):
@@ -89,9 +63,9 @@ class RehearsalProbe(Probe, Listener):
         )
         self._shadow = ShadowDevice(self, gpu=model, compiled="eager")
         self._log: ReadLog | None = None
-        self._copies: dict[CopyFacts, Copied] = {}
+        self._copies = CopyLog(context)
         self._used = 0
-        context.mark_batch = _mark_batch
+        context.mark_batch = mark_batch
         context.counters = self._held.counters
         context.address_of = self._address_of
         context.operators = lambda: self._shadow.operators
@@ -127,10 +101,7 @@ class RehearsalProbe(Probe, Listener):
         if self._log is None:
             return
         self._log.write()
-        for facts, copied in self._copies.items():
-            if copied.n:
-                self.context.add(facts.row(copied))
-            copied.n = copied.bytes = 0
+        self._copies.write()
         self.context.add(DeviceUseRow(n=self._shadow.operators - self._used))
         self._used = self._shadow.operators
 
@@ -160,19 +131,15 @@ class RehearsalProbe(Probe, Listener):
         place = log.place(sys._getframe(1))
         if place is None:
             return
-        loader = None if crossing.subject is None else _loader_of(crossing.subject)
-        facts = CopyFacts(
-            at=self.context.frames.number(place.frame, place.via),
-            lib="loader" if place.loader else "",
+        self._copies.note(
+            place,
+            crossing.nbytes,
             pinned=crossing.pinned,
             blocking=crossing.blocking,
             constant=crossing.constant,
             index=crossing.operator == HOST_INDEX,
-            loader=loader,
+            loader=None if crossing.subject is None else loader_of(crossing.subject),
         )
-        copied = self._copies.setdefault(facts, Copied())
-        copied.n += 1
-        copied.bytes += crossing.nbytes
 
     def allocated(self, storage_id: int, nbytes: int) -> None:
         """A storage appeared on the device."""
@@ -206,13 +173,3 @@ def _played(gpu: str) -> GpuModel:
         return MODELS[0]
     found = gpu_named(gpu)
     return GpuModel(found.name, found.memory_bytes, found.capability, found.processors)
-
-
-def _mark_batch(tensor: torch.Tensor, loader: int) -> None:
-    """Views of the batch share its storage, and so the mark."""
-    for storage in storages(tensor):
-        setattr(storage, LOADER_MARK, loader)
-
-
-def _loader_of(tensor: torch.Tensor) -> int | None:
-    return next((getattr(storage, LOADER_MARK, None) for storage in storages(tensor)), None)

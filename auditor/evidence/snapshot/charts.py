@@ -130,6 +130,9 @@ def _steps(evidence: Evidence) -> Iterator[tuple[float, str]]:
     name.
     """
     own, again, snapshot = evidence.recording, evidence.recording.rerun, evidence.recording.snapshot
+    to_oom = evidence.recording.to_oom
+    if to_oom is not None:
+        again = to_oom
     run = (
         again
         if again is not None and snapshot is not None and snapshot.parent == again.folder

@@ -125,7 +125,7 @@ def _from_history(data: SnapshotData, course: Course, evidence: Evidence) -> Out
         requested=int(event["size"]),
         tried=settings.segment_size(int(event["size"])),
         device_free=int(left) if left is not None else None,
-        site=origins.site(event.get("frames") or ()),
+        site=origins.site(event.get("frames") or ()) or _raised_at(evidence),
         what_ifs=outcomes,
         halved=halved,
         why_no_what_if=why,
@@ -142,20 +142,27 @@ def _from_message(data: SnapshotData, evidence: Evidence, why: str) -> OutOfMemo
         key=lambda number: sum(int(each["total_size"]) for each in data.of(number)),
         default=0,
     )
-    site = (
-        evidence.recording.site_at(error["file"], error.get("line", 0), error.get("function", ""))
-        if error.get("file")
-        else None
-    )
     state = state_after(data, device, -1)
     return _told(
         state,
         origins_of(evidence),
         device=device,
         requested=asked,
-        site=site,
+        site=_raised_at(evidence),
         why_no_what_if=why,
         timed=False,
+    )
+
+
+def _raised_at(evidence: Evidence) -> Site | None:
+    """The user's line that the error came from: a request of backward's threads has no Python frame
+    of its own.
+    """
+    error = evidence.recording.manifest.get("error") or {}
+    if not error.get("file"):
+        return None
+    return evidence.recording.site_at(
+        error["file"], error.get("line", 0), error.get("function", "")
     )
 
 

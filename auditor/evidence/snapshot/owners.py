@@ -46,7 +46,7 @@ class Owners:
         self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in ORDER}
         self.steps: list[int] = []
         self._updates: list[tuple[int, int]] = []
-        for row in evidence.rows(OwnerRow) if evidence.has(OwnerRow.part) else ():
+        for row in _rows(evidence):
             if row.what == STEP:
                 self.steps.append(int(row.time_us))
                 continue
@@ -90,6 +90,14 @@ class Owners:
         if began >= 0 and born_us >= self.steps[began]:
             return OF_STEP
         return KEPT if self.steps and born_us >= self.steps[0] else EARLIER
+
+
+def _rows(evidence: Evidence) -> Sequence[OwnerRow]:
+    """Of the run that the snapshot is of."""
+    run = evidence.recording.to_oom
+    if run is not None:
+        return run.own_rows(OwnerRow)
+    return evidence.rows(OwnerRow) if evidence.has(OwnerRow.part) else ()
 
 
 def by_category(

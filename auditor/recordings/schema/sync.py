@@ -45,7 +45,7 @@ class CopyRow(PassRow, kw_only=True):
     """
 
     part = "copies"
-    when = "a rehearsal: loud"
+    when = "CUDA, a rehearsal: loud"
 
     at: At
     lib: Annotated[str, doc("`loader` inside a data loader, else empty")] = older("")

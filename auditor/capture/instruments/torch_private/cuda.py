@@ -19,6 +19,11 @@ record_history: Callable[..., None] = needed("torch.cuda.memory._record_memory_h
 taken.
 """
 
+when_initialized: Callable[[Callable[[], None]], None] | None = private("torch.cuda._lazy_call")
+"""Calls a function now if CUDA is initialized, else when it will be. Without it: None, and a
+history begins with the first step.
+"""
+
 take_snapshot: Callable[[], Any] = needed("torch.cuda.memory._snapshot")
 """The allocator's state and history. Without it: Missing, and no snapshot is taken; an
 out-of-memory error leaves none either.

@@ -208,7 +208,7 @@ def _row(
         shape=list(tensor.shape),
         grad_bytes=grad.numel() * grad.element_size() if grad is not None else 0,
         fed=leaf.fed,
-        changed=None if leaf.before is None else _changed(leaf.before, _sample(tensor)),
+        changed=_changed(leaf.before, _sample(tensor)),
         touched=leaf.touched,
         asked=leaf.asked,
         file=os.path.abspath(found.file) if found is not None else None,
@@ -228,8 +228,15 @@ def _nodes(tensors: Iterable[Any]) -> list[Any]:
     return [node_of(tensor) for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
-def _changed(before: torch.Tensor, now: torch.Tensor) -> bool:
-    return (before.dtype, before.device) != (now.dtype, now.device) or not torch.equal(before, now)
+def _changed(before: torch.Tensor | None, now: torch.Tensor) -> bool | None:
+    """None where values do not tell: none were kept, they equal nothing (NaN), or nothing computes
+    (a null device).
+    """
+    if before is None:
+        return None
+    if (before.dtype, before.device) != (now.dtype, now.device):
+        return True
+    return not torch.equal(before, now) if torch.equal(before, before.clone()) else None
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:

@@ -57,6 +57,22 @@ class MemoryHistory:
                 cuda.record_history(enabled=None)
 
 
+def record_from_the_start(warn: Callable[[str], None]) -> None:
+    """Record allocations with Python stacks from the first use of the device on, for the rest of
+    this process: the first step finds the history running and keeps it.
+    """
+
+    def record() -> None:
+        try:
+            if not cuda.history_is_on():
+                cuda.record_history(max_entries=HISTORY_ENTRIES, stacks="python")
+        except RuntimeError as error:  # cudaMallocAsync and pluggable allocators have none
+            warn(f"no allocation history was recorded: {str(error).partition(chr(10))[0]}")
+
+    if cuda.when_initialized is not None:
+        cuda.when_initialized(record)
+
+
 def dump(path: Path, spelled: Spelled | None = None) -> None:
     """Write the allocator's state, whole or not at all; plain containers only, so that it can be
     read without trusting it.

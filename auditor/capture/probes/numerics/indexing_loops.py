@@ -95,13 +95,20 @@ class Made:
 
 
 class IndexingLoopsMode(OperatorMode):
-    """Counts the operators of a step and follows those that are given pieces."""
+    """Counts the operators of a step and follows those that are given pieces, of tensors on devices
+    of one ``kind`` if it is given.
+    """
 
     def __init__(
-        self, here: Callable[[], int | None], on_error: Callable[[Exception], None]
+        self,
+        here: Callable[[], int | None],
+        on_error: Callable[[Exception], None],
+        *,
+        kind: str = "",
     ) -> None:
         super().__init__(on_error)
         self._here = here
+        self._kind = kind
         self._operators: dict[Any, Operator] = {}
         self._turns: dict[tuple[int, str, int], Turns] = {}
         self._running: list[Turns] = []
@@ -138,7 +145,7 @@ class IndexingLoopsMode(OperatorMode):
 
     def _take_turn(self, operator: Operator, given: list[torch.Tensor]) -> None:
         """If an input is a piece of something, the loop over that has another turn."""
-        piece = next((each for each in given if _is_piece(each)), None)
+        piece = next((each for each in given if self._concerns(each) and _is_piece(each)), None)
         at = self._here() if piece is not None else None
         if piece is None or at is None:
             return
@@ -157,6 +164,9 @@ class IndexingLoopsMode(OperatorMode):
         turns.last = self._seen
         turns.offsets.add(int(piece.storage_offset()))
         turns.elements = max(turns.elements, piece.numel())
+
+    def _concerns(self, tensor: torch.Tensor) -> bool:
+        return self._kind in ("", tensor.device.type)
 
     def _made_of(self, operator: Operator, given: list[torch.Tensor]) -> Made:
         known = [made for each in given if (made := self._made.of(each)) is not None]
@@ -225,7 +235,9 @@ class IndexingLoopsProbe(OperatorProbe):
     def watch(self) -> None:
         """Follow what is given pieces."""
         self.context.writer.touch("piecewise")
-        self._watching = IndexingLoopsMode(self.here, self.fail)
+        device = self.context.device  # a loop over the host's memory launches nothing there
+        kind = device.kind if device.native else ""
+        self._watching = IndexingLoopsMode(self.here, self.fail, kind=kind)
         self.enter(self._watching)
 
     def step_begin(self) -> None:
