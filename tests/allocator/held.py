@@ -48,6 +48,7 @@ STATS = tuple(
 )
 """Keys of ``torch.cuda.memory_stats`` that are compared, in the order of a sample."""
 
+GAINS = ("segment_alloc",)
 PROGRAM = ("alloc", "oom", "free_requested", "free_completed")
 Segment = tuple[int, int, int, str, list[list[Any]]]
 """Address, bytes, stream, pool, and the blocks as (bytes, state, requested bytes)."""
@@ -77,6 +78,13 @@ class Recording:
     """Positions at which the program called ``empty_cache``."""
     samples: list[tuple[int, list[int]]] = field(default_factory=list)
     layouts: list[tuple[int, list[Segment]]] = field(default_factory=list)
+
+    @property
+    def ties_by_address(self) -> bool:
+        """Whether that torch takes the lowest address of equal free blocks: 2.14.1 takes the oldest
+        segment.
+        """
+        return tuple(int(part) for part in self.torch.split(".")[:2]) < (2, 14)
 
     @classmethod
     def read(cls, path: Path) -> Recording:
@@ -180,12 +188,23 @@ class _Replay:
             fraction=recording.fraction,
             outside_bytes=recording.outside,
         )
+        if recording.ties_by_address:
+            self._take_their_addresses()
         reach = recording.total * 9 // 8
         self.real, self.ours = _Side(reach), _Side(reach)
         self.live: dict[int, int] = {}
         self.done = self.samples = self.layouts = 0
         self._history = self.allocator.history
         self._taken = 0
+
+    def _take_their_addresses(self) -> None:
+        """Puts our segments where the driver put torch's, as free blocks of one size are taken by
+        address.
+        """
+        theirs = iter([each.address for each in self.recording.events if each.action in GAINS])
+        ledger: Any = self.allocator._ledger
+        otherwise = ledger.address_range
+        ledger.address_range = lambda size: next(theirs, None) or otherwise(size)
 
     def run(self) -> None:
         """Compares to the end."""
