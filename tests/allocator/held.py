@@ -76,6 +76,8 @@ class Recording:
     events: list[Event]
     flushes: list[int] = field(default_factory=list)
     """Positions at which the program called ``empty_cache``."""
+    resets: list[int] = field(default_factory=list)
+    """Positions at which it called ``reset_peak_memory_stats``."""
     samples: list[tuple[int, list[int]]] = field(default_factory=list)
     layouts: list[tuple[int, list[Segment]]] = field(default_factory=list)
 
@@ -227,6 +229,8 @@ class _Replay:
                 self._compare(len(self._new()))
             else:
                 self._program(events)
+            if self.done in self.recording.resets:
+                self.allocator.reset_peak()
             yield self.done
         if flushes:
             raise _Differs(

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -234,7 +239,54 @@ def few(mark: Mark) -> None:
     sizes(mark, 360)
 
 
-PROGRAMS: dict[str, Program] = {
+def small(mark: Mark) -> None:
+    """A GPT that the CPU plays in a second."""
+    model = Gpt(96, 2, 4).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = _loss(model, _batch(4, 64))
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        mark()
+
+
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+def _example(folder: str, mark: Mark) -> None:
+    """Four steps of an example of this repository, from its own folder."""
+    path = EXAMPLES / folder
+    before = os.getcwd()
+    os.chdir(path)
+    sys.path.insert(0, str(path))
+    try:
+        spec = importlib.util.spec_from_file_location("trainer", path / "trainer.py")
+        assert spec is not None and spec.loader is not None
+        trainer = importlib.util.module_from_spec(spec)
+        sys.modules["trainer"] = trainer
+        spec.loader.exec_module(trainer)
+        for _ in range(4):
+            trainer.step()
+            mark()
+    finally:
+        os.chdir(before)
+
+
+EXAMPLE_NAMES = (
+    "nano_gpt",
+    *(
+        f"{name}/repaired"
+        for name in ("eit_p", "energy_flow", "mmgcn", "qc_trainer", "text_recogniser")
+    ),
+)
+TRAININGS: dict[str, Program] = {
     each.__name__: each
-    for each in (gpt, accumulation, lengths, convolutions, resnet, streams, full, sizes, few)
+    for each in (gpt, accumulation, lengths, convolutions, resnet, streams, full, sizes, few, small)
+}
+PROGRAMS = {
+    **TRAININGS,
+    **{name: functools.partial(_example, name) for name in EXAMPLE_NAMES},
 }

@@ -1,7 +1,7 @@
 """Records what torch's own caching allocator does with a program: its history, its statistics after
 each operator, its segments where the program says so.
 
-    python -m auditor.nulldevice -- python -m tests.cuda.allocator_recorder FOLDER [quick|kept|every]
+    python -m auditor.nulldevice -- python -m tests.cuda.allocator_recorder FOLDER [quick|kept|examples|every]
 
 writes one recording a case into the folder. Each case runs in a process forked before the first use
 of the device, so that torch is imported once.
@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.allocator.held import STATS, Event, Recording
-from tests.cuda.allocator_programs import PROGRAMS, Program
+from tests.cuda.allocator_programs import EXAMPLE_NAMES, PROGRAMS, TRAININGS, Program
 
 MIB = 1 << 20
 
@@ -100,6 +100,7 @@ class Recorder:
         self._samples: dict[int, list[int]] = {}
         self._layouts: dict[int, list[Any]] = {}
         self._flushes: list[int] = []
+        self._resets: list[int] = []
 
     def sample(self) -> None:
         """torch's statistics as they are now."""
@@ -125,6 +126,12 @@ class Recorder:
         self._flushes.append(_position(_flat(torch._C._cuda_memoryStats(0))))
         torch._C._cuda_emptyCache()
 
+    def reset(self, *args: Any, **kwargs: Any) -> None:
+        """In place of ``torch.cuda.reset_peak_memory_stats``."""
+        torch._C._cuda_resetPeakMemoryStats(0)
+        self._resets.append(_position(_flat(torch._C._cuda_memoryStats(0))))
+        self.sample()
+
     def finish(self) -> Recording:
         """What was recorded."""
         self.mark()
@@ -149,6 +156,7 @@ class Recorder:
             fraction=self._case.fraction,
             events=events,
             flushes=self._flushes,
+            resets=self._resets,
             samples=sorted(self._samples.items()),
             layouts=sorted(self._layouts.items()),
         )
@@ -162,7 +170,9 @@ def record(case: Case, program: Program) -> Recording:
     torch.cuda.init()
     gc.disable()  # cycles would be freed at other moments in another process
     recorder = Recorder(case)
-    torch.cuda.empty_cache = torch.cuda.memory.empty_cache = recorder.flush  # type: ignore[assignment]
+    for module in (torch.cuda, torch.cuda.memory):
+        module.empty_cache = recorder.flush  # type: ignore[attr-defined]
+        module.reset_peak_memory_stats = recorder.reset  # type: ignore[attr-defined]
     with _Sampled(recorder):
         program(recorder.mark)
     gc.collect()
@@ -196,7 +206,7 @@ KEPT = (
     Case("streams"),
 )
 """What tests/allocator/histories holds: compared where no CUDA build is."""
-LONG = [program for program in PROGRAMS if program != "few"]
+LONG = [program for program in TRAININGS if program not in ("few", "small")]
 EVERY = (
     *(Case(program, settings) for program in LONG for settings in SETTINGS),
     *(Case(program, COLLECTED, 4096 * MIB, 0.5) for program in LONG),
@@ -205,6 +215,7 @@ EVERY = (
         for settings in (*SETTINGS, f"{EXPANDABLE},{COLLECTED}", THROWN)
     ),
     *(Case("sizes", settings, 750 * MIB) for settings in (*SETTINGS, THROWN)),
+    *(Case(name, settings) for name in EXAMPLE_NAMES for settings in ("", EXPANDABLE)),
     Case("full", COLLECTED, 2000 * MIB, 0.7),
     Case("sizes", COLLECTED, 1024 * MIB, 0.4),
     Case("sizes", f"{COLLECTED},{SPLIT}", 1024 * MIB, 0.4),
@@ -235,7 +246,12 @@ def main(folder: Path, cases: list[Case]) -> int:
     return int(failed)
 
 
-SETS = {"quick": QUICK, "kept": KEPT, "every": EVERY}
+SETS = {
+    "quick": QUICK,
+    "kept": KEPT,
+    "every": EVERY,
+    "examples": tuple(case for case in EVERY if case.program in EXAMPLE_NAMES),
+}
 
 if __name__ == "__main__":
     chosen = sys.argv[2] if len(sys.argv) > 2 else "every"
