@@ -74,6 +74,12 @@ class RehearsedMemory:
         else:
             self.allocator.free(address)
 
+    @property
+    def workspace_bytes(self) -> int:
+        """What torch keeps for matrix products."""
+        kept = set(self.workspaces)
+        return sum(block.size for block in self.allocator.blocks() if block.address in kept)
+
     def _malloc(self, nbytes: int) -> int:
         self.settle()
         stream = current_stream().cuda_stream
