@@ -55,6 +55,10 @@ WORDS = {
         "an operator: overload() gives None where torch lacks it",
     ),
     f"{SHADOW}/functions.py": ("_fused_rms_norm_backward", "an operator, asked for by hasattr"),
+    f"{SHADOW}/workspaces.py": (
+        "_addmm_activation _int_mm _scaled_mm",
+        "operators by name, to know what was called",
+    ),
     f"{SHADOW}/halves.py": (
         "_is_mkldnn_fp16_supported _is_mkldnn_bf16_supported",
         "operators: slow without",

@@ -117,6 +117,12 @@ class Pool:
     """The free blocks of the small or the large pool, for each stream those of equal size by
     address (``BlockPool``).
 
+    torch breaks that tie by the segment's age, then by address, in 2.14.1
+    (``BlockComparatorSizeCounterAddress``, pytorch/pytorch#183591); before, by address alone
+    (``BlockComparatorSize``), so that what the driver hands out decides. Here later segments have
+    higher addresses (:meth:`Ledger.address_range`), and both are one order; only segments that were
+    adopted from a recording stand in the order of its addresses.
+
     A list kept sorted by bisection: inserting moves pointers in one block of memory, which takes 10
     us for 50,000 of them.
     """

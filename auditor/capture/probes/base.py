@@ -4,7 +4,7 @@ simple as possible.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,6 +64,8 @@ class Context:
     """
     address_of: Callable[[Any], int] | None = None
     """Where a tensor lies in the simulated device memory, 0 if it does not (rehearsal only)."""
+    workspaces: Sequence[int] = ()
+    """Addresses there of what torch keeps for matrix products; grows (rehearsal only)."""
     warn: Callable[[str], None] = field(default=lambda text: None)
     """Adds a sentence to the recording's warnings."""
     fail: Callable[[str, Exception], None] = field(default=lambda name, error: None)

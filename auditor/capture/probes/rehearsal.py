@@ -70,6 +70,7 @@ class RehearsalProbe(Probe, Listener):
         context.address_of = self._address_of
         context.operators = lambda: self._shadow.operators
         context.reset_peak = self._held.reset_peak
+        context.workspaces = self._held.workspaces
 
     def _address_of(self, tensor: torch.Tensor) -> int:
         """Of a sparse tensor that of its values."""
@@ -148,6 +149,10 @@ class RehearsalProbe(Probe, Listener):
     def freed(self, storage_id: int) -> None:
         """A storage is gone."""
         self._held.freed(storage_id)
+
+    def workspace(self, nbytes: int, *, kept: bool) -> None:
+        """Torch took a workspace for matrix products."""
+        self._held.workspace(nbytes, kept=kept)
 
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way: say so, and where."""

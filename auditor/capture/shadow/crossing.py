@@ -101,6 +101,9 @@ class Listener:
     def freed(self, storage_id: int) -> None:
         """A storage that was reported is gone."""
 
+    def workspace(self, nbytes: int, *, kept: bool) -> None:
+        """Torch took a workspace for matrix products; one that is not kept it gave back at once."""
+
     def noted(self, operator: str, said: str) -> None:
         """The program asks for something that is done another way here, with the same result."""
 

@@ -16,6 +16,7 @@ import torch
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.shadow.crossing import Crossing, GpuModel, Listener, ShadowLimit
 from auditor.capture.shadow.storages import storages
+from auditor.capture.shadow.workspaces import Workspaces
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -53,6 +54,9 @@ class Current:
         self.live_bytes = 0
         self.peak_bytes = 0
         self.operators = 0
+        self.workspaces = Workspaces(
+            gpu.capability, lambda nbytes, kept: listener.workspace(nbytes, kept=kept)
+        )
 
     def track(self, tensor: torch.Tensor) -> None:
         """Report the storages of ``tensor`` that are new, and their end when it comes."""

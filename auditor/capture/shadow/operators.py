@@ -20,7 +20,9 @@ from auditor.capture.instruments.torch_private.dispatch import (
 from auditor.capture.shadow.copies import copied
 from auditor.capture.shadow.current import CPU, HERE, PLAYING, caller, refuse, tell
 from auditor.capture.shadow.halves import in_float32, slow_dtype, through_float32
+from auditor.capture.shadow.streams import current_stream
 from auditor.capture.shadow.tensor import Rooms, ShadowTensor, wrap
+from auditor.capture.shadow.workspaces import PRODUCTS
 
 Tensor = torch.Tensor
 _DATA: Any = Tensor.data
@@ -227,11 +229,12 @@ HOST_RESULTS: Final = {"_pack_padded_sequence": 1}
 class _Plan:
     """What is known of one overload, worked out once."""
 
-    __slots__ = ("aliases", "bare", "host_result", "look", "product", "resync")
+    __slots__ = ("aliases", "bare", "blas", "host_result", "look", "product", "resync")
 
     def __init__(self, func: Any) -> None:
         name = schema_of(func).name.removeprefix("aten::")
         self.product = name if through_float32(name) and overload_of(func) == "default" else None
+        self.blas = name if name in PRODUCTS else None
         self.host_result = HOST_RESULTS.get(name)
         self.look = LOOKS.get(name) or _always(name)
         self.bare = not any(
@@ -302,21 +305,25 @@ def run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         playing = PLAYING[0]
         if playing is not None:
             playing.operators += 1
-        result = _compute(
-            func,
-            plan.product,
-            [_bare(arg) for arg in args],
-            {key: _bare(value) for key, value in kwargs.items()},
+        bare = [_bare(arg) for arg in args]
+        named = {key: _bare(value) for key, value in kwargs.items()}
+        found = _given(plan, args, kwargs, _compute(func, plan.product, bare, named))
+        if plan.blas is not None and playing is not None:
+            playing.workspaces.use(plan.blas, bare, current_stream().cuda_stream)
+        return found
+
+
+def _given(plan: _Plan, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    """What the program gets of a result."""
+    if plan.bare:
+        return result
+    if plan.aliases is not None:
+        return _written_results(plan, args, kwargs, result)
+    if plan.host_result is not None:
+        return tuple(
+            one if at == plan.host_result else _shadows(one) for at, one in enumerate(result)
         )
-        if plan.bare:
-            return result
-        if plan.aliases is not None:
-            return _written_results(plan, args, kwargs, result)
-        if plan.host_result is not None:
-            return tuple(
-                one if at == plan.host_result else _shadows(one) for at, one in enumerate(result)
-            )
-        return _shadows(result)
+    return _shadows(result)
 
 
 def _compute(func: Any, product: str | None, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -22,7 +22,13 @@ OF_STEP, KEPT = (
 EARLIER = "other, from before the watched steps"
 FOR_EVER = 2**63
 ORDER = ("parameter", "gradient", "optimizer state")
-NAMES = {"parameter": "parameters", "gradient": "gradients", "optimizer state": "optimizer state"}
+WORKSPACE = "workspace"
+NAMES = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    WORKSPACE: "cuBLAS workspaces, which torch keeps",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Owners:
     """
 
     def __init__(self, evidence: Evidence) -> None:
-        self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in ORDER}
+        self._marks: dict[str, dict[int, list[int]]] = {what: defaultdict(list) for what in NAMES}
         self.steps: list[int] = []
         self._updates: list[tuple[int, int]] = []
         for row in _rows(evidence):
@@ -57,7 +63,7 @@ class Owners:
     @property
     def known(self) -> bool:
         """Whether an optimizer's step was seen while allocations were recorded."""
-        return any(self._marks.values())
+        return any(self._marks[what] for what in ORDER)
 
     def _note_update(self, what: str, time_us: int) -> None:
         """Parameters are looked at before an optimizer's step, its state after it."""
@@ -75,11 +81,11 @@ class Owners:
         """What a block was for that lived from ``born_us`` until ``gone_us``; empty where nothing
         was seen of it.
         """
-        for what in ORDER:
+        for what, name in NAMES.items():
             times = self._marks[what].get(address, [])
             first = bisect_left(times, born_us)
             if first < len(times) and times[first] <= gone_us:
-                return NAMES[what]
+                return name
         return ""
 
     def age(self, born_us: int, now_us: int) -> str:

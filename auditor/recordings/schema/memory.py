@@ -17,7 +17,9 @@ class OwnerRow(PassRow, kw_only=True):
     part = "owners"
     when = "a rehearsal: warmup and loud; CUDA: memory"
 
-    what: Annotated[str, doc("`parameter`, `gradient`, `optimizer state`, or `step`")]
+    what: Annotated[
+        str, doc("`parameter`, `gradient`, `optimizer state`, `workspace` (cuBLAS), or `step`")
+    ]
     time_us: Annotated[
         int, doc("since 1970, as in snapshots: an address serves many purposes one after another")
     ]

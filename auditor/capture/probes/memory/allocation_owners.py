@@ -17,6 +17,7 @@ from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
 from auditor.recordings.schema import OwnerRow
 
 PARAMETER, GRADIENT, STATE = "parameter", "gradient", "optimizer state"
+WORKSPACE = "workspace"
 PART = "owners"
 
 
@@ -77,6 +78,9 @@ class AllocationOwnersProbe(OptimizerProbe):
             return
         with contextlib.suppress(Exception):  # the same
             self._write(STATE, list(_tensors(optimizer.state.values())))
+        if self.context.workspaces:
+            addresses = sorted(self.context.workspaces)
+            self.context.add(OwnerRow(what=WORKSPACE, time_us=now_us(), addresses=addresses))
 
     def _write(self, what: str, tensors: list[torch.Tensor]) -> None:
         found = sorted({address for each in tensors if (address := self._address(each))})

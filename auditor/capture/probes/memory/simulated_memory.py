@@ -17,6 +17,7 @@ import torch
 from auditor.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.memory.snapshot import OOM_SNAPSHOT, SNAPSHOT
+from auditor.capture.shadow.streams import current_stream
 from auditor.recordings.schema import Counters
 
 HISTORY_ENTRIES = 200_000
@@ -55,15 +56,35 @@ class RehearsedMemory:
         )
         self._frames = frames
         self._folder = folder
+        self.workspaces: list[int] = []
+        """Addresses of what torch keeps for matrix products."""
         self._addresses: dict[int, int] = {}
         self._freed: deque[int] = deque()
         self._stacks: dict[tuple[tuple[Any, int], ...], Stack] = {}
 
     def allocated(self, storage: int, nbytes: int) -> None:
         """A storage appeared. Raises ``torch.OutOfMemoryError`` where the card is full."""
+        self._addresses[storage] = self._malloc(nbytes)
+
+    def workspace(self, nbytes: int, *, kept: bool) -> None:
+        """Torch took memory for matrix products; raises as :meth:`allocated`."""
+        address = self._malloc(nbytes)
+        if kept:
+            self.workspaces.append(address)
+        else:
+            self.allocator.free(address)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What torch keeps for matrix products."""
+        kept = set(self.workspaces)
+        return sum(block.size for block in self.allocator.blocks() if block.address in kept)
+
+    def _malloc(self, nbytes: int) -> int:
         self.settle()
+        stream = current_stream().cuda_stream
         try:
-            self._addresses[storage] = self.allocator.malloc(nbytes, frames=self._stack())
+            return self.allocator.malloc(nbytes, stream, self._stack())
         except OutOfMemory as error:
             self.dump(OOM_SNAPSHOT)
             raise torch.OutOfMemoryError(str(error)) from None
@@ -135,7 +156,7 @@ class RehearsedMemory:
     def _stack(self) -> Stack:
         """The user's frames, innermost first; one object for each distinct stack."""
         places: list[tuple[Any, int]] = []
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(3)
         while frame is not None and len(places) < STACK_DEPTH:
             if self._frames.is_user(frame.f_code.co_filename):
                 places.append((frame.f_code, frame.f_lineno))

@@ -11,7 +11,15 @@ from torch import nn
 
 from auditor.evidence import Allocations, PeakHolders
 from auditor.evidence.snapshot.charts import memory_charts
-from auditor.evidence.snapshot.owners import EARLIER, KEPT, OF_STEP, Owners, by_category
+from auditor.evidence.snapshot.owners import (
+    EARLIER,
+    KEPT,
+    NAMES,
+    OF_STEP,
+    WORKSPACE,
+    Owners,
+    by_category,
+)
 from auditor.evidence.snapshot.state_at import LiveBlock
 from auditor.evidence.table import Evidence
 from auditor.recordings.schema import OwnerRow
@@ -55,6 +63,7 @@ def test_parameters_gradients_and_state_of_adam_to_the_byte(tmp_path):
     assert found["parameters"] == 4 * MIB and found["gradients"] == 4 * MIB
     assert found["optimizer state"] == 8 * MIB
     assert found[EARLIER] == 1 * MIB  # the input, made once
+    assert found[NAMES[WORKSPACE]] == 2 * 32 * MIB  # two threads on an H200
     assert sum(found.values()) == peak.allocated
 
 
