@@ -91,14 +91,9 @@ def table(outcomes: list[tuple[Trial, str, str]], left_out: Counter[str]) -> str
     slow = sum(outcome == TIMED_OUT for _, outcome, _ in outcomes)
     idle = sum(not trial.tests for trial, _, _ in outcomes)
     share = 100 * killed / max(1, len(outcomes))
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"{killed} of {len(outcomes)} killed, {share:.1f} % ({slow} of them ran out of time; "
-            f"{idle} of the survivors are executed by no test)",
-        ]
-    )
+    found = f"{killed} of {len(outcomes)} killed, {share:.1f} %"
+    more = f"{slow} of them ran out of time; {idle} of the survivors are executed by no test"
+    return "\n".join([*lines, "", f"{found} ({more})"])
 
 
 def main() -> None:

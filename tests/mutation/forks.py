@@ -172,6 +172,8 @@ def run(trials: Iterable[Trial], jobs: int) -> Iterator[tuple[Trial, str, str]]:
                 alive.remove(one)
                 Path(child.log).unlink()
                 by = answer.read_text() if answer.is_file() else ""
-                outcome = SURVIVED if not status else TIMED_OUT if os.WIFSIGNALED(status) else KILLED
+                outcome = (
+                    SURVIVED if not status else TIMED_OUT if os.WIFSIGNALED(status) else KILLED
+                )
                 yield trial, outcome, by
             time.sleep(0.02)

@@ -76,7 +76,9 @@ def recorded(say: Any = print) -> list[Test]:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record))
             seconds = time.monotonic() - began
-            say(f"recorded {len(record['tests'])} tests of {file.relative_to(ROOT)}, {seconds:.0f} s")
+            say(
+                f"recorded {len(record['tests'])} tests of {file.relative_to(ROOT)}, {seconds:.0f} s"
+            )
         found += _tests(str(file.relative_to(ROOT)), record)
     return found
 
@@ -242,9 +244,7 @@ def tests_of(tests: list[Test], path: Path, line: int) -> list[Test]:
     found = [test for test in tests if test.lines.get(module, nothing) & wanted]
     hit = set(map(id, found))
     found += [
-        test
-        for test in tests
-        if id(test) not in hit and test.shared.get(module, nothing) & wanted
+        test for test in tests if id(test) not in hit and test.shared.get(module, nothing) & wanted
     ]
     if not found and line not in in_functions(text):
         found = [test for test in tests if test.lines.get(module) or test.shared.get(module)]

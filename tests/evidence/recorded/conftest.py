@@ -43,9 +43,7 @@ def seen(tmp_path: Path) -> Callable[..., Evidence]:
         writer.close()
         stored = store_sources(folder, str(home), iter([str(home / "trainer.py")]))
         facts = {"schema": SCHEMA, "cwd": str(home), "device": device, "outcome": "completed"}
-        write_manifest(
-            folder, {**facts, "sources": stored, "environment": {}, **(manifest or {})}
-        )
+        write_manifest(folder, {**facts, "sources": stored, "environment": {}, **(manifest or {})})
         return Evidence(Recording(folder))
 
     return record
