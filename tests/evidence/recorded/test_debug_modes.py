@@ -66,4 +66,3 @@ def test_checks_are_those_of_the_rehearsal_inside(seen):
     rehearsed = {"sites": [(4, {"via": ENGINE})], "steps": steps(2), "reads": reads}
     seen(device="rehearse", inside="rehearsal", **rehearsed)
     assert seen(device="cpu", steps=steps(1), modes=[]).get(DebugModes).checks == 2.0
-    seen(device="rehearse", inside="rehearsal", steps=steps(2))

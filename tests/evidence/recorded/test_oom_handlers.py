@@ -92,5 +92,5 @@ def test_a_handler_of_the_module_itself(seen):
 
 def test_what_does_not_parse_or_was_not_recorded_has_no_handlers(seen):
     assert handlers(seen, "def step(:", 1).handlers == 0
-    table = handlers(seen, STEPPED, 3, enclosing=[], steps=[quiet(0, us=1.0)])
+    table = handlers(seen, STEPPED, 3, inside="b", enclosing=[], steps=[quiet(0, us=1.0)])
     assert (table.handlers, table.errors, table.flaws) == (0, 0, ())
