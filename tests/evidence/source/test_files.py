@@ -227,4 +227,4 @@ def test_where_a_function_moves_tensors(line, move):
 def test_what_does_not_parse_has_no_nodes():
     assert list(source("def f(:").nodes("a.py")) == []
     assert list(source("x\0").nodes("a.py")) == []
-    assert list(source("x").nodes("b.py")) == []
+    assert list(source("x").calls_at(Site("b.py", 1))) == []
