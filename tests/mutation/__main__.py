@@ -22,7 +22,7 @@ from tests.mutation.changes import (
     without_effect,
 )
 from tests.mutation.forks import PRELOADED, SURVIVED, TIMED_OUT, Trial, run
-from tests.mutation.touched import Test, recorded, tests_of
+from tests.mutation.touched import KnownTest, chosen_for, recorded
 
 
 def sample(number: int, seed: int, only: str) -> tuple[list[Mutant], int, Counter[str]]:
@@ -43,11 +43,11 @@ def sample(number: int, seed: int, only: str) -> tuple[list[Mutant], int, Counte
     return drawn, len(pool), left_out
 
 
-def _trials(mutants: list[Mutant], tests: list[Test], deadline: float) -> Iterator[Trial]:
+def _trials(mutants: list[Mutant], tests: list[KnownTest], deadline: float) -> Iterator[Trial]:
     for mutant in mutants:
         if time.monotonic() > deadline:
             return
-        near = tests_of(tests, mutant.file, mutant.where[0])
+        near = chosen_for(tests, mutant.file, mutant.where[0])
         yield Trial(
             mutant,
             tuple(test.id for test in near),

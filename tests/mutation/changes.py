@@ -8,8 +8,9 @@ import ast
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -119,15 +120,21 @@ def mutants_of(path: Path) -> Iterator[tuple[Mutant, str]]:
 def without_effect(original: str, changed: str) -> str:
     """The rule that leaves a mutant out for its text, or ""."""
     try:
-        code = compile(changed, "module", "exec", dont_inherit=True)
+        code = _code(changed)
     except SyntaxError:
         return "no code"
     return "same code" if code == _code(original) else ""
 
 
-@cache
-def _code(text: str) -> object:
-    return compile(text, "module", "exec", dont_inherit=True)
+@lru_cache(maxsize=8)
+def _code(text: str) -> CodeType:
+    return _placeless(compile(text, "module", "exec", dont_inherit=True))
+
+
+def _placeless(code: CodeType) -> CodeType:
+    """The same without lines and columns."""
+    inner = (_placeless(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_consts=tuple(inner), co_firstlineno=1, co_linetable=b"")
 
 
 def idle_parts(tree: ast.Module) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:

@@ -35,7 +35,7 @@ FILE_S = 0.3
 
 
 @dataclass(frozen=True)
-class Test:
+class KnownTest:
     """One test (a case of one) with what it takes and executes."""
 
     id: str
@@ -64,7 +64,7 @@ def test_files() -> list[Path]:
     ]
 
 
-def recorded(say: Any = print) -> list[Test]:
+def recorded(say: Any = print) -> list[KnownTest]:
     """All tests that pass, recorded where no record holds."""
     found = []
     for file in test_files():
@@ -83,12 +83,12 @@ def recorded(say: Any = print) -> list[Test]:
     return found
 
 
-def _tests(file: str, record: dict[str, Any]) -> Iterator[Test]:
+def _tests(file: str, record: dict[str, Any]) -> Iterator[KnownTest]:
     shared = {module: frozenset(lines) for module, lines in record["shared"].items()}
     for name, one in record["tests"].items():
         lines = {module: frozenset(each) for module, each in one["lines"].items()}
         if lines or shared:
-            yield Test(name, file, one["seconds"], lines, shared)
+            yield KnownTest(name, file, one["seconds"], lines, shared)
 
 
 def _beside(file: Path) -> list[Path]:
@@ -236,7 +236,7 @@ def users(text: str, line: int) -> frozenset[int]:
     return frozenset(using) or inside
 
 
-def tests_of(tests: list[Test], path: Path, line: int) -> list[Test]:
+def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]:
     """Tests that execute a line of a module, nearest and fastest first, up to the budget."""
     module, text = str(path.relative_to(ROOT)), path.read_text()
     wanted = users(text, line)
@@ -252,7 +252,7 @@ def tests_of(tests: list[Test], path: Path, line: int) -> list[Test]:
     return list(_within(found, BUDGET_S))
 
 
-def _within(tests: list[Test], budget: float) -> Iterator[Test]:
+def _within(tests: list[KnownTest], budget: float) -> Iterator[KnownTest]:
     spent, files = 0.0, set()
     for test in tests:
         spent += test.seconds + FILE_S * (test.file not in files)
@@ -262,7 +262,7 @@ def _within(tests: list[Test], budget: float) -> Iterator[Test]:
         yield test
 
 
-def _distance(test: Test, path: Path) -> int:
+def _distance(test: KnownTest, path: Path) -> int:
     """0 for tests of the module by its name, 1 of its room, 2 for others."""
     room = "rules" if path.parent.name == "rules" else "evidence"
     code = path.stem.split("_")[0].upper()
