@@ -1,7 +1,8 @@
 """Which test executes which line of rules/ and auditor/evidence/: recorded once with coverage.py,
 kept outside the repository, and from then on the tests that a mutant is tried against.
 
-The record of a test file holds until it, the cases of rules, or a module that it executed changes.
+The record of a test file holds until it or the cases of rules change. Lines of a module that
+changed since are carried over by a diff.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,36 +72,58 @@ def recorded(say: Any = print) -> list[KnownTest]:
     for file in test_files():
         kept = folder() / f"{_hash([file])}.json"
         record = json.loads(kept.read_text()) if kept.is_file() else None
-        if record is None or _stale(file, record):
+        if record is None or record["beside"] != _hash(_beside(file)):
             began = time.monotonic()
             record = _record(file)
-            kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(record))
-            seconds = time.monotonic() - began
-            say(
-                f"recorded {len(record['tests'])} tests of {file.relative_to(ROOT)}, {seconds:.0f} s"
-            )
+            number, name = len(record["tests"]), file.relative_to(ROOT)
+            say(f"recorded {number} tests of {name}, {time.monotonic() - began:.0f} s")
         found += _tests(str(file.relative_to(ROOT)), record)
     return found
 
 
 def _tests(file: str, record: dict[str, Any]) -> Iterator[KnownTest]:
-    shared = {module: frozenset(lines) for module, lines in record["shared"].items()}
+    digests = record["modules"]
+
+    def now(lines: dict[str, list[int]]) -> dict[str, frozenset[int]]:
+        return {
+            module: frozenset(carried(module, digests[module], tuple(each)))
+            for module, each in lines.items()
+            if module in digests
+        }
+
+    shared = now(record["shared"])
     for name, one in record["tests"].items():
-        lines = {module: frozenset(each) for module, each in one["lines"].items()}
+        lines = now(one["lines"])
         if lines or shared:
             yield KnownTest(name, file, one["seconds"], lines, shared)
+
+
+def carried(module: str, digest: str, lines: tuple[int, ...]) -> set[int]:
+    """These lines of a module as it was recorded, in the module as it is. What stands in the place
+    of changed lines counts as executed where one of them was.
+    """
+    return {line for each in lines for line in _moved(module, digest).get(each, (each,))}
+
+
+@cache
+def _moved(module: str, digest: str) -> dict[int, tuple[int, ...]]:
+    """Where lines of the recorded text stand now; empty where nothing changed."""
+    path, then = ROOT / module, folder() / "texts" / digest
+    if not path.is_file() or not then.is_file() or _hash([path]) == digest:
+        return {}
+    old, new = then.read_text().splitlines(), path.read_text().splitlines()
+    moved: dict[int, tuple[int, ...]] = {}
+    for tag, begin, end, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
+        for number in range(begin, end):
+            same = (first + number - begin + 1,)
+            moved[number + 1] = same if tag == "equal" else tuple(range(first + 1, last + 1))
+    return moved
 
 
 def _beside(file: Path) -> list[Path]:
     """What a test file reads of its folder: cases of rules."""
     return sorted(file.parent.glob("*/*.py")) if file.name == "test_rules.py" else []
-
-
-def _stale(file: Path, record: dict[str, Any]) -> bool:
-    return record["beside"] != _hash(_beside(file)) or any(
-        digest != _hash([ROOT / module]) for module, digest in record["modules"].items()
-    )
 
 
 def _hash(files: Iterable[Path]) -> str:
@@ -121,6 +145,10 @@ def _record(file: Path) -> dict[str, Any]:
         lines, seconds = json.loads(answer.read_text())
         answer.unlink()
     touched = sorted({module for one in lines.values() for module in one})
+    texts = folder() / "texts"
+    texts.mkdir(exist_ok=True)
+    for module in touched:
+        (texts / _hash([ROOT / module])).write_text((ROOT / module).read_text())
     return {
         "beside": _hash(_beside(file)),
         "modules": {module: _hash([ROOT / module]) for module in touched},
