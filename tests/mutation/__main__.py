@@ -22,7 +22,7 @@ from tests.mutation.changes import (
     without_effect,
 )
 from tests.mutation.forks import PRELOADED, SURVIVED, TIMED_OUT, Trial, run
-from tests.mutation.touched import KnownTest, chosen_for, recorded
+from tests.mutation.touched import QUICK_S, KnownTest, chosen_for, recorded
 
 
 def sample(number: int, seed: int, only: str) -> tuple[list[Mutant], int, Counter[str]]:
@@ -48,10 +48,12 @@ def _trials(mutants: list[Mutant], tests: list[KnownTest], deadline: float) -> I
         if time.monotonic() > deadline:
             return
         near = chosen_for(tests, mutant.file, mutant.where[0])
+        rounds: list[list[tuple[str, str]]] = [[], []]
+        for test in near:
+            rounds[test.seconds >= QUICK_S].append((test.file, test.id))
         yield Trial(
             mutant,
-            tuple(test.id for test in near),
-            tuple(dict.fromkeys(test.file for test in near)),
+            tuple(tuple(each) for each in rounds if each),
             sum(test.seconds for test in near),
         )
 
@@ -62,7 +64,7 @@ def judged(trials: Iterator[Trial], jobs: int) -> Iterator[tuple[Trial, str, str
 
     def with_tests() -> Iterator[Trial]:
         for trial in trials:
-            if trial.tests:
+            if trial.rounds:
                 yield trial
             else:
                 idle.append(trial)
@@ -89,7 +91,7 @@ def table(outcomes: list[tuple[Trial, str, str]], left_out: Counter[str]) -> str
     lines += [f"- {rule}, {left_out[rule]}: {why}" for rule, why in EQUIVALENT.items()]
     killed = sum(outcome != SURVIVED for _, outcome, _ in outcomes)
     slow = sum(outcome == TIMED_OUT for _, outcome, _ in outcomes)
-    idle = sum(not trial.tests for trial, _, _ in outcomes)
+    idle = sum(not trial.rounds for trial, _, _ in outcomes)
     share = 100 * killed / max(1, len(outcomes))
     found = f"{killed} of {len(outcomes)} killed, {share:.1f} %"
     more = f"{slow} of them ran out of time; {idle} of the survivors are executed by no test"
@@ -118,7 +120,7 @@ def main() -> None:
     for trial, outcome, by in judged(_trials(drawn, tests, deadline), asked.jobs):
         outcomes.append((trial, outcome, by))
         if outcome == SURVIVED:
-            print(f"survived {len(trial.tests)} tests: {trial.mutant}", flush=True)
+            print(f"survived {trial.number} tests: {trial.mutant}", flush=True)
         elif asked.killers:
             print(f"{outcome} by {by or 'import'}: {trial.mutant.name}", flush=True)
     print(table(outcomes, left_out))

@@ -136,20 +136,30 @@ def in_fork(work: Callable[[], int], limit: float) -> int:
 
 @dataclass(frozen=True)
 class Trial:
-    """A mutant and the tests it is tried against."""
+    """A mutant and the tests it is tried against: (file, test) in rounds, each in its order."""
 
     mutant: Mutant
-    tests: tuple[str, ...]
-    files: tuple[str, ...]
+    rounds: tuple[tuple[tuple[str, str], ...], ...]
     seconds: float
 
+    @property
+    def number(self) -> int:
+        """How many tests."""
+        return sum(len(tests) for tests in self.rounds)
+
     def run(self, answer: Path) -> int:
-        """In a child: 1 if a test fails, which is written to ``answer``."""
-        only = Only(self.tests)
+        """In a child: 1 if a test fails, which is written to ``answer``. A round opens its files
+        only if the one before it found nothing.
+        """
         replace(self.mutant.file, self.mutant.text)
-        code = pytest_main(self.files, only.hooks, stop=True)
-        answer.write_text(only.failed)
-        return int(code not in (0, 5) or bool(only.failed))
+        for tests in self.rounds:
+            only = Only([name for _, name in tests])
+            files = tuple(dict.fromkeys(file for file, _ in tests))
+            code = pytest_main(files, only.hooks, stop=True)
+            if only.failed or code not in (0, 5):
+                answer.write_text(only.failed)
+                return 1
+        return 0
 
 
 def run(trials: Iterable[Trial], jobs: int) -> Iterator[tuple[Trial, str, str]]:

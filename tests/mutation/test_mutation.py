@@ -103,16 +103,17 @@ def test_tests_come_nearest_and_fastest_first_within_the_budget(monkeypatch):
         kept = {module: frozenset(shared)} if shared else {}
         return KnownTest(f"{file}::{seconds}", file, seconds, {module: frozenset(lines)}, kept)
 
-    far = one("tests/timeline/test_x.py", 0.1, {inside})
+    far = one("tests/timeline/test_x.py", 0.15, {inside})
+    quick = one("tests/timeline/test_x.py", 0.05, {inside})
     room = one("tests/evidence/test_x.py", 0.2, {inside})
     own = one("tests/evidence/recorded/test_steps.py", 0.4, {inside})
     faster = one("tests/evidence/recorded/test_steps.py", 0.3, {inside})
-    by_fixture = one("tests/model/test_x.py", 0.0, {10**6}, {inside})
+    by_fixture = one("tests/model/test_x.py", 0.1, {10**6}, {inside})
     nowhere = one("tests/evidence/recorded/test_steps.py", 0.0, {10**6})
-    tests = [far, room, own, faster, by_fixture, nowhere]
-    assert chosen_for(tests, path, inside) == [faster, own, room, by_fixture, far]
-    monkeypatch.setattr(touched, "BUDGET_S", 1.1)
-    assert chosen_for(tests, path, inside) == [faster, own]
+    tests = [far, room, own, quick, faster, by_fixture, nowhere]
+    assert chosen_for(tests, path, inside) == [quick, faster, own, room, by_fixture, far]
+    monkeypatch.setattr(touched, "BUDGET_S", 1.4)
+    assert chosen_for(tests, path, inside) == [quick, faster, own]
     assert chosen_for([nowhere], path, inside) == []
 
 
@@ -128,7 +129,7 @@ mutant = next(each for each in found if each.operator.endswith("NotEq_Eq"))
 print(str(mutant).splitlines()[-1].strip()[:8])
 file = "tests/evidence/recorded/test_step_pattern.py"
 for name in ("words_and_share[seen0-1-the only step-1.0]", "the_documented_borders", "nowhere"):
-    trial = Trial(mutant, (f"{file}::test_{name}",), (file,), 1.0)
+    trial = Trial(mutant, (((file, f"{file}::test_{name}"),),), 1.0)
     for _, outcome, by in run([trial], 1):
         print(outcome, by)
 assert path.read_text() == before

@@ -34,6 +34,8 @@ BUDGET_S = 30.0
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first."""
 FILE_S = 0.3
 """What opening one more test file adds to that."""
+QUICK_S = 0.1
+"""Tests that take less come first, wherever they lie."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,9 @@ def users(text: str, line: int) -> frozenset[int]:
 
 
 def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]:
-    """Tests that execute a line of a module, nearest and fastest first, up to the budget."""
+    """Tests that execute a line of a module, up to the budget: quick ones first, then those that
+    are near.
+    """
     module, text = str(path.relative_to(ROOT)), path.read_text()
     wanted = users(text, line)
     nothing: frozenset[int] = frozenset()
@@ -276,7 +280,7 @@ def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]
     ]
     if not found and line not in in_functions(text):
         found = [test for test in tests if test.lines.get(module) or test.shared.get(module)]
-    found.sort(key=lambda test: (_distance(test, path), test.seconds))
+    found.sort(key=lambda test: (test.seconds >= QUICK_S, _distance(test, path), test.seconds))
     return list(_within(found, BUDGET_S))
 
 
