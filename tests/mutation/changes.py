@@ -50,6 +50,7 @@ EQUIVALENT = {
     "type checking": "the body of `if TYPE_CHECKING:` never runs",
     "decorator": "what decorators are given: frozen, slots, order, the size of a cache",
     "slots": "`__slots__` saves memory, nothing else",
+    "signature": "the `*` before parameters that are named when given is no operator",
     "strict": "`zip(strict=...)`: the lengths are equal, or it is a fault of ours",
     "assert": "asserts tell the type checker what it cannot see",
     "repr": "`__repr__` is for debuggers",
@@ -140,10 +141,25 @@ def _placeless(code: CodeType) -> CodeType:
 def idle_parts(tree: ast.Module) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:
     """Stretches of source whose mutants a rule leaves out: the rule, first and last place."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield from _marker(node)
         for rule, part in _idle(node):
             if part is not None:
                 end = (part.end_lineno or part.lineno, part.end_col_offset or 0)
                 yield rule, (part.lineno, part.col_offset), end
+
+
+def _marker(
+    function: ast.FunctionDef,
+) -> Iterator[tuple[str, tuple[int, int], tuple[int, int]]]:
+    """From the last parameter that may be given by position to the first that may not."""
+    given = function.args
+    if given.kwonlyargs and given.vararg is None:
+        before = [*given.posonlyargs, *given.args, *given.defaults]
+        ends = [(each.end_lineno or 0, each.end_col_offset or 0) for each in before]
+        first = given.kwonlyargs[0]
+        begin = max([(function.lineno, function.col_offset), *ends])
+        yield "signature", begin, (first.lineno, first.col_offset)
 
 
 def _idle(node: ast.AST) -> list[tuple[str, ast.expr | ast.stmt | None]]:

@@ -29,7 +29,7 @@ class Kept:
         return "x" * 2
 
     @cache(maxsize=16)
-    def above(self, values: list[int, 4]) -> Literal[0]:
+    def above(self, values: list[int, 4], *, last=9) -> Literal[0]:
         assert self.number > 0
         if (
             self.number
@@ -64,6 +64,8 @@ def rule_at(needle: str) -> str:
         ("16", "decorator"),
         ("4]", "annotation"),
         ("0]:", "annotation"),
+        ("*, last", "signature"),
+        ("9)", ""),
         ("> 0", "assert"),
         ("> LEAST", ""),
         ("+ 1", "error text"),
