@@ -89,8 +89,6 @@ class CheckpointOverridesRate(Rule):
     tolerance: float = knob(1e-3, "Relative difference up to which two rates count as equal.")
 
     def detect(self, loads: Loads, machine: Machine) -> Iterator[Finding]:
-        if not loads.looked:
-            raise NotLooked("what the program loaded was not recorded")
         for load in loads.each:
             changes = {
                 pair

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from auditor.evidence.source.files import Source, name_of, parsed
-from auditor.evidence.table import Evidence, Table
+from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import LoadRow, OptimizerLoadRow
 
@@ -70,19 +70,16 @@ class Load:
 
 @dataclass(frozen=True)
 class Loads(Table):
-    """All of them in order; ``looked`` is False in a recording that does not tell."""
+    """All of them in order."""
 
     parts: ClassVar[tuple[str, ...]] = ("loads",)
 
     each: tuple[Load, ...] = ()
-    looked: bool = False
 
     @classmethod
     def build(cls, evidence: Evidence) -> Loads:
         """From the whole run."""
-        if not evidence.has("loads"):
-            return cls()
-        return cls(tuple(_load(evidence, row) for row in evidence.rows(LoadRow)), looked=True)
+        return cls(tuple(_load(evidence, row) for row in rows_of(evidence, LoadRow)))
 
     def spoiled(self, what: str) -> Load | None:
         """The last one that brought in what is not finite."""

@@ -197,9 +197,15 @@ class Guard:
         return frozenset(ast.unparse(node.func) for node in calls) & tried
 
     def _clears_in(self, body: Iterable[ast.stmt]) -> bool:
-        """True also where a function of the program that is called here clears them."""
+        """True also where a function of the program that is called here clears them (an
+        optimizer's ``step()`` is none, though the program may have a function of that name).
+        """
         nodes = list(body)
-        called = (self.definitions.get(name_of(call.func)) for call in _within(nodes, ast.Call))
+        called = (
+            self.definitions.get(name_of(call.func))
+            for call in _within(nodes, ast.Call)
+            if not _steps(call)
+        )
         return any(_clearings([*nodes, *(function for function in called if function is not None)]))
 
     def _clears_itself(self, name: str) -> bool:

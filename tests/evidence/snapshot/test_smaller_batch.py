@@ -123,3 +123,8 @@ def test_an_error_says_whether_half_the_batch_would_have_fitted(tmp_path):
     assert [(what, said.rpartition(", ")[2]) for what, said in shortage.halved] == [
         ("with a batch of 4 instead of 8 (estimated)", "fits")
     ]
+
+
+def test_a_batch_of_one_has_no_half(tmp_path):
+    loaders = [LoaderRow(loader=0, batch_size=1)]
+    assert peak_of(Program(8).run().recording(tmp_path, loaders)).halved == ()

@@ -1,0 +1,50 @@
+"""Backward calls that kept their graph, and which of them nobody walked again."""
+
+from __future__ import annotations
+
+from auditor.evidence import Backward
+from auditor.evidence.recorded.backward import BackwardCall, Retained
+from auditor.model import Site
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+
+def call(step, at=0, n=1, *, retain=True, create=False, held=None, row=loud):
+    more = {} if held is None else {"held_bytes": held}
+    return row(step, at=at, n=n, retain=retain, create=create, **more)
+
+
+def table(seen, rows, reused=()):
+    kept = [loud(0, at=at, by=None, n=1) for at in reused]
+    return seen(sites=[9, 4, 6], steps=steps(3), backward=rows, reused=kept).get(Backward)
+
+
+def test_lines_that_kept_graphs_for_nothing(seen):
+    rows = [
+        call(1, n=2, held=50),
+        call(0, n=1, held=70),
+        call(2, n=5, retain=False, held=900),
+        call(4, n=90),  # did not complete
+        call(0, row=quiet, n=90),
+        call(0, at=1),
+        call(1, at=1, retain=False, create=True),
+        call(0, at=2, n=7),
+    ]
+    found = table(seen, rows)
+    assert (found.steps, found.reused) == (3, frozenset())
+    six, nine = found.never_reused()
+    assert (six.site.line, six.times, six.held_bytes) == (6, 7, None)
+    assert (nine.site.line, nine.times, nine.held_bytes, nine.rhythm.seen) == (9, 3, 70, (0, 1))
+    assert nine.facts == (("kept graphs", "3"), ("held by one", "70 B"))
+    assert six.facts[1] == ("held by one", "not measured")
+
+
+def test_a_line_whose_graph_was_walked_again_is_left_out(seen):
+    found = table(seen, [call(0), call(0, at=1)], reused=[0])
+    assert {line for _, line in found.reused} == {9}
+    assert [each.site.line for each in found.never_reused()] == [4]
+
+
+def test_nothing_held_is_measured_too():
+    site = Site("trainer.py", 1)
+    assert Retained(site, (BackwardCall(site, 0, held_bytes=0),), 1).held_bytes == 0
+    assert Retained(site, (BackwardCall(site, 0),), 1).held_bytes is None

@@ -1,0 +1,174 @@
+"""Loaders and batches: how long the steps waited, and who put a batch on the device."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Batches
+from auditor.evidence.recorded.batches import Batch, Loader, Resident, Waiting
+from auditor.evidence.recorded.step_pattern import rhythm
+from auditor.evidence.recorded.steps import Step
+from auditor.model import Site
+from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+TEXT = """\
+import torch
+torch.set_default_device("cuda")
+def collate(rows):
+    rows = list(rows)
+    return torch.stack(rows).cuda()
+class Numbers:
+    def __getitem__(self, number):
+        return number
+"""
+
+
+def waiting(waits, us=100.0):
+    return Waiting(Loader(0), tuple(waits), (us,) * len(waits))
+
+
+def test_loaders_with_the_lines_to_change(seen, home):
+    file = str(home / "trainer.py")
+    own = {"collate": "collate", "collate_file": file, "collate_line": 3, "dataset": "Numbers"}
+    rows = [
+        {"loader": 3, "at": 0, "made_at": 1, "workers": 2, "length": 9, **own}
+        | {"dataset_file": file, "dataset_line": 6},
+        {"loader": 4, "collate_file": "/usr/lib/collate.py", "collate_line": 3},
+        {"loader": 5, "collate_file": file, "dataset_line": 6},
+    ]
+    table = seen(text=TEXT, device="cuda", sites=[4, 5], steps=[], loaders=rows, batches=[])
+    first, library, unknown = table.get(Batches).loaders
+    assert (first.number, first.workers, first.length, first.dataset) == (3, 2, 9, "Numbers")
+    assert (first.consumed_at.line, first.made_at.line) == (4, 5)
+    assert (first.collate, first.collate_at.line, first.dataset_at.line) == ("collate", 5, 6)
+    assert (library.collate_at, library.consumed_at, library.made_at) == (None, None, None)
+    assert (unknown.collate_at, unknown.dataset_at, unknown.length) == (None, None, None)
+    assert (table.get(Batches).default_set_at.line, table.get(Batches).device) == (2, "cuda")
+
+
+def test_batches_by_pass(seen):
+    rows = [
+        quiet(0, loader=1, n=1, wait_us=30.0),
+        loud(1, loader=1, n=1, devices={"cuda:0": 2, "cpu": 1}, sample_devices=["cpu"]),
+        loud(0, loader=1, n=1, default_device="cuda:0"),
+    ]
+    table = seen(steps=steps(2, "quiet") + steps(4), loaders=[], batches=rows).get(Batches)
+    assert (len(table.quiet_steps), table.loud_steps) == (2, 4)
+    assert table.quiet == (Batch(1, 0, 30.0),)
+    assert table.loud[0] == Batch(1, 1, 0.0, frozenset({"cuda:0", "cpu"}), frozenset({"cpu"}))
+    assert [each.resident for each in table.loud] == [True, False]
+    assert [each.default_device for each in table.loud] == ["cpu", "cuda:0"]
+
+
+def test_what_was_not_watched_is_not_looked_at():
+    with pytest.raises(NotLooked, match="no torch DataLoader"):
+        Batches().need_a_loader()
+    with pytest.raises(NotLooked, match="no step was timed"):
+        Batches().need_times()
+    Batches(quiet=(Batch(0, 0),)).need_a_loader()
+    Batches(loud=(Batch(0, 0),)).need_a_loader()
+    Batches(quiet_steps=(Step(0, 1.0),)).need_times()
+
+
+def test_waits_of_the_loader_that_was_waited_for_most():
+    quiet_steps = tuple(Step(n, 100.0, queued_us=20.0) for n in range(3))
+    batches = (Batch(1, 0, 30.0), Batch(1, 2, 10.0), Batch(2, 0, 5.0), Batch(2, 9, 900.0))
+    table = Batches(
+        loaders=(Loader(1, workers=4), Loader(2)), quiet_steps=quiet_steps, quiet=batches
+    )
+    found = table.waiting()
+    assert (found.loader.number, found.waits_us, found.steps_us) == (
+        1,
+        (35.0, 0.0, 10.0),
+        (80.0, 80.0, 80.0),
+    )
+    assert (found.mean_us, found.share) == (15.0, 0.1875)
+    assert found.facts == (("waiting", "19% of the timing pass"), ("num_workers", "4"))
+    assert table.waits_by_step() == {0: 35.0, 2: 10.0, 9: 900.0}
+    assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
+    assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
+
+
+@pytest.mark.parametrize(
+    ("waits", "share", "recurring"),
+    [
+        ([10.0, 50.0, 20.0, 20.0], 0.25, 50 / 300),
+        ([40.0], 0.4, 0.4),
+        ([40.0, 40.0], 0.4, 0.4),
+        ([0.0, 0.0], 0.0, 0.0),
+    ],
+)
+def test_shares_with_and_without_the_longest_wait(waits, share, recurring):
+    assert waiting(waits).share == share
+    assert waiting(waits).recurring_share == pytest.approx(recurring)
+
+
+def test_no_time_no_share():
+    assert waiting([0.5], us=0.0).share == 0.5
+    assert waiting([0.5, 0.25], us=0.0).recurring_share == 0.25
+
+
+@pytest.mark.parametrize(("share", "number"), [(0.1, 3), (0.2, 2), (0.21, 1), (0.51, 0)])
+def test_steps_above_a_share(share, number):
+    assert waiting([10.0, 50.0, 20.0]).steps_above(share) == number
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_price_needs_five_steps(number):
+    price = waiting([20.0] * number).price
+    assert price is None if number < 5 else (price.value, price.low, price.high) == (20, 20, 20)
+
+
+@pytest.mark.parametrize(
+    ("batches", "cause"),
+    [
+        ([("cuda:0", ()), ("cuda:1", ("cuda",))], "default device"),
+        ([("cuda:0", ()), ("cpu", ())], "collate function"),
+        ([("cpu", ("cuda:0",)), ("cpu", ())], "dataset"),
+        ([("cpu", ("cpu", "cuda:0")), ("cpu", ()), ("cpu", ())], "collate function"),
+    ],
+)
+def test_who_put_the_batches_on_the_device(batches, cause):
+    rows = tuple(
+        Batch(7, step, 0.0, frozenset({"cuda:0"}), frozenset(samples), default)
+        for step, (default, samples) in enumerate(batches)
+    )
+    other = (Batch(8, 0, 0.0, frozenset({"cuda:5"})), Batch(7, 1, 0.0, frozenset({"cpu"})))
+    line = Site("trainer.py", 2)
+    table = Batches(
+        loaders=(Loader(7), Loader(9)), loud_steps=4, loud=rows + other, default_set_at=line
+    )
+    (found,) = table.resident()
+    assert (found.cause, found.devices, found.default_set_at) == (cause, ("cuda:0",), line)
+    assert found.rhythm == rhythm(set(range(len(batches))), 4)
+
+
+@pytest.mark.parametrize(
+    ("cause", "known", "line", "blame"),
+    [
+        ("dataset", ("dataset_at", "collate_at", "made_at"), "dataset_at", "the dataset Numbers"),
+        ("dataset", ("collate_at", "made_at"), "collate_at", "the dataset Numbers"),
+        (
+            "collate function",
+            ("dataset_at", "made_at", "consumed_at"),
+            "made_at",
+            "the collate function pad",
+        ),
+        ("collate function", ("consumed_at",), "consumed_at", "the collate function pad"),
+        (
+            "default device",
+            ("default_set_at", "collate_at"),
+            "default_set_at",
+            "torch.set_default_device",
+        ),
+        ("default device", ("made_at",), "made_at", "torch.set_default_device"),
+    ],
+)
+def test_the_nearest_line_that_is_known(cause, known, line, blame):
+    sites = {name: Site(name, 1) for name in known}
+    default = sites.pop("default_set_at", None)
+    loader = Loader(0, workers=3, dataset="Numbers", collate="pad", **sites)
+    found = Resident(loader, rhythm({0}, 1), cause, ("cuda:0", "cuda:1"), default)
+    assert (found.site.file, found.blame) == (line, blame)
+    assert found.facts == (("cause", blame), ("devices", "cuda:0, cuda:1"), ("num_workers", "3"))

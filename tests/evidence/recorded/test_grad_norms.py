@@ -1,0 +1,76 @@
+"""Gradient norms: which points count, and growth by fifths."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from auditor.evidence import GradientNorms
+from auditor.evidence.recorded.grad_norms import NormSeries
+from tests.evidence.recorded.rows import loud
+
+
+def series(norms, first=0, apart=1):
+    return NormSeries(None, tuple((first + apart * n, norm) for n, norm in enumerate(norms)))
+
+
+def test_one_series_for_each_optimizer_in_the_order_of_steps(seen):
+    def row(step, optimizer, norm, at=None, *, clipped=False):
+        more = {"optimizer": optimizer, "at": at, "norm": norm, "clipped": clipped}
+        return loud(step, global_step=step, **more)
+
+    rows = [
+        row(3, 1, "inf", clipped=True),
+        row(2, 1, 4.0, at=0),
+        row(2, 0, 1.5),
+        row(4, 1, 9.0, at=1),
+    ]
+    first, second = seen(sites=[6, 7], norms=rows).get(GradientNorms).series
+    assert (first.points, first.site, first.clipped) == (((2, 1.5),), None, False)
+    assert second.points == ((2, 4.0), (3, math.inf), (4, 9.0))
+    assert (second.site.line, second.clipped) == (6, True)
+    assert (first.finite, second.finite) == (((2, 1.5),), ((2, 4.0),))
+
+
+@pytest.mark.parametrize(
+    ("norms", "grown"),
+    [
+        ([1.0] * 10, True),
+        ([1.0] * 9, False),
+        ([1.0] * 10 + [math.nan] + [1.0] * 10, True),
+        ([1.0] * 18 + [0.0] * 2, True),  # nine in ten are not zero
+        ([1.0] * 17 + [0.0] * 2, False),
+        ([1.0] * 9 + [math.inf], False),
+        ([], False),
+    ],
+)
+def test_growth_needs_ten_norms_above_zero(norms, grown):
+    assert (series(norms).growth is not None) is grown
+
+
+def test_growth_by_medians_of_fifths():
+    """Twenty norms, a power of ten every ten steps: fifths of four, from steps 1.5 to 17.5."""
+    growth = series([10 ** (n / 10) for n in range(20)], first=100).growth
+    assert (growth.first_step, growth.last_step, growth.steps) == (100, 119, 19)
+    assert (growth.before, growth.after) == pytest.approx((10**0.15, 10**1.75))
+    assert growth.decades == pytest.approx(1.6)
+    # half of the way lies at step 109.5, so that the middle fifth begins with step 110
+    assert growth.late_decades == pytest.approx(1.75 - 1.15)
+    assert (growth.late_steps, growth.rising) == (6.0, 1.0)
+
+
+def test_the_middle_leaves_room_for_the_last_fifth():
+    """Steps that were looked at close to the end only: the middle fifth ends where the last begins."""
+    points = [(step, 10.0**step) for step in (0, 1, 2, 3, 4, 5, 6, 7, 8, 40)]
+    growth = NormSeries(None, tuple(points)).growth
+    assert growth.late_decades == pytest.approx((8 + 40) / 2 - (6 + 7) / 2)
+    assert growth.late_steps == pytest.approx((8 + 40) / 2 - (6 + 7) / 2)
+
+
+def test_rising_is_the_share_of_pairs_of_the_second_half():
+    norms = [1.0] * 5 + [2.0, 1.0, 3.0, 3.0, 4.0]
+    pairs = [(5, 6, 0), (5, 7, 1), (5, 8, 1), (5, 9, 1), (6, 7, 1), (6, 8, 1), (6, 9, 1)]
+    pairs += [(7, 8, 0), (7, 9, 1), (8, 9, 1)]
+    rising = sum(up for *_, up in pairs) / len(pairs)
+    assert series(norms).growth.rising == pytest.approx(rising)

@@ -1,0 +1,90 @@
+"""Memory step by step: host and device, and from which shares on it counts as fragmented."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import DeviceMemory, HostMemory
+from auditor.evidence.recorded.steps import Step
+from tests.evidence.recorded.rows import steps
+
+MIB = 1 << 20
+
+
+def at(number, allocated=1, reserved=0, peak=0, retries=0, ooms=0):
+    return Step(
+        number,
+        1.0,
+        allocated=allocated,
+        reserved=reserved,
+        peak_allocated=peak,
+        retries=retries,
+        ooms=ooms,
+    )
+
+
+@pytest.mark.parametrize(("said", "usable"), [("4096", 4096), ("much", 0), ("", 0), (None, 0)])
+def test_host_memory_is_that_of_quiet_steps(seen, said, usable):
+    environment = {} if said is None else {"host_memory": said}
+    rows = steps(3, "quiet", rss=7) + steps(1, "quiet", rss=0) + steps(5, rss=99)
+    table = seen(steps=rows, manifest={"environment": environment}).get(HostMemory)
+    assert (table.trend.values, table.usable) == ((7.0, 7.0, 7.0), usable)
+
+
+def test_device_memory_is_that_of_quiet_steps_if_there_are_any(seen):
+    quiet, loud = steps(2, "quiet", allocated=5), steps(3, allocated=9)
+    both = seen(device="cuda", steps=[*quiet, *steps(1, "quiet"), *loud]).get(DeviceMemory)
+    assert (both.trend.values, both.ran_out, both.ooms) == ((5.0, 5.0), False, 0)
+    one = seen(device="cuda", inside="b", steps=loud, manifest={"outcome": "oom"})
+    assert one.get(DeviceMemory).trend.values == (9.0, 9.0, 9.0)
+    assert (one.get(DeviceMemory).ran_out, one.get(DeviceMemory).ooms) == (True, 1)
+
+
+def test_reserved_is_that_of_the_last_step_with_the_highest_peak():
+    table = DeviceMemory(
+        (
+            at(0, reserved=100, peak=80),
+            at(1, reserved=70, peak=80, retries=2),
+            at(2, reserved=500, peak=60, ooms=3),
+        )
+    )
+    assert (table.peak_allocated, table.reserved_at_peak, table.unneeded_bytes) == (80, 70, 0)
+    assert (table.retries, table.ooms, table.unneeded_share) == (2, 3, 0.0)
+    empty = DeviceMemory()
+    assert (empty.peak_allocated, empty.reserved_at_peak, empty.unneeded_bytes) == (0, 0, 0)
+    assert (empty.retries, empty.ooms, empty.unneeded_share, empty.trend.values) == (0, 0, 0.0, ())
+
+
+def test_facts():
+    table = DeviceMemory((at(0, reserved=100 * MIB, peak=75 * MIB, retries=1, ooms=2),))
+    assert table.unneeded_share == 0.25
+    assert table.facts == (
+        ("peak allocated", "75 MiB"),
+        ("reserved then", "100 MiB"),
+        ("allocator retries", "1"),
+        ("out of memory", "2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "least", "fragmented"),
+    [
+        ({}, 30, True),
+        ({}, 31, False),
+        ({"peak": 71}, 0, False),
+        ({"retries": 1, "peak": 90}, 99, True),
+        ({"ooms": 1, "peak": 90}, 99, True),
+        ({"ooms": 1, "peak": 91}, 0, False),
+        ({"retries": 1, "peak": 100}, 0, False),
+    ],
+    ids=str,
+)
+def test_fragmented_on_both_sides_of_each_border(change, least, fragmented):
+    table = DeviceMemory((at(0, **{"reserved": 100, "peak": 70, **change}),))
+    found = table.fragmented(share=0.3, least_bytes=least, share_if_pressed=0.1)
+    assert found is fragmented
+
+
+def test_nothing_unneeded_is_never_fragmented():
+    table = DeviceMemory((at(0, reserved=100, peak=100, ooms=1),))
+    assert not table.fragmented(share=0.0, least_bytes=0, share_if_pressed=0.0)

@@ -1,0 +1,175 @@
+"""What stopped being finite: the row, the replay's birth of it, and what is said of the cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Nonfinite
+from auditor.evidence.recorded.nonfinite import KINDS, BadTensor, Birth, InputRange
+from auditor.rule import NotLooked
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+BAD = {"what": "gradient", "last_good": 3, "n": 7, "tensors": [{"name": "w", "value": "nan"}]}
+
+
+def birth(op="exp", phase="forward", *ranges, dtype="float16", **more):
+    inputs = tuple(InputRange("float32", *each) for each in ranges)
+    return Birth(op, phase, "inf", 5, dtype=dtype, inputs=inputs, **more)
+
+
+def test_no_row_means_that_all_stayed_finite(seen):
+    found = seen(steps=steps(3) + steps(2, "quiet"), nonfinite=[]).get(Nonfinite)
+    assert (found.step, found.steps, found.count, found.birth) == (None, 5, 0, None)
+
+
+def test_no_optimizer_no_parameters_to_look_at(seen):
+    with pytest.raises(NotLooked, match="no parameters to look at"):
+        seen(steps=[]).get(Nonfinite)
+
+
+def test_without_a_replay_the_run_itself_counts(seen):
+    rows = [quiet(4, global_step=4, **BAD), quiet(5, global_step=9, **{**BAD, "n": 1})]
+    found = seen(steps=steps(3), nonfinite=rows).get(Nonfinite)
+    assert (found.step, found.steps, found.count, found.replayed) == (4, 3, 7, False)
+    assert found.tensors == (BadTensor("gradient", "w", "nan"),)
+    assert found.facts == (
+        ("first bad step", "4 (from 0, warm-up included)"),
+        ("tensors not finite after it", "7"),
+    )
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_replay_that_went_bad_too_tells_the_birth(seen, again):
+    inputs = [{"dtype": "float16", "min": 0.5, "max": 12.0, "share_nonfinite": None}]
+    born = {"op": "exp", "phase": "forward", "value": "inf", "inputs": inputs, "constants": ["inf"]}
+    more = {"at": 0, "dtype": "float16", "node": "N", "module": "Net", "fill": True}
+    rows = [loud(2, global_step=6, **{**BAD, "what": "parameter", "n": 2})] if again else []
+    births = [loud(5, **born, **more), loud(6, **{**born, "op": "log"})]
+    seen(inside="replay", sites=[8], nonfinite=rows, births=births)
+    evidence = seen(steps=steps(3), nonfinite=[loud(1, global_step=4, **BAD)])
+    found = evidence.get(Nonfinite)
+    assert found.replayed is again
+    if not again:
+        assert (found.step, found.count, found.birth) == (4, 7, None)
+        return
+    assert (found.step, found.count, found.tensors[0].what) == (6, 2, "parameter")
+    made = found.birth
+    assert (made.op, made.phase, made.value, made.step, made.site.line) == (
+        "exp",
+        "forward",
+        "inf",
+        5,
+        8,
+    )
+    assert (made.dtype, made.node, made.module, made.fill) == ("float16", "N", "Net", True)
+    assert (made.constants, made.inputs) == (("inf",), (InputRange("float16", 0.5, 12.0, None),))
+    assert (
+        found.facts[2:]
+        == made.facts
+        == (
+            ("phase", "forward"),
+            ("operator", "exp"),
+            ("autograd node", "N"),
+            ("module", "Net"),
+            ("input 1", "float16 from 0.5 to 12"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (InputRange("float16", -1.0, 2.5, 0.0), "float16 from -1 to 2.5"),
+        (InputRange("float16", -1.0, 2.5, 0.25), "float16 from -1 to 2.5, 25% not finite"),
+        (InputRange("float16", None, 2.5), "float16, range unknown"),
+        (InputRange("float16", -1.0, None), "float16, range unknown"),
+    ],
+)
+def test_a_range_in_words(given, said):
+    assert str(given) == said
+
+
+def test_a_bad_tensor_in_words():
+    assert str(BadTensor("gradient", "w", "nan")) == "the gradient of w"
+    assert str(BadTensor("parameter", "w", "nan")) == "w"
+
+
+@pytest.mark.parametrize(
+    ("phase", "fill", "made", "there", "data"),
+    [
+        ("forward", False, True, False, False),
+        ("backward", False, True, False, False),
+        ("optimizer", False, True, False, False),
+        ("input", False, False, False, True),
+        ("input", True, False, False, False),
+        ("parameter", False, False, True, False),
+        ("state", False, False, True, False),
+    ],
+)
+def test_where_it_came_from(phase, fill, made, there, data):
+    found = birth("exp", phase, fill=fill)
+    assert (found.made, found.was_there, found.came_with_data) == (made, there, data)
+
+
+@pytest.mark.parametrize(
+    ("op", "phase", "node", "name", "operator", "kind"),
+    [
+        ("log", "forward", "", "log", "log", "log"),
+        ("to_copy", "forward", "", "to_copy", "a cast", ""),
+        ("mul", "backward", "SqrtBackward0", "sqrt", "the backward of sqrt", "sqrt"),
+        ("mul", "backward", "MineBackward", "mul", "mul in the backward of Mine", "mul"),
+        ("mul", "backward", "torch::x", "torch::x", "the backward of torch::x", ""),
+        ("mul", "backward", "Backward0", "Backward0", "the backward of Backward0", ""),
+        ("addcdiv", "optimizer", "", "addcdiv", "the optimizer's addcdiv", "optimizer"),
+        ("add", "input", "", "add", "add", "input"),
+        ("log", "parameter", "", "log", "log", ""),
+    ],
+)
+def test_names_of_what_made_it(op, phase, node, name, operator, kind):
+    found = birth(op, phase, node=node)
+    assert (found.forward_name, found.operator, found.kind) == (name, operator, kind)
+
+
+@pytest.mark.parametrize(("kind", "names"), KINDS.items())
+def test_operators_of_a_kind(kind, names):
+    assert {birth(name).kind for name in names} == {kind}
+
+
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (birth("exp", "forward"), ""),
+        (birth("exp", "forward", (None, 1.0)), ""),
+        (birth("exp", "forward", (1.0, None)), ""),
+        (
+            birth("exp", "forward", (-1.0, 12.0)),
+            "its input went up to 12, and float16 overflows at 11.1",
+        ),
+        (
+            birth("expm1", "forward", (-1.0, 12.0), dtype="float32"),
+            "its input went up to 12, and float32 overflows at 88.7",
+        ),
+        (birth("exp", "backward", (-1.0, 12.0)), "its inputs went from -1 to 12"),
+        (birth("exp", "forward", (-1.0, 12.0), dtype="int8"), "its inputs went from -1 to 12"),
+        (
+            birth("to_copy", "forward", (-8e4, 7e4)),
+            "its input went up to 8e+04, and float16 ends at 6.55e+04",
+        ),
+        (birth("to_copy", "forward", (1.0, 2.0), dtype="?"), "its inputs went from 1 to 2"),
+        (birth("log", "forward", (0.0, 5.0)), "its input reached 0"),
+        (birth("sqrt", "forward", (-2.0, 5.0)), "its input went down to -2"),
+        (birth("log", "forward", (0.5, 5.0)), "its inputs went from 0.5 to 5"),
+        (birth("mul", "forward", (0.0, 5.0)), "its inputs went from 0 to 5"),
+        (
+            birth("mul", "forward", (0.5, 5.0, 0.0), (-3.0, 1.0, 0.5), (2.0, 9.0, None)),
+            "its inputs went from -3 to 9; 50% of one was not finite",
+        ),
+        (
+            birth("mul", "forward", (0.5, 5.0), constants=("inf", "nan")),
+            "its inputs went from 0.5 to 5 and the constant inf",
+        ),
+    ],
+    ids=str,
+)
+def test_the_cause_by_the_ranges(found, cause):
+    assert found.cause.replace("6.55e+04", "6.55e+04") == cause

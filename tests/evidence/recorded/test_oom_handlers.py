@@ -1,0 +1,96 @@
+"""Handlers of out-of-memory errors around the step's backward: one flaw for each harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import OomHandlers
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+INSIDE = """\
+def step(batch):
+    try:
+        loss = model(batch)
+        loss.backward()
+    except torch.cuda.OutOfMemoryError:
+        loss.backward()
+    optimizer.step()
+"""
+AFTER = """\
+def step(batch):
+    failed = False
+    optimizer.zero_grad()
+    try:
+        loss = model(batch)
+        loss.backward()
+    except torch.cuda.OutOfMemoryError:
+        failed = True
+    if failed:
+        optimizer.zero_grad()
+        model(batch[:1]).backward()
+    optimizer.step()
+"""
+KEPT = """\
+def step(batch):
+    try:
+        model(batch).backward()
+    except torch.cuda.OutOfMemoryError as error:
+        errors.append(error)
+        return
+    optimizer.step()
+"""
+STEPPED = """\
+def step(batch):
+    try:
+        model(batch).backward()
+    except torch.cuda.OutOfMemoryError:
+        print("skipped")
+    optimizer.step()
+"""
+FORGOTTEN = """\
+def step(batch):
+    try:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    except torch.cuda.OutOfMemoryError:
+        print("skipped")
+"""
+
+
+def handlers(seen, text, line, **more):
+    rows = [loud(0, lines=[0])]
+    parts = {"steps": steps(3, "quiet", ooms=2) + steps(2, ooms=1), "enclosing": rows, **more}
+    return seen(text=text, sites=[line], **parts).get(OomHandlers)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "flaws"),
+    [
+        (INSIDE, 4, [(6, 5, ("same_graph", "not_cleared"))]),
+        (INSIDE.replace("        loss.backward()\n    opt", "        model(batch).backward()\n    opt"), 4, [(6, 5, ("inside", "not_cleared"))]),
+        (AFTER, 6, []),
+        (AFTER.replace("        optimizer.zero_grad()\n        model", "        model"), 6, [(10, 7, ("not_cleared",))]),
+        (KEPT, 3, [(5, 4, ("kept",))]),
+        (STEPPED, 3, [(4, 4, ("stepped",))]),
+        (FORGOTTEN, 3, [(6, 6, ("forgotten",))]),
+        (INSIDE, 7, []),  # a line outside of the try
+    ],
+)  # fmt: skip
+def test_the_flaws_of_a_handler(seen, text, line, flaws):
+    table = handlers(seen, text, line)
+    assert [(each.site.line, each.handler.line, each.reasons) for each in table.flaws] == flaws
+    assert {each.site.function for each in table.flaws} <= {"step"}
+    assert (table.handlers, table.errors) == (int(line != 7), 2)
+
+
+def test_a_handler_of_the_module_itself(seen):
+    text = "".join(line[4:] + "\n" for line in STEPPED.splitlines()[1:])
+    (flaw,) = handlers(seen, text, 2).flaws
+    assert (flaw.site.function, flaw.site.line, flaw.reasons) == ("<module>", 3, ("stepped",))
+
+
+def test_what_does_not_parse_or_was_not_recorded_has_no_handlers(seen):
+    assert handlers(seen, "def step(:", 1).handlers == 0
+    table = handlers(seen, STEPPED, 3, inside="b", enclosing=[], steps=[quiet(0, us=1.0)])
+    assert (table.handlers, table.errors, table.flaws) == (0, 0, ())

@@ -1,0 +1,241 @@
+"""Reads of tensors: which count, which belong together, how long they held the host."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Reads
+from auditor.evidence.recorded.reads import Place, Read
+from auditor.evidence.source.files import Span
+from auditor.evidence.source.read_purpose import Expression
+from auditor.model import Site
+from tests.evidence.recorded.rows import loud, steps
+
+SITE = Site("trainer.py", 3, "step", "if loss.item() > 1:")
+
+
+def read(step=0, line=3, act="scalar", via="", text="loss.item()", span=None, **more):
+    expression = Expression("CALL", via, span, text)
+    site = Site("trainer.py", line, "step", "if loss.item() > 1:")
+    return Read(site, more.pop("kind", "item"), act, step, expression=expression, **more)
+
+
+def place(*reads, number=4, device="cuda", **more):
+    return Place(SITE, "scalar", reads, number, device, **more)
+
+
+def reads(*rows, number=4, device="cpu", **more):
+    return Reads(device, number, rows, **more)
+
+
+def test_a_place_counts_what_leads_and_holds_for_all():
+    found = place(
+        read(0, n=2, us=30.0),
+        read(1, n=1, us=10.0, text="other"),
+        read(3, n=9, us=20.0, act="transfer", kind="cpu", text="x.cpu()"),
+    )
+    assert (found.per_step, found.held_us, found.rhythm.seen) == (0.75, 15.0, (0, 1, 3))
+    assert (found.text, found.library, found.through) == ("loss.item()", "", "")
+    (part,) = found.found_at
+    assert (part.site.line, part.text, part.per_step, part.lost_us_per_step) == (
+        3,
+        "loss.item()",
+        3.0,
+        15.0,
+    )
+    assert found.facts == (
+        ("operation", "cpu, item"),
+        ("seen on", "3 of 4 steps of the diagnostic pass"),
+        ("host held", "15 us per step (diagnostic pass)"),
+    )
+
+
+def test_parts_of_a_place_are_its_expressions():
+    one, two = Span(3, 3, 0, 4), Span(3, 3, 5, 9)
+    first, second = place(
+        read(span=one, us=8.0), read(span=two, n=3, text="b"), read(1, span=one, us=4.0)
+    ).found_at
+    assert (first.per_step, first.lost_us_per_step, first.text) == (0.5, 3.0, "loss.item()")
+    assert (second.per_step, second.lost_us_per_step, second.text) == (0.75, 0.0, "b")
+
+
+@pytest.mark.parametrize("device", ["cpu", "rehearsal"])
+def test_without_a_device_nobody_is_held(device):
+    found = place(read(us=8.0), device=device)
+    assert (found.held_us, found.found_at[0].lost_us_per_step, len(found.facts)) == (None, None, 2)
+
+
+def test_no_steps_no_averages():
+    found = place(read(n=2, us=8.0), number=0)
+    assert (found.per_step, found.held_us) == (0.0, None)
+    assert (found.found_at[0].per_step, found.found_at[0].lost_us_per_step) == (2.0, None)
+
+
+@pytest.mark.parametrize(
+    ("device", "chooses", "said"),
+    [
+        ("cuda", True, "it makes the host wait for the GPU on 1 of 4 steps"),
+        ("rehearsal", True, "it would make the host wait for the GPU on 1 of 4 steps"),
+        ("cpu", True, "it would make the host wait if this ran on a GPU, on 1 of 4 steps"),
+        ("cpu", False, "it runs on 1 of 4 steps; nothing in this program uses a GPU"),
+    ],
+)
+def test_what_it_does_to_the_host(device, chooses, said):
+    assert place(read(), device=device, chooses_device=chooses).waits("it").startswith(said)
+
+
+def test_the_library_that_reads_on_the_lines_behalf():
+    clip, glue = "torch/nn/utils/clip_grad.py:clip", "torch/_tensor.py:__bool__"
+    found = place(read(via=clip), read(via="lib.py:f"), read(via=glue, act="branch"))
+    assert found.library == f"lib.py:f, {clip}"
+    assert found.through == f" (inside lib.py:f, {clip})"
+    assert ("reads inside", found.library) in found.facts
+    assert place(read(via=clip), read(via=glue)).library == ""
+
+
+def test_the_text_is_the_line_where_the_expression_is_unknown():
+    assert place(read(text="")).text == "loss.item() > 1"
+    assert place(read(text="x" * 99)).text.endswith("...")
+    assert place(read(text="a", act="branch"), read(text=""), read(text="b")).text == "b"
+
+
+@pytest.mark.parametrize(
+    ("device", "more", "counted"),
+    [
+        ("cuda", {"tensor_device": "cuda:0"}, True),
+        ("cuda", {"tensor_device": "cpu", "grad": 1}, False),
+        ("rehearsal", {"tensor_device": "cuda:0"}, True),
+        ("cuda", {"tensor_device": "cuda:0", "lib": "loader"}, False),
+        ("cpu", {"grad": 1}, True),
+        ("cpu", {"grad": 0}, False),
+        ("cpu", {"grad": 1, "via": "torch/nn/utils/clip_grad.py:clip_grad_norm_"}, False),
+        ("cpu", {"grad": 1, "via": "torch/amp/grad_scaler.py:step"}, False),
+        ("cpu", {"grad": 1, "via": "torch/cuda/amp/grad_scaler.py:step"}, False),
+        ("cpu", {"grad": 1, "via": "torch/autograd/graph.py:run"}, False),
+        ("cpu", {"grad": 1, "via": "torch/optim/adam.py:step"}, False),
+        ("cpu", {"grad": 1, "via": "torch/utils/data/dataloader.py:next"}, False),
+        ("cpu", {"grad": 1, "via": "torch/optim/lr_scheduler.py:step"}, True),
+    ],
+    ids=str,
+)
+def test_which_reads_would_make_the_host_wait(device, more, counted):
+    assert reads(device=device).counts(read(**more)) is counted
+
+
+@pytest.mark.parametrize(
+    ("origin", "counted"), [((4, 2), True), ((4, 1), False), ((0, 0), False), ((1, 1), True)]
+)
+def test_the_origin_pass_decides_by_half_of_the_reads(origin, counted):
+    one = read(grad=5)
+    assert reads(origin={one.key: origin}).counts(one) is counted
+
+
+def test_one_statement_is_one_place_in_the_order_of_the_source():
+    rows = [
+        read(line=8, grad=1),
+        read(line=3, grad=1, span=Span(3, 3, 9, 12), text="late"),
+        read(1, line=3, grad=1, span=Span(3, 3, 2, 5), text="early"),
+        read(line=3, grad=0),
+        read(4, line=3, grad=1),  # did not complete
+        read(line=9, grad=1, act="branch"),
+    ]
+    table = reads(*rows)
+    three, eight = table.places("scalar")
+    assert (three.site.line, eight.site.line) == (3, 8)
+    assert [each.expression.text for each in three.reads] == ["early", "late"]
+    assert [each.site.line for each in table.places("branch")] == [9]
+    assert (three.steps, three.device, three.chooses_device) == (4, "cpu", True)
+
+
+@pytest.mark.parametrize(
+    ("acts", "leads"),
+    [
+        (("scalar", "branch"), "branch"),
+        (("transfer", "scalar"), "scalar"),
+        (("shape", "transfer"), "transfer"),
+        (("shape",), "shape"),
+    ],
+)
+def test_the_strongest_act_leads_a_line(acts, leads):
+    rows = [read(act=act, grad=1, span=Span(3, 3, n, n + 1)) for n, act in enumerate(acts)]
+    assert [each.act for each in reads(*rows)._places] == [leads]
+
+
+def test_what_the_line_itself_does_comes_before_its_library():
+    rows = [read(act="branch", grad=1, via="lib.py:f"), read(act="scalar", grad=1)]
+    assert [each.act for each in reads(*rows)._places] == ["scalar"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kept"),
+    [
+        (("item", "print"), {"print"}),
+        (("tolist", "print"), {"print"}),
+        (("numpy", "tolist"), {"tolist"}),
+        (("cpu", "to_cpu"), {"to_cpu"}),
+        (("unique", "cpu"), {"cpu"}),
+        (("item", "unique"), {"unique"}),
+        (("item", "item"), {"item"}),
+    ],
+)
+def test_the_outer_read_of_an_expression_is_the_lines(kinds, kept):
+    rows = [read(kind=kind, grad=1) for kind in kinds]
+    (found,) = reads(*rows).places("scalar")
+    assert {each.kind for each in found.reads} == kept
+
+
+def test_clips_are_apart(seen):
+    clip = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
+    rows = [
+        read(via=clip),
+        read(1, via=clip),
+        read(4, via=clip),
+        read(line=9),
+        read(line=7, via=clip, lib="loader"),
+    ]
+    (found,) = reads(*rows, chooses_device=False).clips()
+    assert (found.site.line, len(found.reads), found.steps, found.chooses_device) == (
+        3,
+        2,
+        4,
+        False,
+    )
+
+
+def test_rows_are_joined_with_their_places(seen):
+    text = "import torch\ndevice = 'cuda'\nif loss.item() > 1:\n    print(loss)\n"
+    places = [
+        (3, {"opcode": "CALL", "first_line": 3, "end_line": 3, "col": 3, "end_col": 14}),
+        (4, {"via": "torch/_tensor_str.py:_str"}),
+        (3, {"col": 3}),
+    ]
+    row = {"at": 0, "kind": "item", "n": 2, "us": 5.0, "grad": 1}
+    rows = [
+        loud(0, **row, tensor_device="cuda:0", lib="loader"),
+        loud(1, **{**row, "at": 1}),
+        loud(1, **{**row, "at": 2}),
+        {"pass": "origin", "step": 0, **row, "derived": 1},
+        {"pass": "origin", "step": 1, **row},
+    ]
+    table = seen(text=text, device="cuda", sites=places, steps=steps(3), reads=rows).get(Reads)
+    item, printed, half = table.rows
+    assert (table.device, table.steps, table.chooses_device) == ("cuda", 3, True)
+    assert (item.kind, item.n, item.us, item.grad, item.step) == ("item", 2, 5.0, 1, 0)
+    assert (item.tensor_device, item.lib, item.expression.text) == (
+        "cuda:0",
+        "loader",
+        "loss.item()",
+    )
+    assert (item.expression.span, item.expression.opcode) == (Span(3, 3, 3, 14), "CALL")
+    assert (printed.kind, printed.act, half.expression.span) == ("print", "transfer", None)
+    assert table.origin == {item.key: (4, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "unused", "chooses"),
+    [("x = 1", False, False), ("x.cuda()", False, True), ("x.cuda()", True, False)],
+)
+def test_a_program_that_could_run_on_a_gpu(seen, text, unused, chooses):
+    manifest = {"gpu_unused": True} if unused else {}
+    table = seen(text=text, steps=[], reads=[], manifest=manifest).get(Reads)
+    assert table.chooses_device is chooses

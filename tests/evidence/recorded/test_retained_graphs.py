@@ -1,0 +1,171 @@
+"""Holders of graphs: lasting, growing, keeping what is old."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import RetainedGraphs
+from auditor.evidence.recorded.retained_graphs import (
+    FEWEST_VALUES,
+    NODE_CAP,
+    Holding,
+    Root,
+    each_line_once,
+    grows,
+)
+from auditor.model import Site
+from tests.evidence.recorded.rows import loud, quiet, steps
+
+SITE = Site("trainer.py", 4)
+
+
+def root(*, number=None, name="self.losses[*]", site=SITE, first=0, **columns):
+    """A root with these values step by step."""
+    length = len(next(iter(columns.values())))
+    holdings = tuple(
+        Holding(first + n, **{key: values[n] for key, values in columns.items()})
+        for n in range(length)
+    )
+    return Root(name, site, holdings, length if number is None else number)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "said"),
+    [
+        ([1, 2, 3], 1.0, True),
+        ([1, 2], 1.0, False),
+        ([1, 2, 2], 1.0, False),
+        ([1, 2, 2], 0.5, True),
+        ([3, 4, 5, 3], 0.5, False),  # ends where it began
+        ([0, 10, 8, 12], 0.5, True),  # a fall of less than a fifth of the peak
+        ([0, 10, 7, 12], 0.5, False),
+        ([0, 5, 4, 5], 0.5, True),  # exactly a fifth
+        ([2, 2, 2], 0.0, False),
+        ([3, 2, 1], 0.0, False),
+    ],
+    ids=str,
+)
+def test_growth_of_a_series(values, share, said):
+    assert grows(values, share) is said
+
+
+def test_the_documented_borders():
+    assert (NODE_CAP, FEWEST_VALUES) == (20_000, 3)
+
+
+def test_roots_of_completed_loud_steps(seen, home):
+    row = {"root": "a", "file": str(home / "trainer.py"), "function": "step", "name": "self"}
+    row |= {"path": ".losses[*]", "line": 6}
+    full = {"tensors": 3, "carried": 2, "oldest": 1, "nodes": 9, "held_bytes": 64, "walked": True}
+    rows = [
+        loud(2, **row, tensors=5),
+        loud(1, **row, **full),
+        loud(4, **row, tensors=90),
+        quiet(0, **row, tensors=90),
+        loud(0, root="b", name="kept", tensors=1),
+    ]
+    first, second = seen(steps=steps(3), graphs=rows).get(RetainedGraphs).roots
+    assert (first.name, first.site.line, first.steps) == ("self.losses[*]", 6, 3)
+    assert first.holdings[0] == Holding(1, 3, 2, 1, 9, 64, walked=True)
+    assert (first.tensors, first.held_bytes, first.walked, first.oldest) == ((3, 5), (), True, 1)
+    assert (second.name, second.site, second.walked) == ("kept", None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"), [("x", 0), ("self.x[*]", 1), ("x[*][*]", 2), ("x[*].y", 0)]
+)
+def test_depth(name, depth):
+    assert root(name=name, tensors=[1]).depth == depth
+
+
+def test_words_for_a_report():
+    two = root(tensors=[1, 4], nodes=[1000, 2000], oldest=[0, 3], held_bytes=[1024, 4096])
+    assert two.facts == (
+        ("tensors held", "1, then 4"),
+        ("graph", "1,000 autograd nodes, then 2,000"),
+        ("oldest", "3 steps"),
+        ("saved tensors held", "1 KiB, then 4 KiB"),
+    )
+    many = root(tensors=[1, 4], nodes=[NODE_CAP, 5], held_bytes=[None, 4096])
+    assert many.length == "more than 20,000 autograd nodes"
+    assert (many.nodes, many.held_bytes, len(many.facts)) == ((5,), (), 3)
+    assert Root("x", None, (), 0).oldest == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "share", "lasts"), [(4, 1.0, True), (8, 0.5, True), (8, 0.51, False)]
+)
+def test_lasting_is_a_share_of_the_steps_without_a_gap(number, share, lasts):
+    assert root(number=number, first=2, tensors=[1] * 4).lasts(share) is lasts
+
+
+def test_a_gap_ends_what_lasts():
+    gap = Root("x", SITE, (Holding(0), Holding(1), Holding(3)), 3)
+    assert not gap.lasts(0.5) and not gap.tensors_grow(0.5) and not gap.graph_grows(0.5)
+
+
+def test_tensors_or_graphs_grow():
+    tensors = root(tensors=[1, 2, 3, 4], nodes=[5] * 4)
+    assert tensors.tensors_grow(0.9) and not tensors.graph_grows(0.9)
+    nodes = root(tensors=[1] * 4, nodes=[5, 6, 7, 8])
+    assert nodes.graph_grows(0.9) and not nodes.tensors_grow(0.9)
+    held = root(tensors=[1] * 4, nodes=[5] * 4, held_bytes=[1, 2, 3, 4])
+    assert held.graph_grows(0.9)
+    seldom = root(tensors=[1, 2, 2, 2])
+    table = RetainedGraphs((tensors, nodes, held, seldom))
+    assert list(table.growing(share=0.9, steady=0.9)) == [tensors, nodes, held]
+    assert list(table.growing(share=0.3, steady=2.0)) == [tensors, seldom]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, True),
+        ({"nodes": [NODE_CAP - 1] * 5}, False),
+        ({"carried": [0] * 5}, False),
+        ({"oldest": [1] * 5}, False),
+        ({"carried": [0, 0, 0, 1, 1]}, False),
+    ],
+    ids=str,
+)
+def test_a_sum_whose_graph_is_too_long_to_count(change, said):
+    columns = {"nodes": [NODE_CAP] * 5, "carried": [1] * 5, "oldest": [1, 2, 3, 4, 5], **change}
+    assert root(**columns).graph_grows(0.8) is said
+
+
+@pytest.mark.parametrize(
+    ("held", "growth"),
+    [
+        ([10, 20, 30], 10),
+        ([10, 20], None),
+        ([10, 10, 10], None),
+        ([30, 20, 10], None),
+        ([0, 1, 2, 99], 1),
+        ([10, None, 30], None),
+    ],
+    ids=str,
+)
+def test_bytes_per_step(held, growth):
+    assert root(held_bytes=held).bytes_per_step() == growth
+
+
+@pytest.mark.parametrize(
+    ("carried", "oldest", "tensors", "said"),
+    [
+        ([0, 1, 1, 1], [0, 2, 2, 3], [1, 2, 1, 1], True),
+        ([0, 0, 1, 1], [0, 2, 2, 3], [1, 2, 1, 1], False),  # half of the steps are not most
+        ([0, 1, 1, 1], [0, 1, 2, 3], [1, 2, 1, 1], False),
+        ([0, 1, 1, 1], [0, 2, 2, 3], [1, 1, 1, 1], False),  # never replaced
+        ([0, 1, 1, 1], [0, 2, 2, 3], [9, 1, 1, 1], False),  # nor by what was there at the start
+    ],
+    ids=str,
+)
+def test_keeping_what_is_old(carried, oldest, tensors, said):
+    assert root(carried=carried, oldest=oldest, tensors=tensors).keeps_old(2) is said
+
+
+def test_each_line_is_told_once():
+    first = root(name="a", tensors=[1])
+    alias = root(name="b", tensors=[1])
+    lost, again = root(name="c", site=None, tensors=[1]), root(name="c", site=None, tensors=[2])
+    assert list(each_line_once([first, alias, lost, again])) == [first, lost]

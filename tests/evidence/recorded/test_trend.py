@@ -1,0 +1,66 @@
+"""Trends: Sen's slope against its definition, and shares of a growth."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import median
+
+import pytest
+
+from auditor.evidence.recorded.trend import FEWEST, MOST, Slope, Trend, sen_slope
+
+
+def test_the_slope_is_the_median_of_all_pairs_with_sens_interval():
+    """Of Gilbert's formula, by hand: eight values, one tie of two."""
+    values = [1.0, 3.0, 2.0, 2.0, 7.0, 5.0, 9.0, 8.0]
+    pairs = combinations(enumerate(values), 2)
+    slopes = sorted((late - early) / (b - a) for (a, early), (b, late) in pairs)
+    variance = (8 * 7 * 21 - 2 * 1 * 9) / 18
+    reach = 1.959964 * variance**0.5  # 15.7 of 28 slopes
+    low, high = round((28 - reach) / 2) - 1, round((28 + reach) / 2)
+    assert (low, high) == (5, 22)
+    assert sen_slope(values) == Slope(median(slopes), slopes[low], slopes[high])
+
+
+def test_the_ends_of_an_interval_stay_inside_its_slopes():
+    tied = [0.0] * 4 + [1.0] * 4
+    assert sen_slope(tied).low == 0.0
+    assert sen_slope(list(range(FEWEST))) == Slope(1.0, 1.0, 1.0)
+    assert sen_slope(list(range(FEWEST - 1))) is None
+    assert sen_slope([0, 9, 0, 9, 0, 9, 0, 9]) == Slope(0.0, 0.0, 3.0)
+
+
+def test_long_series_are_thinned_evenly():
+    spiked = [float(n) for n in range(2 * MOST + 1)]
+    spiked[1::2] = [1e9] * MOST
+    assert sen_slope(spiked[:MOST]).low == 0.0  # up to 400 values all count
+    for length in (MOST + 1, 2 * MOST):  # from then on every second is left out
+        assert sen_slope(spiked[:length]) == Slope(1.0, 1.0, 1.0)
+    assert sen_slope(spiked).low == 0.0  # every third is kept, every second of them a spike
+
+
+@pytest.mark.parametrize(
+    ("values", "total", "rises", "last_third", "peak"),
+    [
+        ((), 0.0, 0.0, 0.0, 0.0),
+        ((5.0,), 0.0, 0.0, 0.0, 5.0),
+        ((1.0, 2.0), 1.0, 1.0, 0.0, 2.0),
+        ((1.0, 3.0, 3.0, 4.0), 3.0, 2 / 3, 1 / 3, 4.0),
+        ((0.0, 6.0, 6.0, 8.0, 7.0, 8.0, 10.0), 10.0, 4 / 6, 0.3, 10.0),
+        ((4.0, 9.0, 3.0), -1.0, 0.5, 0.0, 9.0),
+        ((2.0, 3.0, 2.0, 2.0), 0.0, 1 / 3, 0.0, 3.0),
+    ],
+)
+def test_growth_and_its_shares(values, total, rises, last_third, peak):
+    trend = Trend(values)
+    assert (trend.total, trend.peak) == (total, peak)
+    assert trend.rises == pytest.approx(rises)
+    assert trend.last_third == pytest.approx(last_third)
+
+
+def test_facts_say_how_much_in_how_many_steps():
+    assert Trend((0.0, 1024.0, 1024.0)).facts == (
+        ("grown", "1 KiB in 3 steps"),
+        ("steps that rose", "50%"),
+    )
+    assert Trend((1.0,)).slope is None and Trend(tuple(map(float, range(9)))).slope.low == 1.0

@@ -1,0 +1,121 @@
+"""Memory over time by owner: which events are shown, who held what, what is worth a layer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.evidence.snapshot.by_line import (
+    REST,
+    Moments,
+    Move,
+    Told,
+    held_at,
+    in_time,
+    largest,
+    layers,
+    named,
+    positions,
+)
+from auditor.model import Site
+
+
+def course(allocated, reserved=None, **more):
+    facts = {"start_allocated": 0, "time_us": (), "ooms": (), "device": 3, **more}
+    return SimpleNamespace(allocated=allocated, reserved=reserved or allocated, **facts)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=300), st.integers(8, 60))
+def test_shown_are_the_ends_and_every_extreme_in_few_events(values, limit):
+    one = course(values, [value + 5 for value in values])
+    found = positions(one, limit)
+    assert found == tuple(sorted(set(found))) and len(found) <= limit
+    assert {0, len(values) - 1} <= set(found)
+    shown = [values[index] for index in found]
+    assert (min(shown), max(shown)) == (min(values), max(values))
+    if len(values) <= limit:
+        assert found == tuple(range(len(values)))
+
+
+def test_owners_gain_and_lose_what_changes():
+    one = course((10, 30, 30, 25, 45), start_allocated=5)
+    history = Told(one, ("old", "a", "b"), (1, 2, -1, 0, 1), (5, 0, 0), {}, {3: (Move(2, 1, 8),)})
+    assert held_at(history, (0, 1, 3, 4)).held == (
+        (5, 5, 0),
+        (5, 5, 20),
+        (0, 13, 12),
+        (0, 33, 12),
+    )
+
+
+@pytest.mark.parametrize(
+    ("held", "count", "chosen"),
+    [
+        (((10, 1, 5), (10, 9, 5)), 3, (0, 2, 1)),  # the steadiest first
+        (((10, 1, 5), (10, 9, 5)), 2, (0, 1)),  # those that ever held most
+        (((1000, 5), (1000, 0)), 2, (0,)),  # 5 of 1005 is not seen
+        (((1000, 6), (1000, 6)), 2, (0, 1)),
+        (((995, 5), (995, 5)), 2, (0,)),  # exactly half a per cent
+        (((0, 0), (0, 0)), 2, ()),
+    ],
+)
+def test_owners_with_a_layer_of_their_own(held, count, chosen):
+    assert largest(Moments((0, 1), held), count) == chosen
+
+
+@pytest.mark.parametrize(
+    ("times", "by_time"),
+    [
+        ((), False),
+        ((5,), False),
+        ((5, 5), False),
+        ((9, 5), False),
+        (tuple(range(0, 1000, 10)), True),
+        ((*range(90), *(1000 + n for n in range(10))), False),  # 90 in less than a tenth
+        ((*range(0, 450, 5), *(4000 + n for n in range(10))), True),
+    ],
+)
+def test_the_axis_is_time_unless_most_events_lie_in_little_of_it(times, by_time):
+    assert in_time(course((1,) * len(times), time_us=times)) is by_time
+
+
+def test_the_chart_of_a_history():
+    times = (100, 200, 300, 400)
+    one = course((10, 30, 31, 21), (40, 40, 50, 50), time_us=times, ooms=(2,))
+    owners = (Site("/a/b/train.py", 4, "f"), "before", "c")
+    history = Told(one, owners, (0, 1, 2, 0), (0, 0, 0), {})
+    steps = [(100, "one"), (350, "two"), (99, "early"), (401, "late")]
+    chart, tones = layers(history, steps, note="n")
+    assert (chart.x_unit, chart.x, chart.events) == ("us", (0.0, 100.0, 200.0, 300.0), 4)
+    assert chart.reserved == (40, 40, 50, 50)
+    assert [tone.name for tone in chart.layers] == ["before", "b/train.py:4 f", "c"]
+    assert chart.marks == ((200.0, "out of memory"), (0, "one"), (250, "two"))
+    assert set(tones) == set(owners)
+    assert all(sum(column) == total for column, total in zip(zip(*chart.held), one.allocated))
+
+
+def test_without_times_the_chart_runs_by_events_and_the_rest_is_one_layer():
+    many = tuple(f"owner {number}" for number in range(12))
+    one = course(tuple(range(100, 1300, 100)), ooms=(5,))
+    history = Told(one, many, tuple(range(12)), (0,) * 12, {})
+    chart, _ = layers(history, [(5, "step")], note="n")
+    assert (chart.x_unit, chart.x[-1], len(chart.layers)) == ("event", 11.0, 9)
+    assert (chart.layers[-1].name, chart.held[-1][-1]) == (REST, 400)
+    assert chart.marks == ((5.0, "out of memory"),)
+    assert [tone.colour for tone in chart.layers] == [*range(1, 9), -1]
+
+
+def test_steps_are_marked_at_the_next_event_where_events_are_the_axis():
+    times = (*range(90), 2000, 3000)
+    one = course((1,) * 92, time_us=times)
+    history = Told(one, ("a",), (0,) + (-1,) * 91, (0,), {})
+    chart, _ = layers(history, [(1000.0, "one"), (2000.0, "two"), (3000, "end")], note="n")
+    assert chart.marks == ((90.0, "one"), (90.0, "two"), (91.0, "end"))
+
+
+def test_names():
+    assert named("before") == "before"
+    assert named(Site("train.py", 4)) == "train.py:4"

@@ -1,0 +1,129 @@
+"""What blocks were for: marks that the recorder made while a block lived, and from which step it
+is.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence.snapshot.owners import (
+    EARLIER,
+    FOR_EVER,
+    KEPT,
+    OF_STEP,
+    Category,
+    Owners,
+    by_category,
+)
+from auditor.evidence.snapshot.state_at import LiveBlock
+from auditor.recordings.schema import OwnerRow
+
+
+class Rows:
+    """Evidence of nothing but these rows."""
+
+    def __init__(self, *rows: tuple[str, int, list[int]]) -> None:
+        self.written = [
+            OwnerRow(pass_name="memory", step=0, what=what, time_us=at, addresses=addresses)
+            for what, at, addresses in rows
+        ]
+
+    def has(self, part: str) -> bool:
+        return bool(self.written)
+
+    def rows(self, kind: type[OwnerRow]) -> list[OwnerRow]:
+        return self.written
+
+
+OWNERS = Owners(
+    Rows(
+        ("step", 100, []),
+        ("parameter", 150, [1, 2]),
+        ("gradient", 150, [3, 1]),
+        ("optimizer state", 160, [4]),
+        ("other", 170, [9]),
+        ("step", 200, []),
+        ("parameter", 250, [1]),
+        ("step", 300, []),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "born", "gone", "name"),
+    [
+        (1, 0, 999, "parameters"),
+        (1, 150, 150, "parameters"),
+        (1, 151, 249, ""),
+        (1, 151, 250, "parameters"),
+        (2, 151, 999, ""),
+        (3, 0, 149, ""),
+        (3, 0, 150, "gradients"),
+        (4, 160, FOR_EVER, "optimizer state"),
+        (9, 0, FOR_EVER, ""),
+    ],
+)
+def test_a_mark_counts_while_the_block_lived(address, born, gone, name):
+    assert OWNERS.purpose(address, born, gone) == name
+
+
+@pytest.mark.parametrize(
+    ("time", "updating"),
+    [(149, False), (150, True), (160, True), (161, False), (249, False), (250, True), (251, False)],
+)
+def test_an_optimizer_steps_from_its_parameters_to_its_state(time, updating):
+    assert OWNERS.updating(time) is updating
+
+
+@pytest.mark.parametrize(
+    ("born", "now", "age"),
+    [
+        (99, 99, EARLIER),
+        (99, 350, EARLIER),
+        (100, 100, OF_STEP),
+        (100, 199, OF_STEP),
+        (100, 200, KEPT),
+        (200, 299, OF_STEP),
+        (299, 300, KEPT),
+    ],
+)
+def test_the_age_of_what_nothing_is_known_of(born, now, age):
+    assert OWNERS.age(born, now) == age
+
+
+def test_without_rows_nothing_is_known():
+    nobody = Owners(Rows())
+    assert (nobody.known, nobody.age(5, 5), nobody.updating(5)) == (False, EARLIER, False)
+    assert OWNERS.known and not Owners(Rows(("step", 1, []))).known
+    state_first = Owners(Rows(("optimizer state", 5, [4])))
+    assert state_first.known and not state_first.updating(5)
+
+
+def test_live_blocks_by_purpose():
+    def block(address, size, born):
+        return LiveBlock(address, size, born, stays=True, frames=())
+
+    trace = [
+        {"action": "alloc", "addr": 1},  # at 50, and again at 220
+        {"action": "free_completed", "addr": 7},
+        {"action": "alloc", "addr": 8},  # at 120
+        {"action": "alloc", "addr": 1},
+        {"action": "alloc", "addr": 3},  # at 240
+    ]
+    times = [50, 60, 120, 220, 240]
+    blocks = [block(1, 10, 0), block(8, 40, 2), block(7, 5, -1), block(3, 7, -1), block(4, 3, -1)]
+    found = by_category(blocks, trace, 2, times, OWNERS)
+    assert found == (
+        Category(OF_STEP, 40, 1),
+        Category("parameters", 10, 1),
+        Category("gradients", 7, 1),
+        Category(EARLIER, 5, 1),
+        Category("optimizer state", 3, 1),
+    )
+    assert by_category(blocks, trace, 2, (), OWNERS) == ()
+    assert by_category(blocks, trace, 2, times, Owners(Rows())) == ()
+    # what came to lie at the address of a parameter after its mark is none
+    (later,) = by_category(
+        [block(2, 9, 3)], [*trace[:3], {"action": "alloc", "addr": 2}], 3, times, OWNERS
+    )
+    assert later == Category(OF_STEP, 9, 1)

@@ -1,0 +1,73 @@
+"""Values of the configuration files that the target read, with their lines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from auditor.evidence import Configs
+from auditor.evidence.table import Evidence
+from auditor.recordings.folder import SCHEMA, Recording
+from auditor.recordings.sources import store_sources
+
+
+@pytest.fixture
+def configs(tmp_path):
+    """The table of these files, as a run records them."""
+
+    def read(**files):
+        home, folder = tmp_path / "home", tmp_path / "recording"
+        home.mkdir()
+        folder.mkdir()
+        names = []
+        for name, content in files.items():
+            path = home / name.replace("__", ".")
+            path.write_bytes(content)
+            names.append(str(path))
+        stored = store_sources(folder, str(home), iter(names))
+        manifest = {"schema": SCHEMA, "cwd": str(home), "sources": stored, "device": "cpu"}
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "configs": list(stored)}))
+        return Evidence(Recording(folder)).get(Configs)
+
+    return read
+
+
+def test_whole_numbers_and_flags_of_documents(configs):
+    text = b"batch: 32\r\ndata:\r\n  num_workers: 0\r\n  pin: true\r\nrate: 0.1\r\nname: '5'\r\n"
+    found = configs(config__yaml=text)
+    assert [(each.keyword, each.value, each.site.line) for each in found.settings] == [
+        ('["batch"]', 32, 1),
+        ('["data", "num_workers"]', 0, 3),
+        ('["data", "pin"]', True, 4),
+    ]
+    assert (found.settings[1].site.text, found.allocator) == ("num_workers: 0", ())
+    assert found.settings[0].site.file == "config.yaml"
+
+
+def test_a_byte_order_mark_is_no_text(configs):
+    (found,) = configs(config__json=b'\xef\xbb\xbf{\r"batch": 3}').settings
+    assert (found.site.line, found.value) == (2, 3)
+
+
+def test_a_list_has_no_line_of_its_own(configs):
+    assert configs(config__json=b"[7, 8]").settings == ()
+
+
+def test_what_does_not_parse_is_left_out(configs):
+    found = configs(bad__json=b"{", good__json=b'{"a": 1}')
+    assert [each.value for each in found.settings] == [1]
+
+
+def test_lines_that_set_the_allocator(configs):
+    text = b"#!/bin/sh\nexport PYTORCH_CUDA_ALLOC_CONF=a:1\nMY_PYTORCH_ALLOC_CONF=b\nPYTORCH_ALLOC_CONF=c\n"
+    found = configs(run__sh=text, other__yaml=b"PYTORCH_ALLOC_CONF=: 3\n")
+    assert [(each.site.line, each.where, each.value) for each in found.allocator] == [
+        (2, ("PYTORCH_CUDA_ALLOC_CONF",), "export PYTORCH_CUDA_ALLOC_CONF=a:1"),
+        (4, ("PYTORCH_ALLOC_CONF",), "PYTORCH_ALLOC_CONF=c"),
+    ]
+    assert found.allocator[0].site.text == "export PYTORCH_CUDA_ALLOC_CONF=a:1"
+
+
+def test_a_run_that_read_none_has_none(configs):
+    assert configs() == Configs((), ())

@@ -1,0 +1,48 @@
+"""``scaler.unscale_(optimizer)`` as it would be written, where it is clear."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from auditor.evidence import Source
+from auditor.evidence.source.grad_scaler import unscale_call, unscale_calls
+from auditor.model import Site
+
+STEP = """\
+def step(self):
+    self.scaler.scale(loss).backward()
+    clip(model)
+    self.scaler.step(self.optimizer)
+def other():
+    scaler.scale(loss)
+    scaler.step(opt)
+"""
+WRITTEN = "self.scaler.unscale_(self.optimizer)"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "written"),
+    [
+        (STEP, 1, WRITTEN),
+        (STEP, 3, WRITTEN),
+        (STEP, 4, WRITTEN),
+        (STEP, 5, "scaler.unscale_(opt)"),
+        (STEP.replace("self.scaler.scale(loss)", "loss"), 3, ""),
+        (STEP.replace("self.scaler.scale(loss)", "other.scale(loss)"), 3, ""),
+        (STEP.replace("clip(model)", "self.scaler.step(second)"), 3, ""),
+        (STEP.replace("clip(model)", "self.scaler.unscale_(second)"), 3, ""),
+        (STEP.replace("step(self.optimizer)", "step(self.optimizer, 1)"), 3, ""),
+        (STEP.replace("step(self.optimizer)", "step(self.optimizer, closure=1)"), 3, ""),
+        (STEP.replace("step(self.optimizer)", "step(self.optimizers[0])"), 3, ""),
+        ("scaler.scale(loss)\nscaler.step(opt)\n", 1, "scaler.unscale_(opt)"),
+        ("", 1, ""),
+    ],
+)
+def test_the_call_of_the_function_around_a_line(text, line, written):
+    assert unscale_call(Source({"train.py": text}), Site("train.py", line)) == written
+
+
+def test_all_of_a_file():
+    assert unscale_calls(ast.parse(STEP), None) == {WRITTEN, "scaler.unscale_(opt)"}

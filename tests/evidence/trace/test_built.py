@@ -1,0 +1,101 @@
+"""Tables built from small traces: a trace that marks no steps is one step, and sums are per step."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from auditor.evidence.table import Evidence
+from auditor.evidence.trace.device_time import device_time
+from auditor.evidence.trace.distributed import Job
+from auditor.evidence.trace.facts import facts_of, timeline_of
+from auditor.evidence.trace.host_waits import TraceWaits
+from auditor.evidence.trace.idle import DeviceIdle
+from auditor.evidence.trace.optimizer import OptimizerCalls
+from auditor.evidence.trace.patterns import Structure, _loops
+from auditor.evidence.trace.precision import Precision
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.timeline.kineto import text, training
+
+TABLES = (Job, Precision, Structure, DeviceIdle, OptimizerCalls, TraceWaits)
+
+
+@pytest.fixture
+def traced(tmp_path):
+    """Evidence of so many steps of training, each of 1 ms."""
+
+    def made(steps, *, marked=True):
+        events = [
+            each
+            for each in training(steps)
+            if marked or not str(each["name"]).startswith(("ProfilerStep", "Optimizer.step"))
+        ]
+        (tmp_path / "trace.json").write_text(text(events))
+        return Evidence(TraceRecording(tmp_path / "trace.json"))
+
+    return made
+
+
+@pytest.mark.parametrize(("steps", "marked", "number"), [(1, True, 1), (3, True, 3), (3, False, 1)])
+def test_how_many_steps_there_are(traced, steps, marked, number):
+    evidence = traced(steps, marked=marked)
+    tables = TABLES if marked else [each for each in TABLES if each is not OptimizerCalls]
+    assert {each.__name__: evidence.get(each).steps for each in tables} == dict.fromkeys(
+        (each.__name__ for each in tables), number
+    )
+    assert {evidence.get(each).marked for each in tables} == {marked}
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_one_step_of_training_in_numbers(traced, steps):
+    """Kernels of 300 and 100 us and a copy of 4 us in a step of 1000 us."""
+    evidence = traced(steps)
+    precision, idle, optimizer = (
+        evidence.get(each) for each in (Precision, DeviceIdle, OptimizerCalls)
+    )
+    times = device_time(evidence)
+    assert (times.steps, times.step_us) == (steps, 1000.0)
+    assert {part.name: part.us for part in times.parts} == pytest.approx(
+        {part.name: part.share * 1000.0 for part in times.parts}
+    )
+    assert sum(part.share for part in times.parts) == pytest.approx(1.0)
+    assert [each.kind for each in times.copies] == ["DtoH (Device -> Pageable)"]
+    assert times.copies[0].us == 4.0
+    assert (optimizer.calls, optimizer.names) == (steps, ("SGD",))
+    assert (optimizer.us_per_step, optimizer.host_share) == (100.0, 0.1)
+    assert (idle.window_us, idle.kernels) == (1000.0 * steps, times_of(times) * steps)
+    assert precision.busy == pytest.approx(times.busy)
+    facts = facts_of(timeline_of(evidence))
+    assert (facts.steps, facts.step_us) == (steps, (1000.0,) * steps)
+    products = next(each for each in facts.operators if each.name == "aten::mm")
+    assert (products.calls, products.self_us) == (2.0, 40.0)
+
+
+def times_of(times):
+    """Kernels in each step."""
+    return round(sum(each.calls for each in times.kernels))
+
+
+def test_loops_come_dearest_first():
+    def run(cycle, ns, repeats=5, start=0):
+        return SimpleNamespace(
+            cycle=(cycle,), parent="", ns=ns, repeats=repeats, start=start, first=0
+        )
+
+    line = SimpleNamespace(
+        steps=SimpleNamespace(count=2, marked=True, start=[100], end=[200, 300]),
+        index_loops=[
+            run("cheap", 2_000, start=100),
+            run("dear", 9_000, start=150),
+            run("dear", 1_000, repeats=8, start=300),
+            run("outside", 99_000, start=99),
+            run("later", 99_000, start=301),
+        ],
+        places_of=lambda rows: [],
+    )
+    dear, cheap = _loops(line)
+    assert (dear.cycle, dear.us_per_step, dear.repeats, dear.times) == (("dear",), 5.0, 8, 2)
+    assert (cheap.cycle, cheap.us_per_step, cheap.times) == (("cheap",), 1.0, 1)
+    line.steps = SimpleNamespace(count=0, marked=False)
+    assert [each.us_per_step for each in _loops(line)] == [99.0, 99.0, 10.0, 2.0]

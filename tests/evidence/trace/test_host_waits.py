@@ -1,0 +1,107 @@
+"""Waits of the host in a trace, by place: per step, in words, and where times are no GPU's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace, _cause, _untimed
+from auditor.model import Site
+
+PLACE = WaitPlace(
+    cause="copy to host",
+    operator="aten::to",
+    api="cudaMemcpyAsync",
+    site=Site("train.py", 4, "step"),
+    exact=False,
+    backward=False,
+    synchronises=True,
+    asynchronous=False,
+    seen=frozenset({0, 2}),
+    n=6,
+    held_us=800.0,
+    won_us=400.0,
+    of=4,
+    copied=6 * 2048,
+    slow_us=40.0,
+    copying_us=2.0,
+    pinned="25 GB/s",
+)
+
+
+def test_averages_are_over_all_steps():
+    assert (PLACE.per_step, PLACE.won_us_per_step, PLACE.lost_us_per_step) == (1.5, 100.0, 110.0)
+    assert str(PLACE.rhythm) == "2 of 4 steps"
+
+
+@pytest.mark.parametrize(
+    ("change", "speed", "amount"),
+    [
+        ({}, "6.14 GB/s", "2 KiB each at 6.14 GB/s"),
+        ({"slow_us": 0.0}, "6.14 GB/s", "2 KiB each"),
+        ({"copying_us": 0.0, "slow_us": 0.0}, "", "2 KiB each"),
+        ({"copied": 0}, "", ""),
+        ({"copied": -1}, "", ""),
+        ({"copied": 1, "n": 1, "slow_us": 0.0}, "0.0005 GB/s", "1 B each"),
+    ],
+    ids=str,
+)
+def test_how_much_was_copied_and_how_fast(change, speed, amount):
+    place = replace(PLACE, **change)
+    assert (place.speed, place.amount) == (speed, amount)
+
+
+def test_facts():
+    assert PLACE.facts == (
+        ("copied", "2 KiB each at 6.14 GB/s"),
+        ("pinned memory reaches", "25 GB/s: 10 us per step less"),
+        ("operator", "aten::to"),
+        ("runtime call", "cudaMemcpyAsync"),
+        ("seen on", "2 of 4 steps of the trace"),
+        ("host held", "200 us per step"),
+        ("device idle because of it", "100 us per step"),
+        ("pass", "forward"),
+    )
+    bare = _untimed(replace(PLACE, copied=0, operator="", backward=True))
+    assert bare.facts == (
+        ("operator", "none: the program's own call"),
+        ("runtime call", "cudaMemcpyAsync"),
+        ("seen on", "2 of 4 steps of the trace"),
+        ("pass", "backward"),
+    )
+    assert (bare.held_us, bare.won_us, bare.slow_us, bare.copying_us) == (0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [({}, " in step"), ({"exact": True}, ""), ({"site": None}, "")],
+    ids=str,
+)
+def test_a_place_that_is_only_a_function(change, where):
+    assert replace(PLACE, **change).where == where
+
+
+def test_places_by_cause_the_dearest_first():
+    cheap, dear = replace(PLACE, won_us=1.0), replace(PLACE, won_us=9.0, cause="copy")
+    later, other = replace(PLACE, asynchronous=True), replace(PLACE, cause="scalar")
+    table = TraceWaits(places=(cheap, dear, later, other))
+    assert table.of("copy to host", "copy") == [dear, cheap]
+    assert table.of("copy to host", asynchronous=True) == [later]
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "cause"),
+    [
+        ("item", "aten::item", "scalar"),
+        ("item", "aten::is_nonzero", "branch"),
+        ("item", "aten::equal", "branch"),
+        ("item", "aten::allclose", "branch"),
+        ("nonzero", "aten::is_nonzero", "shape"),
+        ("copy on device", "", "copy"),
+        ("explicit", "", "explicit"),
+        ("what else", "aten::equal", "other"),
+    ],
+)
+def test_causes(name, operator, cause):
+    assert _cause(name, operator) == cause

@@ -1,0 +1,63 @@
+"""Shares of the patterns in a trace, and its optimizers."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence.trace.capacity import DevicePeak
+from auditor.evidence.trace.distributed import Job
+from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
+from auditor.evidence.trace.patterns import Structure, Tuning
+from auditor.evidence.trace.user_code import NOWHERE, Where
+from auditor.model import Site
+
+
+def test_shares_of_kernel_time():
+    table = Structure(
+        kernel_us=200.0,
+        attention_us=50.0,
+        bias_us=10.0,
+        transposes=(("nchwToNhwc", 5.0), ("nhwcToNchw", 4.0)),
+    )
+    assert (table.attention_share, table.bias_share, table.transpose_us) == (0.25, 0.05, 9.0)
+    empty = Structure(attention_us=5.0, bias_us=5.0)
+    assert (empty.attention_share, empty.bias_share, empty.transpose_us) == (0.0, 0.0, 0.0)
+    small = Structure(kernel_us=0.5, attention_us=5.0, bias_us=5.0)
+    assert (small.attention_share, small.bias_share) == (10.0, 10.0)
+
+
+def test_on_which_steps_algorithms_were_tried():
+    assert Structure(steps=4, tuning=Tuning(frozenset({1, 3}), 2, 5.0)).tuned.seen == (1, 3)
+    assert Structure(steps=4).tuned.seen == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, True),
+        ({"launches_per_call": MANY_LAUNCHES - 1.0}, False),
+        ({"calls": 0}, False),
+        ({"foreach": 1}, False),
+        ({"fused": 1}, False),
+    ],
+    ids=str,
+)
+def test_an_optimizer_that_steps_parameter_by_parameter(more, said):
+    facts = {"calls": 1, "launches_per_call": float(MANY_LAUNCHES), **more}
+    assert OptimizerCalls(**facts).one_by_one is said
+
+
+def test_exposed_communication():
+    assert Job(window_us=200.0, exposed_us=50.0).exposed_share == 0.25
+    assert Job(window_us=0.0, exposed_us=50.0).exposed_share == 0.0
+    assert Job(window_us=0.5, exposed_us=0.25).exposed_share == 0.5
+
+
+def test_capacity():
+    peak = DevicePeak(0, "A100", 30, 40, 80)
+    assert (peak.share, peak.reserved_share) == (0.375, 0.5)
+
+
+def test_a_place_in_words():
+    site = Site("train.py", 3, "step")
+    assert (str(Where(site)), str(Where(site, exact=True)), str(NOWHERE)) == (" in step", "", "")

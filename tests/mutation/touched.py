@@ -1,0 +1,304 @@
+"""Which test executes which line of rules/ and auditor/evidence/: recorded once with coverage.py,
+kept outside the repository, and from then on the tests that a mutant is tried against.
+
+The record of a test file holds until it or the cases of rules change. Lines of a module that
+changed since are carried over by a diff.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.changes import ROOT
+from tests.mutation.forks import in_fork, pytest_main
+
+TESTS = ROOT / "tests"
+ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "nulldevice", "patch", "seam", "security", "verify")
+"""Rooms whose tests mostly start processes, which import what is on disk and not a mutant."""
+USES = re.compile(r"\b(auditor\.(evidence|rules|judging)|tests\.(inprocess|timeline))\b")
+"""Other test files are recorded if they name what is mutated, or what runs it."""
+LONGEST_S = 900.0
+"""A test file that takes longer than so many seconds is not recorded."""
+BUDGET_S = 30.0
+"""A mutant is tried against tests that take so many seconds together, nearest and fastest first."""
+FILE_S = 0.3
+"""What opening one more test file adds to that."""
+QUICK_S = 0.1
+"""Tests that take less come first, wherever they lie."""
+
+
+@dataclass(frozen=True)
+class KnownTest:
+    """One test (a case of one) with what it takes and executes."""
+
+    id: str
+    file: str
+    seconds: float
+    lines: dict[str, frozenset[int]] = field(repr=False)
+    shared: dict[str, frozenset[int]] = field(repr=False)
+    """What the fixtures of its file execute: those of a module run within its first test only."""
+
+
+# -- the record ------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """Where records are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "torch-step-audit" / "mutants"
+
+
+def test_files() -> list[Path]:
+    """What is recorded."""
+    return [
+        path
+        for path in sorted(TESTS.rglob("test_*.py"))
+        if path.relative_to(TESTS).parts[0] not in ELSEWHERE and USES.search(path.read_text())
+    ]
+
+
+def recorded(say: Any = print) -> list[KnownTest]:
+    """All tests that pass, recorded where no record holds."""
+    found = []
+    for file in test_files():
+        kept = folder() / f"{_hash([file])}.json"
+        record = json.loads(kept.read_text()) if kept.is_file() else None
+        if record is None or record["beside"] != _hash(_beside(file)):
+            began = time.monotonic()
+            record = _record(file)
+            kept.write_text(json.dumps(record))
+            number, name = len(record["tests"]), file.relative_to(ROOT)
+            say(f"recorded {number} tests of {name}, {time.monotonic() - began:.0f} s")
+        found += _tests(str(file.relative_to(ROOT)), record)
+    return found
+
+
+def _tests(file: str, record: dict[str, Any]) -> Iterator[KnownTest]:
+    digests = record["modules"]
+
+    def now(lines: dict[str, list[int]]) -> dict[str, frozenset[int]]:
+        return {
+            module: frozenset(carried(module, digests[module], tuple(each)))
+            for module, each in lines.items()
+            if module in digests
+        }
+
+    shared = now(record["shared"])
+    for name, one in record["tests"].items():
+        lines = now(one["lines"])
+        if lines or shared:
+            yield KnownTest(name, file, one["seconds"], lines, shared)
+
+
+def carried(module: str, digest: str, lines: tuple[int, ...]) -> set[int]:
+    """These lines of a module as it was recorded, in the module as it is. What stands in the place
+    of changed lines counts as executed where one of them was.
+    """
+    return {line for each in lines for line in _moved(module, digest).get(each, (each,))}
+
+
+@cache
+def _moved(module: str, digest: str) -> dict[int, tuple[int, ...]]:
+    """Where lines of the recorded text stand now; empty where nothing changed."""
+    path, then = ROOT / module, folder() / "texts" / digest
+    if not path.is_file() or not then.is_file() or _hash([path]) == digest:
+        return {}
+    old, new = then.read_text().splitlines(), path.read_text().splitlines()
+    moved: dict[int, tuple[int, ...]] = {}
+    for tag, begin, end, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
+        for number in range(begin, end):
+            same = (first + number - begin + 1,)
+            moved[number + 1] = same if tag == "equal" else tuple(range(first + 1, last + 1))
+    return moved
+
+
+def _beside(file: Path) -> list[Path]:
+    """What a test file reads of its folder: cases of rules."""
+    return sorted(file.parent.glob("*/*.py")) if file.name == "test_rules.py" else []
+
+
+def _hash(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(ROOT)}\0".encode())
+        digest.update(file.read_bytes() if file.is_file() else b"")
+    return digest.hexdigest()[:32]
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """Run a test file under coverage.py in a fork. Tests that fail or are skipped are left out."""
+    answer = folder() / f"{os.getpid()}.part"
+    answer.parent.mkdir(parents=True, exist_ok=True)
+    in_fork(lambda: _measure(file, answer), LONGEST_S)
+    lines: dict[str, dict[str, list[int]]] = {}
+    seconds: dict[str, float] = {}
+    if answer.is_file():
+        lines, seconds = json.loads(answer.read_text())
+        answer.unlink()
+    touched = sorted({module for one in lines.values() for module in one})
+    texts = folder() / "texts"
+    texts.mkdir(exist_ok=True)
+    for module in touched:
+        (texts / _hash([ROOT / module])).write_text((ROOT / module).read_text())
+    return {
+        "beside": _hash(_beside(file)),
+        "modules": {module: _hash([ROOT / module]) for module in touched},
+        "shared": lines.get("", {}),
+        "tests": {
+            name: {"seconds": spent, "lines": lines.get(name, {})}
+            for name, spent in seconds.items()
+        },
+    }
+
+
+def _measure(file: Path, answer: Path) -> int:
+    import coverage
+    import pytest
+
+    measured = coverage.Coverage(
+        data_file=None,
+        config_file=False,
+        include=[f"{ROOT}/rules/*", f"{ROOT}/auditor/evidence/*"],
+        messages=False,
+    )
+
+    class Recorder:
+        seconds: dict[str, float]
+
+        def __init__(self) -> None:
+            self.seconds = {}
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_setup(self, item: Any) -> Iterator[None]:
+            measured.switch_context("")
+            return (yield)
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_call(self, item: Any) -> Iterator[None]:
+            measured.switch_context(item.nodeid)
+            return (yield)
+
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_teardown(self, item: Any) -> Iterator[None]:
+            measured.switch_context("")
+            return (yield)
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.when == "call" and report.passed:
+                self.seconds[report.nodeid] = round(report.duration, 4)
+
+    measured.start()
+    recorder = Recorder()
+    pytest_main([str(file)], recorder)
+    measured.stop()
+    data = measured.get_data()
+    lines: dict[str, dict[str, list[int]]] = {}
+    for path in data.measured_files():
+        module = str(Path(path).relative_to(ROOT))
+        inside = in_functions((ROOT / module).read_text())
+        for line, names in data.contexts_by_lineno(path).items():
+            for name in names if line in inside else ():
+                lines.setdefault(name, {}).setdefault(module, []).append(line)
+    answer.write_text(json.dumps([lines, recorder.seconds]))
+    return 0
+
+
+# -- what a mutant is tried against ----------------------------------------------------------------
+
+
+@cache
+def in_functions(text: str) -> frozenset[int]:
+    """Lines of statements in bodies of functions: the others run when the module is imported."""
+    return frozenset(
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for part in (node.body if isinstance(node.body, list) else [node.body])
+        for line in range(part.lineno, (part.end_lineno or part.lineno) + 1)
+    )
+
+
+@cache
+def statements(text: str) -> dict[int, frozenset[int]]:
+    """Of each line the lines of its statement; of one with a body those of its head."""
+    spans: dict[int, frozenset[int]] = {}
+    for node in ast.walk(ast.parse(text)):  # outer before inner
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            begin = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body else getattr(node, "end_lineno", begin)
+            span = range(begin, max(begin, end) + 1)
+            spans.update(dict.fromkeys(span, frozenset(span)))
+    return spans
+
+
+def users(text: str, line: int) -> frozenset[int]:
+    """Lines whose execution shows a change of this line: of its statement if that stands in a
+    function; else those of functions that name what the statement defines; else of all functions.
+    """
+    inside = in_functions(text)
+    if line in inside:
+        return statements(text).get(line, frozenset({line}))
+    tree, names = ast.parse(text), set()
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            names |= {each.id for each in targets if isinstance(each, ast.Name)}
+    named = {
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and node.id in names)
+        or (isinstance(node, ast.Attribute) and node.attr in names)
+    }
+    spans = statements(text)
+    using = {each for found in named & inside for each in spans.get(found, {found})}
+    return frozenset(using) or inside
+
+
+def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]:
+    """Tests that execute a line of a module, up to the budget: quick ones first, then those that
+    are near.
+    """
+    module, text = str(path.relative_to(ROOT)), path.read_text()
+    wanted = users(text, line)
+    nothing: frozenset[int] = frozenset()
+    found = [test for test in tests if test.lines.get(module, nothing) & wanted]
+    hit = set(map(id, found))
+    found += [
+        test for test in tests if id(test) not in hit and test.shared.get(module, nothing) & wanted
+    ]
+    if not found and line not in in_functions(text):
+        found = [test for test in tests if test.lines.get(module) or test.shared.get(module)]
+    found.sort(key=lambda test: (test.seconds >= QUICK_S, _distance(test, path), test.seconds))
+    return list(_within(found, BUDGET_S))
+
+
+def _within(tests: list[KnownTest], budget: float) -> Iterator[KnownTest]:
+    spent, files = 0.0, set()
+    for test in tests:
+        spent += test.seconds + FILE_S * (test.file not in files)
+        files.add(test.file)
+        if spent > budget and len(files) > 1:
+            return
+        yield test
+
+
+def _distance(test: KnownTest, path: Path) -> int:
+    """0 for tests of the module by its name, 1 of its room, 2 for others."""
+    room = "rules" if path.parent.name == "rules" else "evidence"
+    code = path.stem.split("_")[0].upper()
+    mirror = Path(test.file).stem == f"test_{path.stem}"
+    if mirror or (room == "rules" and f"[{code}-" in test.id) or f"/{code.lower()}/" in test.file:
+        return 0
+    return 1 if test.file.startswith(f"tests/{room}/") else 2

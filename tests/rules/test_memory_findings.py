@@ -1,0 +1,333 @@
+"""What rules about memory, time and norms say, on tables made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.mem006_peak_by_line import PeakHeldByFewLines
+from auditor.rules.mem008_variable_sizes import VaryingSizesReallocate
+from auditor.rules.mem012_host_memory_full import HostMemoryNearlyFull
+from auditor.rules.mem015_out_of_memory import RanOutOfMemory
+from auditor.rules.num014_gradients_explode import GradientsExplode
+from auditor.rules.sync008_synchronous_memset import SynchronousMemset
+from auditor.rules.sync012_driver_allocations import DriverAllocationsInSteadyState
+from auditor.rules.time002_step_outliers import StepOutliers
+
+from auditor.evidence import (
+    Batches,
+    Configs,
+    GradientNorms,
+    HostMemory,
+    LateGrowth,
+    Machine,
+    OutOfMemory,
+    PeakHolders,
+    Steps,
+)
+from auditor.evidence.recorded.grad_norms import NormSeries
+from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.trend import Trend
+from auditor.evidence.snapshot.late_growth import NewSizes
+from auditor.evidence.snapshot.peak import Peak
+from auditor.evidence.snapshot.state_at import Holder
+from auditor.evidence.snapshot.what_if import Outcome
+from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
+from auditor.model import Severity, Site
+from auditor.rule import NotLooked
+from tests.rules.asking import ask
+
+MIB = 1 << 20
+CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
+
+
+def holders(*sizes):
+    return tuple(
+        Holder(Site("train.py", n, "f"), size, 1, (f"stack {n}",), 0, 0)
+        for n, size in enumerate(sizes, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("allocated", "first", "found"),
+    [
+        (512 * MIB, 52 * MIB, True),
+        (512 * MIB - 1, 52 * MIB, False),
+        (1000 * MIB, 100 * MIB, True),
+        (1000 * MIB, 100 * MIB - 1, False),
+    ],
+)
+def test_a_line_that_holds_a_tenth_of_a_large_peak(allocated, first, found):
+    peak = Peak(1, allocated, allocated, holders(first, *[MIB] * 11), timed=True)
+    findings = list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA))
+    assert bool(findings) is found
+    if found:
+        (finding,) = findings
+        assert finding.site.line == 1 and finding.message.startswith("at the peak ")
+        assert f"GPU 1; tensors made here hold {first // MIB} MiB of it (10%)" in finding.message
+        assert len(finding.facts) == 11  # ten lines and the stack
+        assert finding.facts[-1] == ("stack of the largest block", "stack 1")
+        moment = PeakHolders((replace(peak, timed=False),))
+        (later,) = ask(PeakHeldByFewLines(), moment, CUDA)
+        assert later.message.startswith("when the snapshot was taken ")
+
+
+def test_a_peak_of_no_known_line_is_not_told():
+    unknown = tuple(replace(each, site=None) for each in holders(600 * MIB))
+    peak = Peak(0, 600 * MIB, 600 * MIB, unknown, timed=True)
+    assert list(ask(PeakHeldByFewLines(), PeakHolders((peak,)), CUDA)) == []
+
+
+OOM = OutOfMemory(
+    True, 1, 20 * MIB, 32 * MIB, 5 * MIB, 300 * MIB, 290 * MIB, 4 * MIB, Site("train.py", 9)
+)
+
+
+def test_an_error_in_numbers():
+    table = replace(OOM, holders=holders(*[9 * MIB] * 12), why_no_what_if="no history")
+    (finding,) = ask(RanOutOfMemory(), table, CUDA, Configs())
+    assert finding.message.startswith(
+        "memory ran out: 20 MiB were requested (to hold it the allocator asks the device for a "
+        "segment of 32 MiB), 290 MiB of 300 MiB reserved on GPU 1 were in use and the largest free "
+        "piece was 4 MiB: "
+    )
+    assert finding.message.endswith("most is held by tensors made at train.py:1 (9 MiB)")
+    assert finding.facts[:5] == (
+        ("requested", "20 MiB"),
+        ("segment to hold it", "32 MiB, which is the size in torch's message"),
+        ("free inside reserved", "10 MiB"),
+        ("largest free piece", "4 MiB"),
+        ("free on the device", "5 MiB"),
+    )
+    assert len(finding.facts) == 5 + 10 + 1 and finding.facts[-1] == (
+        "other settings",
+        "no history",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"tried": 20 * MIB}, ["requested", "free inside reserved", "largest free piece"]),
+        ({"tried": None}, ["requested", "free inside reserved", "largest free piece"]),
+        ({"requested": None}, ["free inside reserved", "largest free piece"]),
+    ],
+    ids=str,
+)
+def test_what_is_not_known_of_an_error_is_not_said(change, facts):
+    (finding,) = ask(RanOutOfMemory(), replace(OOM, device_free=None, **change), CUDA, Configs())
+    assert [label for label, _ in finding.facts] == facts
+    assert "segment of" not in finding.message and "most is held" not in finding.message
+    rehearsed = Machine("rehearsal")
+    (simulated,) = ask(RanOutOfMemory(), replace(OOM, **change), rehearsed, Configs())
+    assert simulated.message.startswith("in the rehearsal memory ran out: ")
+    assert simulated.basis == "estimated"
+
+
+def test_the_first_setting_that_fits_is_advised():
+    tried = (Outcome("a:1", 1, 1, 0, 1), Outcome("b:2", 1, 1, 0, 0), Outcome("c:3", 1, 1, 0, 0))
+    rule = RanOutOfMemory()
+    (finding,) = ask(rule, replace(OOM, what_ifs=tried), CUDA, Configs())
+    assert rule.remedy(finding).config == {"PYTORCH_CUDA_ALLOC_CONF": "b:2"}
+    (none,) = ask(rule, replace(OOM, what_ifs=tried[:1]), CUDA, Configs())
+    assert rule.remedy(none).config is None
+    assert list(ask(rule, OutOfMemory(), CUDA, Configs())) == []
+
+
+SIZES = NewSizes(
+    Site("train.py", 4), (10 * MIB, 11 * MIB, 12 * MIB), (20 * MIB, 30 * MIB, 40 * MIB)
+)
+GROWTH = LateGrowth(300 * MIB, 44 * MIB, 2560 * MIB, (SIZES,))
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, True),
+        ({"allocated": 44 * MIB + 1}, False),
+        ({"peak_reserved": 2561 * MIB}, False),
+        ({"lines": (replace(SIZES, new=(20 * MIB, 30 * MIB, 30 * MIB)),)}, False),
+        ({"lines": (replace(SIZES, known=SIZES.known[:2]),)}, False),
+    ],
+    ids=str,
+)
+def test_sizes_that_vary(change, found):
+    findings = list(ask(VaryingSizesReallocate(), replace(GROWTH, **change), CUDA))
+    assert bool(findings) is found
+    if found:
+        assert findings[0].message.startswith("3 sizes from 20 MiB to 40 MiB were allocated anew")
+        assert findings[0].message.endswith("256 MiB more than the tensors needed more")
+        assert findings[0].lost_bytes == 256 * MIB
+        assert findings[0].facts[2] == ("sizes before", "3, up to 12 MiB")
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        ((85.0, 10.0), 1),
+        ((84.0, 10.0), None),
+        ((85.0, 10.0, 10.0), None),
+        ((90.0, 85.0, 10.0), 2),
+    ],
+)
+def test_host_memory_that_is_nearly_full(values, steps):
+    found = list(ask(HostMemoryNearlyFull(), HostMemory(Trend(values), 100), CPU))
+    assert [each.steps for each in found] == ([] if steps is None else [steps])
+    if found:
+        assert f"on {steps} of {len(values)} steps more than 85%" in found[0].message
+        assert f"({max(values):.2g}%)" in found[0].message
+
+
+def test_host_memory_that_nobody_knows():
+    for table in (HostMemory(Trend((9.0,)), 0), HostMemory(Trend(()), 9)):
+        with pytest.raises(NotLooked, match="does not say how much"):
+            list(ask(HostMemoryNearlyFull(), table, CPU))
+    with pytest.raises(NotLooked, match="in a rehearsal"):
+        list(ask(HostMemoryNearlyFull(), HostMemory(Trend((9.0,)), 9), Machine("rehearsal")))
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+def outliers(*slow, usual=10_000.0, count=20, gc=1.0, start=7):
+    steps = tuple(
+        Step(n, slow[n // 5] if n % 5 == 4 and n // 5 < len(slow) else usual, gc_us=0.0)
+        for n in range(count)
+    )
+    steps = tuple(replace(each, gc_us=gc * max(0.0, each.us - usual)) for each in steps)
+    return list(ask(StepOutliers(), Steps(quiet=steps, quiet_from=start), Batches(), CPU))
+
+
+@pytest.mark.parametrize(
+    ("slow", "more", "found"),
+    [
+        ((20_000.0,) * 3, {}, True),
+        ((19_999.0,) * 3, {}, False),
+        ((20_000.0,) * 2, {}, False),
+        ((20_000.0,) * 3, {"gc": 0.5}, True),
+        ((20_000.0,) * 3, {"gc": 0.49}, False),
+        ((9_000.0,) * 3, {"usual": 4_000.0}, True),
+        ((8_999.0,) * 3, {"usual": 4_000.0}, False),
+        ((20_000.0,) * 4, {"count": 20}, True),
+        ((20_000.0,) * 3, {"count": 12}, False),
+    ],
+    ids=str,
+)
+def test_steps_that_take_much_longer(slow, more, found):
+    assert bool(outliers(*slow, **more)) is found
+
+
+def test_outliers_in_numbers():
+    (finding,) = outliers(20_000.0, 30_000.0, 40_000.0)
+    assert finding.message.startswith(
+        "3 of 20 timed steps take 2 times the median or more, every 5"
+    )
+    assert (finding.steps, finding.per_step, finding.lost_us_per_step) == (3, 0.15, 3000.0)
+    assert finding.lost_us_per_step_low < 3000.0 < finding.lost_us_per_step_high
+    # batches of four steps: 0, 10, 20 and 30 ms more in one step each, so their means' mean is 3 ms
+    assert finding.lost_us_per_step_high - 3000.0 == pytest.approx(
+        3000.0 - finding.lost_us_per_step_low
+    )
+    assert [value for _, value in finding.facts] == ["10 ms", "40 ms", "11, 16, 21"]
+
+
+@pytest.mark.parametrize(
+    ("norms", "said"),
+    [
+        ([10.0 ** (n / 4) for n in range(20)], "from 2.37 to 2.37e+04"),
+        ([10.0 ** (n / 10) for n in range(20)], ""),  # 1.6 decades
+        ([10.0 ** min(n / 4, 2.5) for n in range(20)], ""),  # levels off
+    ],
+)
+def test_norms_that_grow(norms, said):
+    table = GradientNorms((NormSeries(None, tuple(enumerate(norms))),))
+    found = list(ask(GradientsExplode(), table, CPU))
+    assert [said in each.message for each in found] == [True] * bool(said)
+    if found:
+        (finding,) = found
+        assert finding.message.startswith("the gradient norm grew 10,000-fold in 19 steps")
+        assert finding.message.endswith("and still tenfold every 4 steps")
+        assert (finding.steps, finding.per_step) == (20, 1.0)
+        facts = dict(finding.facts)
+        assert facts["steps looked at"] == "0 to 19 (from 0, warm-up included)"
+        assert (facts["norms taken"], facts["largest norm"]) == (
+            "as the optimizer stepped",
+            "5.623e+04",
+        )
+
+
+def test_norms_that_ended_in_infinity():
+    norms = [*(10.0**n for n in range(12)), float("inf"), 1.0]
+    series = NormSeries(None, tuple(enumerate(norms)), clipped=True)
+    rule = GradientsExplode()
+    (finding,) = ask(rule, GradientNorms((series,)), CPU)
+    assert finding.message.endswith("tenfold every 1 steps; then it was not finite")
+    assert "1e+10-fold" in finding.message and finding.steps == 12
+    assert "Clipping only" in rule.remedy(finding).text
+
+
+# -- the driver ------------------------------------------------------------------------------------
+
+
+def driver(*per_step, marked=True, timed=True, memory="Device", **more):
+    number = sum(per_step)
+    calls = DriverCalls(
+        "cudaMemset", number, 8.0 * number, per_step, (4.0,) * len(per_step), memory
+    )
+    return TraceDriver(marked, timed, memsets=(calls,), **more)
+
+
+@pytest.mark.parametrize(
+    ("table", "severity", "price", "often"),
+    [
+        (driver(1, 0, 2, 0), None, 4.0, 0.75),
+        (driver(1, 0, 0, 0), Severity.NOTE, 4.0, 0.25),
+        (driver(1, 1, timed=False), None, None, 1.0),
+        (driver(3, marked=False), Severity.NOTE, None, 0.0),
+    ],
+)
+def test_memsets_that_hold_the_host(table, severity, price, often):
+    (finding,) = ask(SynchronousMemset(), table)
+    assert (finding.severity, finding.lost_us_per_step, finding.per_step) == (
+        severity,
+        price,
+        often,
+    )
+    assert finding.basis == ("none" if price is None else "estimated")
+    assert finding.message.startswith("cudaMemset of device memory holds the host ")
+    assert (finding.facts[0] == ("host time inside", "8 us a call")) is table.timed
+
+
+def allocations(*per_step, uncached=0.0, **more):
+    number = sum(per_step)
+    calls = DriverCalls("cudaMalloc", number, 10.0 * number, per_step, (6.0,) * len(per_step))
+    table = TraceDriver(**{"marked": True, "allocator": (calls,), "uncached": uncached, **more})
+    return list(ask(DriverAllocationsInSteadyState(), table))
+
+
+@pytest.mark.parametrize(
+    ("per_step", "severity", "seen"),
+    [
+        ((9, 1, 1, 0, 0), [None], 2),
+        ((9, 1, 1, 0, 0, 0), [Severity.NOTE], 2),
+        ((9, 1, 0, 0), [], 0),  # once after the first step may be a warm-up
+        ((9, 0, 0), [], 0),
+    ],
+)
+def test_memory_from_the_driver_after_the_first_step(per_step, severity, seen):
+    found = allocations(*per_step)
+    assert [each.severity for each in found] == severity
+    for each in found:
+        of = len(per_step) - 1
+        assert each.message == (
+            f"cudaMalloc on {seen} of the {of} steps after the first: device memory comes from the "
+            "driver again"
+        )
+        assert (each.steps, each.per_step, each.lost_us_per_step) == (seen, 2 / of, 6.0)
+
+
+def test_a_cache_that_is_switched_off_has_no_warm_up():
+    (finding,) = allocations(1, 0, 0, uncached=0.5)
+    assert finding.message.startswith("cudaMalloc on 1 of the 3 steps: the caching allocator is")
+    assert "0.5 allocations for each kernel" in finding.message
+    assert (finding.per_step, finding.severity) == (1 / 3, Severity.NOTE)

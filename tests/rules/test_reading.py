@@ -1,0 +1,82 @@
+"""Lines that read tensors: which patch fits what the line does with the value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadingRule
+from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
+
+from auditor.evidence import Reads, Source
+from auditor.evidence.recorded.reads import Read
+from auditor.evidence.source.read_purpose import Expression
+from auditor.model import Finding, Site
+from tests.rules.asking import ask
+
+SITE = Site("train.py", 1, "step", "print(loss.item())")
+RULE = ScalarReadEveryStep()
+
+
+def finding(**hints):
+    return Finding(SITE, "a read", hints={"once": True, "library": "", **hints})
+
+
+@pytest.mark.parametrize(
+    ("kind", "safe", "reason"),
+    [("screen", True, THROTTLED), ("tracker", True, THROTTLED), ("file", False, WRITTEN)],
+)
+def test_a_line_that_only_logs_is_throttled(kind, safe, reason):
+    (edit,) = RULE.patch_of(finding(logs=kind))
+    assert (edit.action, edit.value, LOG_EVERY) == ("throttle", "50", 50)
+    assert (edit.safe, edit.reason) == (safe, reason)
+
+
+def test_a_line_that_sums_adds_tensors_and_others_have_no_patch():
+    (edit,) = RULE.patch_of(finding(logs=None, summed=(1, 1, 0, 4)))
+    assert (edit.action, edit.value, edit.span, edit.safe) == (
+        "rename_call",
+        "detach()",
+        (1, 1, 0, 4),
+        False,
+    )
+    assert RULE.patch_of(finding(logs=None, summed=None)) == ()
+    assert RULE.patch_of(replace(finding(logs="screen"), site=None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "once", "logs"),
+    [
+        ("print(loss.item())", True, "screen"),
+        ("print(loss.item())", False, None),
+        ("y = f(loss.item())", True, None),
+    ],
+)
+def test_only_a_line_that_runs_once_in_a_step_is_throttled(text, once, logs):
+    (found,) = RULE.less_often([finding(once=once)], Source({"train.py": text}))
+    assert (found.hints["logs"] or None) == logs
+    assert found.hints["summed"] is None
+    (nowhere,) = RULE.less_often([replace(finding(), site=None)], Source())
+    assert (nowhere.hints["logs"], nowhere.hints["summed"]) == (False, None)
+
+
+def test_the_advice_of_a_library_is_another():
+    assert ReadingRule.advice(finding(), "own") == "own"
+    assert "inside lib.py:f, which is not yours" in ReadingRule.advice(
+        finding(library="lib.py:f"), "own"
+    )
+
+
+def reads(*numbers):
+    rows = tuple(
+        Read(SITE, "item", "scalar", step, n, 5.0, 1, "cuda:0", expression=Expression(text="x"))
+        for step, n in enumerate(numbers)
+    )
+    return Reads("cuda", len(numbers), rows)
+
+
+def test_a_line_that_reads_twice_in_a_step_is_told():
+    (once,), (twice,) = ask(RULE, reads(*[1] * 10)), ask(RULE, reads(*[1] * 9, 2))
+    assert (once.hints["once"], twice.hints["once"]) == (True, False)
+    assert (once.steps, once.per_step, once.lost_us_per_step) == (10, 1.0, 5.0)
+    assert twice.per_step == 1.1

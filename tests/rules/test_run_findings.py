@@ -1,0 +1,368 @@
+"""What rules say of runs, on tables made by hand: the words, the averages and both sides of what
+decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.amp009_loss_in_half import LossInHalf
+from auditor.rules.cfg008_float64_creeps import Float64InTheStep
+from auditor.rules.graph003_graph_in_eval import GraphRecordedInEvaluation
+from auditor.rules.graph004_create_graph_cycle import GradientsKeepTheirGraph
+from auditor.rules.graph005_never_trained import ParametersNeverTrained
+from auditor.rules.graph006_left_out import TrainableTensorLeftOut
+from auditor.rules.kern006_loop_indexing import LoopOverIndex
+from auditor.rules.num002_nonfinite_born import NonfiniteValueBorn
+from auditor.rules.num004_half_headroom import HalfNearOverflow
+from auditor.rules.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.num015_bad_input import BatchNotFinite
+
+from auditor.evidence import (
+    Amp,
+    CreateGraphCycles,
+    Float64Ops,
+    IndexingLoops,
+    LeavesOutsideOptimizer,
+    Loads,
+    Machine,
+    Nonfinite,
+    OpRanges,
+    ParamsWithoutGrad,
+    Source,
+    UnusedGraphs,
+)
+from auditor.evidence.recorded.amp import ScaleUpdate
+from auditor.evidence.recorded.float64_ops import Double
+from auditor.evidence.recorded.indexing_loops import IndexingLoop
+from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
+from auditor.evidence.recorded.load_state_dict import Load
+from auditor.evidence.recorded.nonfinite import BadTensor, Birth, InputRange
+from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.params_without_grad import Stepped, WithoutGrad
+from auditor.evidence.recorded.unused_graphs import CreateGraphCycle, UnusedGraph
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
+CPU = Machine("cpu", 8)
+OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
+
+
+def told(rule, *tables):
+    """Message, steps and occurrences per step of each finding."""
+    return [(each.message, each.steps, each.per_step) for each in ask(rule, *tables)]
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({}, "1.1"),
+        ({"high": 16_377.0}, "2"),
+        ({"high": 16_376.0}, None),  # two powers of two
+        ({"low": -65_504.0}, "0"),
+        ({"low": -60_000.0}, "0.13"),
+        ({"low": None}, "1.1"),
+        ({"high": None, "low": -60_000.0}, "0.13"),
+        ({"high": 0.0, "low": 0.0}, None),
+        ({"high": float("inf")}, None),
+        ({"high": 70_000.0}, None),
+    ],
+    ids=str,
+)
+def test_headroom_of_float16(change, left):
+    found = list(ask(HalfNearOverflow(), OpRanges(3, (replace(OUTPUT, **change),)), Amp(), CPU))
+    assert [f"{left} powers of two are left" in each.message for each in found] == [True] * bool(
+        left
+    )
+
+
+def test_the_least_headroom_of_a_line_is_told_and_all_its_calls_are_counted():
+    calls = (OUTPUT, replace(OUTPUT, op="bmm", high=60_000.0, n=3, steps=1))
+    ((message, steps, often),) = told(HalfNearOverflow(), OpRanges(3, calls), Amp(), CPU)
+    assert message.startswith("bmm gave values up to 6e+04 in float16, which ends at 65504: 0.13")
+    assert (steps, often) == (1, 3.0)
+
+
+def test_overflows_are_told_where_a_scaler_skipped():
+    calls = (
+        replace(OUTPUT, high=10.0, overflowed=2),
+        replace(OUTPUT, op="bmm", high=10.0, overflowed=4, n=9),
+    )
+    skipped = (ScaleUpdate(OTHER, 0, 2.0, 1.0), ScaleUpdate(OTHER, 1, 1.0, 1.0))
+    table = OpRanges(3, calls)
+    ((message, steps, often),) = told(HalfNearOverflow(), table, Amp(2, (), skipped), CPU)
+    assert message == (
+        "bmm overflowed in float16, which ends at 65504, in 4 of 9 calls; GradScaler skipped 1 of "
+        "2 steps"
+    )
+    assert (steps, often) == (2, 2.0)
+    assert told(HalfNearOverflow(), table, Amp(2, (), skipped[1:]), CPU) == []
+
+
+BIRTH = Birth("exp", "forward", "inf", 4, LINE, dtype="float16")
+BAD = Nonfinite(5, 8, (BadTensor("gradient", "w", "nan"),), 3, BIRTH, replayed=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "born"),
+    [
+        ({}, "exp made inf at step 4"),
+        ({"value": "nan"}, "exp made NaN at step 4"),
+        ({"inputs": (InputRange("float16", 0.0, 12.0),)}, "exp made inf at step 4 (its input went"),
+        ({"fill": True}, "inf was written by exp at step 4"),
+        ({"fill": True, "op": "new_empty"}, "inf was left in memory by new_empty at step 4"),
+        ({"phase": "input", "fill": True}, "inf that somebody wrote on purpose"),
+    ],
+    ids=str,
+)
+def test_how_a_value_was_born(change, born):
+    ((message, steps, often),) = told(
+        NonfiniteValueBorn(), replace(BAD, birth=replace(BIRTH, **change)), CPU
+    )
+    assert message.startswith(born)
+    assert message.endswith("; after step 5 the gradient of w was NaN, and 2 more")
+    assert (steps, often) == (1, 0.125)
+
+
+def test_what_a_bad_value_reached():
+    def reached(**change):
+        return told(NonfiniteValueBorn(), replace(BAD, **change), CPU)[0][0].partition("; ")[2]
+
+    assert reached(step=4) == "then the gradient of w was NaN, and 2 more"
+    assert reached(count=1) == "after step 5 the gradient of w was NaN"
+    assert reached(count=2, tensors=()) == "after step 5 a tensor was not finite, and 1 more"
+    ((message, _, often),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, steps=0), CPU)
+    assert message.startswith("a non-finite value was born by step 5; after step 5")
+    assert often == 1.0
+    ((message, *_),) = told(NonfiniteValueBorn(), replace(BAD, birth=None, replayed=False), CPU)
+    assert "by step 5 (not seen again in a replay); " in message
+    assert told(NonfiniteValueBorn(), Nonfinite(), CPU) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "rule"),
+    [
+        ("forward", "NUM002"),
+        ("backward", "NUM002"),
+        ("optimizer", "NUM002"),
+        ("input", "NUM015"),
+        ("parameter", "NUM013"),
+        ("state", "NUM013"),
+    ],
+)
+def test_each_phase_has_one_rule(phase, rule):
+    table = replace(BAD, birth=replace(BIRTH, phase=phase))
+    found = {
+        "NUM002": told(NonfiniteValueBorn(), table, CPU),
+        "NUM013": told(WeightsPoisoned(), table, Loads(), CPU),
+        "NUM015": told(BatchNotFinite(), table, CPU),
+    }
+    assert [code for code, each in found.items() if each] == [rule]
+
+
+def test_weights_that_were_poisoned_before_the_step():
+    table = replace(BAD, birth=replace(BIRTH, phase="parameter", value="nan"))
+    ((message, steps, often),) = told(WeightsPoisoned(), table, Loads(), CPU)
+    assert message == (
+        "a parameter held NaN before step 4 began, first used at train.py:3; w is among what it "
+        "spoiled"
+    )
+    assert (steps, often) == (1, 0.125)
+    loads = Loads((Load(OTHER, "module", "Net", bad=3, tensors=("a", "b", "c")),))
+    (finding,) = ask(WeightsPoisoned(), table, loads, CPU)
+    assert "Net loads here is not finite in a and 2 more tensors, first used" in finding.message
+    assert finding.site is OTHER
+    once = Loads((replace(loads.each[0], bad=1),))
+    assert "not finite in a, first" in told(WeightsPoisoned(), table, once, CPU)[0][0]
+    state = replace(table, birth=replace(BIRTH, phase="state", site=None), tensors=(), steps=0)
+    ((message, _, often),) = told(WeightsPoisoned(), state, loads, CPU)
+    assert (message, often) == ("the optimizer's state held inf before step 4 began", 1.0)
+
+
+def test_data_that_was_not_finite():
+    born = replace(BIRTH, phase="input", value="nan")
+    given = replace(born, inputs=(InputRange("float32", 0.0, 1.0, 0.25),))
+    ((message, steps, often),) = told(BatchNotFinite(), replace(BAD, birth=given), CPU)
+    assert message == (
+        "the data of step 4 held NaN (0.25 of it) when it was first used here; after step 5 the "
+        "gradient of w was not finite"
+    )
+    assert (steps, often) == (1, 0.125)
+    ((message, *_),) = told(BatchNotFinite(), replace(BAD, birth=born), CPU)
+    assert "held NaN when" in message
+
+
+def test_a_loss_in_half_precision_is_told_by_its_worst():
+    call = Delicate(LINE, "function", "log", "bfloat16", n=6, steps=1, loss=True, low=0.5, high=2.0)
+    calls = (call, replace(call, dtype="float16", n=3, steps=3, low=None))
+    (finding,) = ask(LossInHalf(), OpRanges(3, calls), CPU)
+    assert (finding.severity, finding.steps, finding.per_step) == (None, 3, 3.0)
+    assert "ran in float16 on the way to the loss" in finding.message
+    assert "its input" not in finding.message
+    (mild,) = ask(LossInHalf(), OpRanges(3, (call,)), CPU)
+    assert mild.severity is Severity.NOTE
+    assert mild.message.endswith("(its input went from 0.5 to 2)")
+
+
+# -- float64 ---------------------------------------------------------------------------------------
+
+DOUBLE = Double(LINE, "cast", "to", calls=8, largest=1, products=0, share=0.01, graph=True, steps=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        ({"share": 0.009}, []),
+        ({"share": 0.009, "how": "mixed"}, [Severity.NOTE]),
+        ({"share": 0.009, "products": 1}, [None]),
+        ({"graph": False}, []),
+        ({"how": "made"}, [None]),
+    ],
+    ids=str,
+)
+def test_float64_is_reported_from_its_share_on(change, severity):
+    table = Float64Ops((replace(DOUBLE, **change),))
+    assert [each.severity for each in ask(Float64InTheStep(), table, CPU, Source())] == severity
+
+
+def test_float64_in_words():
+    table = Float64Ops((replace(DOUBLE, how="made", products=6, largest=2, share=0.5),))
+    (finding,) = ask(Float64InTheStep(), table, CPU, Source())
+    assert finding.message.endswith(
+        "the results of 4 operators per step are float64 because of it, 3 products of matrices "
+        "among them"
+    )
+    assert (finding.steps, finding.per_step) == (2, 4.0)
+    assert dict(finding.facts)["largest tensor in float64"] == "2 elements"
+
+
+def test_a_step_that_is_float64_as_a_whole():
+    births = (replace(DOUBLE, products=1), replace(DOUBLE, calls=4, steps=3))
+    source = Source({"train.py": "torch.set_default_dtype(torch.float64)"})
+
+    def found(trained, *made):
+        return list(ask(Float64InTheStep(), Float64Ops(made, trained), CPU, source))
+
+    (whole,) = found(0.51, *births)
+    assert (whole.site.line, whole.steps, whole.per_step) == (1, 3, 4.0)
+    assert whole.message.endswith("with 51% of the trained parameters")
+    assert len(found(0.5, *births)) == 2  # each for itself
+    assert found(0.51, births[1]) == []  # no product of matrices in all of it
+
+
+# -- graphs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("saved", "basis", "cost"), [(None, "none", ""), (2048, "measured", "; 2 KiB were saved")]
+)
+def test_a_graph_in_eval(saved, basis, cost):
+    place = UnusedGraph(LINE, "Net", 6, 4, saved_bytes=saved)
+    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), CPU)
+    assert finding.message.startswith("Net ran in eval mode with gradients on 6 times, and no")
+    assert (cost in finding.message) and (finding.lost_bytes, finding.basis) == (saved, basis)
+    assert (finding.steps, finding.per_step) == (4, 1.5)
+    (train,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, mode="train"),)), CPU)
+    assert "Net, which no optimizer trains, ran with" in train.message
+    assert told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=2),)), CPU) == []
+    assert (
+        len(told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=3),)), CPU)) == 1
+    )
+
+
+def test_gradients_that_keep_their_graph():
+    cycle = CreateGraphCycle(LINE, (1, 2), (3, 5), (1024, 3072))
+    (finding,) = ask(GradientsKeepTheirGraph(), CreateGraphCycles(4, (cycle,)), CPU)
+    assert finding.message == (
+        "5 gradients of backward(create_graph=True) kept their graph into a later step on 2 of 4 "
+        "steps, and 2 KiB more are held after each"
+    )
+    assert (finding.steps, finding.lost_bytes, finding.grows, finding.basis) == (
+        2,
+        2048,
+        True,
+        "measured",
+    )
+    assert finding.facts == (
+        ("gradients with a graph", "3, then 5"),
+        ("saved tensors held", "1 KiB, then 3 KiB"),
+    )
+    unknown = CreateGraphCycles(4, (replace(cycle, held_bytes=()),))
+    (finding,) = ask(GradientsKeepTheirGraph(), unknown, CPU)
+    assert (finding.lost_bytes, finding.basis, len(finding.facts)) == (None, "none", 1)
+    assert told(GradientsKeepTheirGraph(), CreateGraphCycles(5, (cycle,)), CPU) == []
+
+
+@pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more"), (1, "")])
+def test_parameters_that_never_had_a_gradient(number, more):
+    unfed = tuple(WithoutGrad(f"p{n}", (2,)) for n in range(number))
+    stepped = Stepped("SGD", LINE, 8, 9, unfed, number, ((1, 4),))
+    found = list(ask(ParametersNeverTrained(), ParamsWithoutGrad((stepped,)), CPU))
+    names = ", ".join(f"p{n}" for n in range(min(3, number)))
+    assert [each.message for each in found] == [
+        f"{number} of 9 parameters of SGD had no gradient in any of 8 steps: {names}{more}",
+        "SGD stepped its group 1 (4 parameters) with a rate of 0 on all of 8 steps",
+    ]
+    assert [(each.steps, each.per_step) for each in found] == [(8, 1.0)] * 2
+    assert (len(found[0].facts), found[1].facts) == (number, ())
+    few = ParamsWithoutGrad((replace(stepped, steps=7),))
+    none = ParamsWithoutGrad((replace(stepped, n=0, still=()),))
+    assert (
+        told(ParametersNeverTrained(), few, CPU) == told(ParametersNeverTrained(), none, CPU) == []
+    )
+
+
+LEAF = OutsideLeaf("w", None, LINE, 8, (2,), registered=True, changed=False, grad_bytes=512)
+FED = ParamsWithoutGrad((Stepped("SGD", LINE, 8, 1),))
+
+
+@pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more")])
+def test_parameters_in_no_optimizer(number, more):
+    leaves = tuple(replace(LEAF, name=f"p{n}") for n in range(number))
+    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer(leaves), FED, CPU)
+    assert finding.message == (
+        f"{number} parameters get a gradient on 8 steps, are in no optimizer and never change: "
+        f"p0, p1, p2{more}"
+    )
+    assert finding.facts[0] == ("gradients held", f"{number * 512 / 1024:.3g} KiB")
+    assert (finding.site, finding.steps, finding.per_step) == (LINE, 8, 1.0)
+
+
+def test_tensors_in_no_optimizer_or_no_module():
+    tensor = replace(LEAF, registered=False, name="", made=OTHER)
+    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer((tensor,)), FED, CPU)
+    assert finding.message.startswith("a tensor of shape [2] gets a gradient on 8 steps, is in no")
+    assert (finding.site, finding.severity, finding.facts[1][0]) == (OTHER, None, "a tensor")
+    trained = replace(tensor, optimized=True, beside=1, name="scale", made=None)
+    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer((trained,)), FED, CPU)
+    assert finding.message.startswith("scale is trained but in no module")
+    assert (finding.site, finding.severity) == (LINE, Severity.NOTE)
+    few = LeavesOutsideOptimizer((replace(LEAF, fed=7),))
+    assert told(TrainableTensorLeftOut(), few, FED, CPU) == []
+    nobody = LeavesOutsideOptimizer((LEAF,))
+    assert told(TrainableTensorLeftOut(), nobody, ParamsWithoutGrad(), CPU) == []
+
+
+# -- loops -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, True), ({"share": 0.24}, False), ({"operators": 161.0}, False), ({"steps": 2}, False)],
+    ids=str,
+)
+def test_a_loop_over_pieces(change, said):
+    loop = replace(IndexingLoop(LINE, "select", 10.0, 160.0, 0.25, 4, 3), **change)
+    found = list(ask(LoopOverIndex(), IndexingLoops(3, (loop,)), CPU))
+    assert bool(found) is said
+    if said:
+        assert found[0].message == (
+            "a Python loop gives `select` 10 pieces of a tensor one by one: 160 operators per "
+            "step, 25% of all outside the backward"
+        )
+        assert (found[0].steps, found[0].per_step) == (3, 10.0)
