@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from auditor import amounts
-from auditor.evidence import DeviceMemory, HostMemory, Machine, NeverFreed, RetainedGraphs
+from auditor.evidence import (
+    DeviceMemory,
+    GrowingLines,
+    HostMemory,
+    Machine,
+    NeverFreed,
+    RetainedGraphs,
+)
 from auditor.evidence.recorded.trend import Trend
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
 
 MIB = 2**20
@@ -19,6 +26,7 @@ class Hints:
     """Whose memory grows: ``host`` or the device's."""
 
     where: str = ""
+    accumulated: str = ""  # the name that is put behind itself
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,11 @@ class MemoryGrowsEveryStep(Rule):
     Allocated device memory at the end of each timed step, or the host's resident set, that rises:
     the Theil-Sen slope is above zero with 95 % confidence, most steps end higher than the one
     before, the growth is not noise by size, and the last third of the pass still takes part in it
-    (a cache that fills up levels off). On the device the line is named whose blocks stay, where an
-    allocation history was recorded: in the memory pass of a GPU, or in a rehearsal. A rehearsal is
-    a note: its twelve steps cannot tell a leak from a buffer that fills up.
+    (a cache that fills up levels off). On the device the line is named whose blocks stay, or hold
+    more at the end of each step, where an allocation history was recorded: in the memory pass of a
+    GPU, or in a rehearsal. A rehearsal is a note: its twelve steps cannot tell a leak from a buffer
+    that fills up. A statement that puts a tensor behind itself (``bank = torch.cat([bank, z])``) is
+    a warning in a rehearsal as well, where nothing in its file cuts the tensor or begins it anew.
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
@@ -96,33 +106,30 @@ class MemoryGrowsEveryStep(Rule):
         host: HostMemory,
         held: RetainedGraphs,
         kept: NeverFreed,
+        growing: GrowingLines,
         machine: Machine,
     ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
             raise NotLooked("the memory of no step was measured")
-        on_device = self._rate(
-            device.trend, max(self.device_mib * MIB, self.device_share * device.trend.peak), 0.0
-        )
+        floor = max(self.device_mib * MIB, self.device_share * device.trend.peak)
+        on_device = self._rate(device.trend, floor, 0.0)
+        line = _line(kept, growing, self._rate, floor)
+        if on_device is None and line.name:  # what else is freed or not yet freed hides it
+            on_device = self._rate(line.trend, floor, 0.0)
         on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
         if machine.simulated:
             on_host = None  # the shadow's tensors lie in host memory
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
-        for where, trend, rate in (
-            ("device", device.trend, on_device),
-            ("host", host.trend, on_host),
+        for where, trend, rate, place in (
+            ("device", device.trend, on_device, line),
+            ("host", host.trend, on_host, _Line()),
         ):
             if rate is None:
                 continue
-            line = kept.lines[0] if where == "device" and kept.lines else None
-            stays = (
-                f": {line.blocks} blocks allocated here were never freed"
-                if line is not None
-                else ""
-            )
             yield Finding(
-                line.site if line is not None else None,
-                f"{where} memory grows by {amounts.size(rate)} per step{stays}{cause}",
+                place.site,
+                f"{where} memory grows by {amounts.size(rate)} per step{place.said}{cause}",
                 steps=len(trend.values),
                 per_step=1.0,
                 lost_bytes=round(rate),
@@ -130,10 +137,10 @@ class MemoryGrowsEveryStep(Rule):
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE
-                if names or machine.simulated
+                if names or (machine.simulated and not place.unbounded)
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
-                hints=Hints(where),
+                hints=Hints(where, place.name),
                 follows="GRAPH001" if names else "",
             )
 
@@ -147,6 +154,14 @@ class MemoryGrowsEveryStep(Rule):
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        name = finding.hints_as(Hints).accumulated
+        if name:
+            return Remedy(
+                f"Give {name} a bound: allocate it once and write each step's part into the next "
+                "rows (a ring buffer), or keep the last rows alone after each step. Each step "
+                "also copies all of it: what must be kept whole belongs into a list on the host, "
+                "joined once at the end."
+            )
         if finding.hints_as(Hints).where == "host":
             return Remedy(
                 "Look for containers that grow: logged arrays, cached batches, histories. Bound "
@@ -156,3 +171,37 @@ class MemoryGrowsEveryStep(Rule):
             "Look for tensors kept from step to step: logged outputs, lists of losses, caches "
             "without a bound."
         )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The line that growth is told at. ``name`` is put behind itself there."""
+
+    site: Site | None = None
+    said: str = ""
+    name: str = ""
+    unbounded: bool = False
+    trend: Trend = field(default_factory=Trend)
+
+
+def _line(
+    kept: NeverFreed,
+    growing: GrowingLines,
+    rate: Callable[[Trend, float, float], float | None],
+    floor: float,
+) -> _Line:
+    """Blocks that stay tell more than a line that holds more; what is put behind itself, most."""
+    for each in growing.lines:
+        found = each.accumulated
+        if found is not None and rate(each.held, floor, 0.0) is not None:
+            said = f": {found.name} is put behind itself here on each step"
+            if found.unbounded:
+                said += ", and nothing cuts it"
+            return _Line(each.site, said, found.name, found.unbounded, each.held)
+    if kept.lines:
+        said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
+        return _Line(kept.lines[0].site, said)
+    for each in growing.lines:
+        if rate(each.held, floor / 2, 0.0) is not None:
+            return _Line(each.site, ": what is allocated here is larger on each step")
+    return _Line()

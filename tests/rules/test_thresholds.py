@@ -32,6 +32,7 @@ from auditor.evidence import (
     DebugModes,
     DeviceCalls,
     DeviceMemory,
+    GrowingLines,
     HostMemory,
     Machine,
     NeverFreed,
@@ -54,15 +55,17 @@ from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.recorded.zero_grad import ZeroGrad
+from auditor.evidence.snapshot.growing_lines import GrowingLine
 from auditor.evidence.snapshot.segments import Block, Segment
 from auditor.evidence.source.read_purpose import Expression
+from auditor.evidence.source.self_concatenation import Accumulated
 from auditor.model import Severity, Site
 from auditor.patch import plan
 from auditor.patch.edits import apply_edits
 from auditor.rule import NotLooked
 from tests.rules.asking import ask
 
-CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8)
+CPU, CUDA, REHEARSED = Machine("cpu", 8), Machine("cuda", 8), Machine("rehearsal", 8)
 LINE = Site("trainer.py", 3, "step", "log(loss.item())")
 MIB = 2**20
 
@@ -613,14 +616,19 @@ def test_retained_graph():
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=(), kept=()):
+def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None):
     memory = DeviceMemory(
         tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
     )
-    host_memory, machine = HostMemory(Trend(tuple(host))), CUDA if device else CPU
+    host_memory, machine = HostMemory(Trend(tuple(host))), machine or (CUDA if device else CPU)
     return list(
         MemoryGrowsEveryStep().detect(
-            memory, host_memory, RetainedGraphs(held), NeverFreed(kept), machine
+            memory,
+            host_memory,
+            RetainedGraphs(held),
+            NeverFreed(kept),
+            GrowingLines(growing),
+            machine,
         )
     )
 
@@ -665,6 +673,58 @@ def test_growth_names_the_holder_of_graphs():
     assert "losses[*] keeps graphs" in finding.message
     assert finding.follows == "GRAPH001"
     assert finding.site is None
+
+
+NOISY = [100 * MIB + (step % 3) * 8 * MIB + step * MIB / 4 for step in range(12)]
+
+
+def grows(per_step=MIB / 4, *, accumulated=None, site=LINE, steps=12):
+    held = Trend(tuple(per_step * step for step in range(1, steps + 1)))
+    return GrowingLine(site, held, accumulated)
+
+
+@pytest.mark.parametrize(
+    ("unbounded", "machine", "severity"),
+    [
+        (True, REHEARSED, None),  # the rule's own: a warning
+        (False, REHEARSED, Severity.NOTE),
+        (False, CUDA, None),
+    ],
+)
+def test_what_is_put_behind_itself_is_named_though_other_memory_comes_and_goes(
+    unbounded, machine, severity
+):
+    bank = grows(accumulated=Accumulated("bank", unbounded))
+    (finding,) = mem003(device=NOISY, growing=(bank,), machine=machine)
+    assert finding.site == LINE
+    assert finding.lost_bytes == MIB // 4
+    assert "bank is put behind itself here on each step" in finding.message
+    assert ("nothing cuts it" in finding.message) is unbounded
+    assert finding.severity == severity
+    assert "ring buffer" in MemoryGrowsEveryStep().remedy(finding).text
+
+
+def test_a_line_that_only_happens_to_hold_more_is_no_finding_of_its_own():
+    assert mem003(device=NOISY, growing=(grows(),)) == []
+
+
+def test_a_bank_that_levels_off_or_is_small_is_silent():
+    level = GrowingLine(
+        LINE, Trend(tuple(min(step, 6) * MIB for step in range(1, 13))), Accumulated("bank", True)
+    )
+    assert mem003(device=NOISY, growing=(level,)) == []
+    small = grows(MIB / 12, accumulated=Accumulated("bank", True))  # 0.92 MiB in 12 steps
+    assert mem003(device=NOISY, growing=(small,)) == []
+    assert len(mem003(device=NOISY, growing=(grows(MIB / 8, accumulated=small.accumulated),))) == 1
+
+
+def test_growth_of_the_device_is_told_at_a_line_that_holds_more():
+    steady = [100 * MIB + step * MIB for step in range(12)]
+    (finding,) = mem003(device=steady, growing=(grows(MIB),))
+    assert finding.site == LINE
+    assert "what is allocated here is larger on each step" in finding.message
+    (nowhere,) = mem003(device=steady, growing=(grows(MIB / 40),))
+    assert nowhere.site is None
 
 
 def allocator(peak_mib, reserved_mib, **more):
