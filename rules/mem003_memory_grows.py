@@ -107,6 +107,7 @@ class MemoryGrowsEveryStep(Rule):
         held: RetainedGraphs,
         kept: NeverFreed,
         growing: GrowingLines,
+        *,
         machine: Machine,
     ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:

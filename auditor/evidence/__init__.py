@@ -36,9 +36,9 @@ from auditor.evidence.recorded.torch_save import Saves
 from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
 from auditor.evidence.recorded.zero_grad import ZeroGrads
 from auditor.evidence.snapshot.cache_churn import CacheChurn
+from auditor.evidence.snapshot.growing_lines import GrowingLines
 from auditor.evidence.snapshot.history import Allocations
 from auditor.evidence.snapshot.late_growth import LateGrowth
-from auditor.evidence.snapshot.growing_lines import GrowingLines
 from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.peak import PeakHolders

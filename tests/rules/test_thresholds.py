@@ -628,7 +628,7 @@ def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None):
             RetainedGraphs(held),
             NeverFreed(kept),
             GrowingLines(growing),
-            machine,
+            machine=machine,
         )
     )
 

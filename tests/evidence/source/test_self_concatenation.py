@@ -19,14 +19,18 @@ UNBOUNDED = [
     ("for x in data:\n    bank = torch.cat(\n        [x, bank],\n    ).detach()\n", 3, "bank"),
     ("for x in data:\n    bank: Tensor = torch.vstack([bank, x])\n", 2, "bank"),
     (
-        "class M:\n    def __init__(self):\n        self.bank = torch.zeros(0)\n"
-        "    def forward(self, x):\n        self.bank = torch.cat([self.bank, x.detach()])\n",
+        (
+            "class M:\n    def __init__(self):\n        self.bank = torch.zeros(0)\n"
+            "    def forward(self, x):\n        self.bank = torch.cat([self.bank, x.detach()])\n"
+        ),
         5,
         "self.bank",
     ),
     (
-        "def main():\n    state = {}\n    state['f'] = x\n    for x in data:\n"
-        "        state['f'] = np.concatenate([state['f'], x])\n",
+        (
+            "def main():\n    state = {}\n    state['f'] = x\n    for x in data:\n"
+            "        state['f'] = np.concatenate([state['f'], x])\n"
+        ),
         5,
         "state['f']",
     ),
@@ -44,18 +48,24 @@ def test_nothing_cuts_it(text, line, name):
         ("for x in data:\n    bank = torch.cat([bank, x])[-4096:]\n", 2),
         ("for x in data:\n    bank = torch.cat([bank, x])\n    bank = bank[-4096:]\n", 2),
         (
-            "for epoch in range(3):\n    bank = torch.zeros(0)\n    for x in data:\n"
-            "        bank = torch.cat([bank, x])\n",
+            (
+                "for epoch in range(3):\n    bank = torch.zeros(0)\n    for x in data:\n"
+                "        bank = torch.cat([bank, x])\n"
+            ),
             4,
         ),
         (
-            "def evaluate():\n    bank = torch.zeros(0)\n    for x in data:\n"
-            "        bank = torch.cat([bank, x])\n",
+            (
+                "def evaluate():\n    bank = torch.zeros(0)\n    for x in data:\n"
+                "        bank = torch.cat([bank, x])\n"
+            ),
             4,
         ),
         (
-            "bank = None\ndef step():\n    bank = torch.cat([bank, x])\ndef reset():\n"
-            "    global bank\n    bank = None\n",
+            (
+                "bank = None\ndef step():\n    bank = torch.cat([bank, x])\ndef reset():\n"
+                "    global bank\n    bank = None\n"
+            ),
             3,
         ),
     ],
