@@ -46,7 +46,16 @@ MAY = {
     "rules": {"amounts", "batch_means", "evidence", "model", "permit", "rule"},
     "reports": {"amounts", "model"},
     "checkpoints": {"errors", "evidence", "isolation", "recordings"},
-    "runs": {"errors", "evidence", "model", "nulldevice", "recordings", "redaction", "syntax"},
+    "runs": {
+        "errors",
+        "evidence",
+        "model",
+        "nulldevice",
+        "recordings",
+        "redaction",
+        "rule",
+        "syntax",
+    },
     "capture": {
         "torch",
         "triton",

@@ -66,7 +66,9 @@ def accumulated_at(source: Source, site: Site) -> Accumulated | None:
 
 def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
     """Every plain assignment of a file, a target each."""
-    waiting = [(node, "", False) for node in nodes if isinstance(node, ast.Module)]
+    waiting: list[tuple[ast.AST, str, bool]] = [
+        (node, "", False) for node in nodes if isinstance(node, ast.Module)
+    ]
     while waiting:
         node, function, again = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
