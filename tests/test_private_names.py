@@ -22,7 +22,15 @@ FILES = [
 ]
 PRIVATE = re.compile(r"_(?!_)\w+")
 
-OF_PYTHON = {"_getframe", "_exit", "_replace", "_fields", "_run_exitfuncs", "_target"}
+OF_PYTHON = {
+    "_getframe",
+    "_current_frames",
+    "_exit",
+    "_replace",
+    "_fields",
+    "_run_exitfuncs",
+    "_target",
+}
 """Of sys, os, tuples with names, atexit and multiprocessing."""
 
 OPERATORS = """
@@ -48,6 +56,10 @@ WORDS = {
     f"{PROBES}/sync/reads_kernels.py": (
         "_local_scalar_dense _unique2 _index_put_impl_",
         "operators: _kernel leaves out",
+    ),
+    f"{PROBES}/sync/course.py": (
+        "_local_scalar_dense _to_copy _pin_memory _unique _unique2",
+        "operators by name, to know what was called",
     ),
     f"{SHADOW}/operators.py": (OPERATORS, "operators by name, to know what was called"),
     f"{SHADOW}/paths.py": (

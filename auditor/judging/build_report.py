@@ -113,8 +113,7 @@ def report(
         warnings=(
             *first,
             *manifest.get("warnings", ()),
-            *_said_in(rehearsed),
-            *null_beside.warnings(evidence),
+            *_said_in(evidence),
             *_masked(manifest, recording),
             *(facts.warnings if facts else ()),
             *judgement.warnings,
@@ -124,11 +123,7 @@ def report(
         cautions=_cautions(evidence, quiet, facts),
         tool={"name": "torch-step-audit", "version": __version__},
         environment=_environment(evidence, rehearsed),
-        method=(
-            *method_of(manifest, steps, queued_share(quiet)),
-            *_rehearsed(rehearsed),
-            *null_beside.method(evidence),
-        ),
+        method=_method(evidence, steps, quiet),
         series=series,
         operators=tuple(
             (op.name, round(op.calls), op.self_us) for op in facts.operators[:TOP_OPERATORS]
@@ -377,9 +372,19 @@ NAMED = 5
 """Places that a warning names one by one."""
 
 
-def _said_in(rehearsed: Evidence | None) -> Iterable[str]:
+def _method(evidence: Evidence, steps: list[StepRow], quiet: tuple[Step, ...]) -> tuple[str, ...]:
+    return (
+        *method_of(evidence.recording.manifest, steps, queued_share(quiet)),
+        *_rehearsed(evidence.inside(REHEARSAL)),
+        *null_beside.method(evidence),
+    )
+
+
+def _said_in(evidence: Evidence) -> Iterable[str]:
+    rehearsed = evidence.inside(REHEARSAL)
     for text in rehearsed.recording.manifest.get("warnings", ()) if rehearsed is not None else ():
         yield f"in the rehearsal: {text}"
+    yield from null_beside.warnings(evidence)
 
 
 def _rehearsed(rehearsed: Evidence | None) -> Iterable[str]:

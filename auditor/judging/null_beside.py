@@ -75,12 +75,17 @@ def method(evidence: Evidence) -> Iterator[str]:
     name = run.evidence.recording.device.name.removesuffix(" (null device)")
     most = run.busiest
     where = f", most of them at {most.site.file}:{most.site.line}" if most is not None else ""
+    told = (
+        f", but for {run.answered} of {amounts.count(run.reads, 'scalar read')} that were told the "
+        "rehearsal's value"
+        if run.reads
+        else ""
+    )
     yield (
         f"null device: {amounts.count(run.steps, 'step')} of the same program on torch's own CUDA "
         f"code, played as {name}, whose kernels compute nothing: {run.launches:.0f} launches a step"
-        f"{where}; {'its allocator is judged' if run.memory else 'its allocator is not judged'}, "
-        f"and {run.answered} of {run.reads} scalar reads were told the rehearsal's value, all other "
-        "values are zeros"
+        f"{where}; {'its allocator is judged' if run.memory else 'its allocator is not judged'}; "
+        f"values are zeros{told}"
     )
     extra = unseen_waits(run, evidence)
     if extra:

@@ -64,5 +64,6 @@ class Manifest(TypedDict, total=False):
     masked_arguments: list[str]
     withheld: list[str]
     recorded_at: str
+    null_device: dict[str, str]
     warnings: list[str]
     rerun: _Rerun | None
