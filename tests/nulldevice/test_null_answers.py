@@ -140,6 +140,7 @@ def test_libraries_that_stay(name):
         ("A100-40GB", "A100-40GB"),
         ("rtx 4090", "RTX4090"),
         ("Tesla T4", "T4"),
+        ("RTX PRO 5000", "RTX-PRO-5000"),
     ],
 )
 def test_a_gpu_is_found_by_its_name(name, key):
@@ -162,6 +163,8 @@ PUBLISHED = {
     "A10": 600e9,
     "RTX4090": 1008e9,
     "V100": 900e9,
+    "RTX3090Ti": 1008e9,
+    "RTX-PRO-5000": 1344e9,
     "T4": 320e9,
 }
 """Bytes a second by NVIDIA's data sheets."""
