@@ -60,7 +60,8 @@ def main() -> None:
 
 def null_command(python: str, row: Published) -> list[str]:
     program = [python, str(HERE / row.program[0]), *row.program[1:]]
-    return [python, "-m", "auditor.nulldevice", "--gpu", row.gpu, "--", *program]
+    memory = ["--memory-gib", str(row.memory_gib)] if row.memory_gib else []
+    return [python, "-m", "auditor.nulldevice", "--gpu", row.gpu, *memory, "--", *program]
 
 
 def version_of(python: str) -> str:

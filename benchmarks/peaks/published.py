@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 GIB, MIB = 1 << 30, 1 << 20
 FAKEGPU = "https://github.com/FanBB2333/FakeGPU/blob/7d5cf83/docs/llm-sft-memory-estimation.md"
+TITAN = (
+    "https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md"
+)
 BOOK = "https://github.com/rasbt/LLMs-from-scratch/blob/main/ch05/10_llm-training-speed/README.md"
 LIGER = "https://github.com/linkedin/Liger-Kernel/blob/main/benchmark/data/all_benchmark_data.csv"
 
@@ -31,6 +34,10 @@ class Published:
     torch: str
     """Version of torch there, "" where it is not said."""
     link: str
+    ranks: int = 1
+    """Processes there; one stands for all here."""
+    memory_gib: float = 0.0
+    """Of a card that has another memory than the model's; 0: it has not."""
     small: bool = False
     """Whether a rehearsal, which computes all values on the CPU, is done in minutes."""
 
@@ -58,7 +65,7 @@ def _qwen(  # one row of FakeGPU's tables
     arguments += ["--checkpoint"] * checkpoint + ["--accumulate", str(accumulate)]
     program = ("qwen35.py", *arguments)
     small = size == "0.8B" and tokens == 16
-    return Published(what, program, gpu, "allocated", gib, GIB, torch, FAKEGPU, small)
+    return Published(what, program, gpu, "allocated", gib, GIB, torch, FAKEGPU, small=small)
 
 
 def _on_3090(method: str, tokens: int, gib: float, *, checkpoint: bool = False) -> Published:
@@ -94,6 +101,32 @@ QWEN = (
     _on_3090("qlora-nested", 128, 1.171, checkpoint=True),
 )
 
+
+def _fsdp(tokens: int, gib: float, gpu: str, torch: str) -> Published:
+    what = f"Qwen3.5-0.8B full, FSDP over 2, {tokens} tokens"
+    program = ("qwen35.py", "--tokens", str(tokens), "--ranks", "2")
+    return Published(what, program, gpu, "allocated", gib, GIB, torch, FAKEGPU, ranks=2)
+
+
+SHARDED = (
+    _fsdp(16, 3.308, "RTX-PRO-5000", "2.8.0"),
+    _fsdp(16, 3.308, "RTX3090Ti", "2.12.1"),
+    _fsdp(128, 3.357, "RTX-PRO-5000", "2.8.0"),
+    _fsdp(128, 3.357, "RTX3090Ti", "2.12.1"),
+)
+
+
+def _titan(ranks: int, gib: float) -> Published:
+    """There with torch of 2024-12-23, on H100s of 96 GB; the release after it was 2.6.0."""
+    what = f"Llama 3.1 8B, FSDP2 over {ranks}, 2 x 8,192 tokens, selective checkpointing"
+    program = ("sharded_llama.py", "--ranks", str(ranks))
+    return Published(
+        what, program, "H100", "reserved", gib, GIB, "2.6.0", TITAN, ranks=ranks, memory_gib=95.0
+    )
+
+
+TITANS = (_titan(8, 82.4), _titan(128, 67.0))
+
 _CHANGES = (
     (0, "as the book has it, fp32", 26.2617),
     (1, "+ mask made at each call", 26.2422),
@@ -118,7 +151,7 @@ def _book(change: int, what: str, gib: float) -> Published:
 def _liger(what: str, name: str, size: int, mib: float, gpu: str = "A100-80GB") -> Published:
     program = ("layers.py", name, str(size))
     small = name in {"layer-norm", "cross-entropy"} and size < 10_000
-    return Published(f"{what} {size:,}", program, gpu, "median", mib, MIB, "", LIGER, small)
+    return Published(f"{what} {size:,}", program, gpu, "median", mib, MIB, "", LIGER, small=small)
 
 
 LAYERS = (
@@ -149,7 +182,7 @@ def _course(tokens: int, measured: str, mib: float, *, autocast: bool) -> Publis
     program = ("course_gpt.py", "--tokens", str(tokens), *["--autocast"] * autocast)
     link = COURSE.format(tokens)
     small = tokens == 128
-    return Published(what, program, "A100-80GB", measured, mib, MIB, "2.11.0", link, small)
+    return Published(what, program, "A100-80GB", measured, mib, MIB, "2.11.0", link, small=small)
 
 
 COURSES = (
@@ -163,4 +196,4 @@ COURSES = (
     _course(1024, "reserved", 24012, autocast=True),
 )
 
-PUBLISHED = (*QWEN, *(_book(*change) for change in _CHANGES), *COURSES, *LAYERS)
+PUBLISHED = (*QWEN, *SHARDED, *TITANS, *(_book(*change) for change in _CHANGES), *COURSES, *LAYERS)

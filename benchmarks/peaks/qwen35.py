@@ -64,7 +64,29 @@ def prepared(model: Any, method: str, *, checkpoint: bool) -> Any:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if method != "full":
             model.enable_input_require_grads()
-    return model.train().to("cuda:0")
+    return model.train()
+
+
+def sharded(model: Any, ranks: int) -> Any:
+    """As rank 0 of ``ranks`` under FSDP (FULL_SHARD), a unit for each layer, without prefetching.
+    This one process stands for all; on the null device the others send what it sends.
+    """
+    from torch import distributed
+    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    store = distributed.HashStore()
+    distributed.init_process_group("nccl", store=store, rank=0, world_size=ranks)
+    return FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=ModuleWrapPolicy({type(model.model.layers[0])}),
+        device_id=torch.device("cuda:0"),
+        sharding_strategy=ShardingStrategy.FULL_SHARD,
+        backward_prefetch=None,
+        forward_prefetch=False,
+        limit_all_gathers=True,
+        use_orig_params=False,
+    )
 
 
 def batch_of(tokens: int) -> dict[str, torch.Tensor]:
@@ -86,8 +108,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=16)
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=1)
     chosen = parser.parse_args()
     model = prepared(model_of(chosen.size), chosen.method, checkpoint=chosen.checkpoint)
+    model = sharded(model, chosen.ranks) if chosen.ranks > 1 else model.to("cuda:0")
     batches = [batch_of(chosen.tokens) for _ in range(chosen.accumulate)]
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, foreach=False)
