@@ -38,7 +38,8 @@ def main() -> None:
     chosen = parser.parse_args()
     known: dict[str, Any] = {}
     if chosen.results and chosen.results.exists():
-        known = json.loads(chosen.results.read_text())
+        kept = json.loads(chosen.results.read_text())
+        known = {key: found for key, found in kept.items() if "error" not in found}
     versions = {python: version_of(python) for python in chosen.python}
     main_version = versions[chosen.python[0]]
     rows = [row for row in PUBLISHED if chosen.only in row.what]

@@ -290,6 +290,23 @@ def test_by_hand_it_says_in_one_sentence_what_is_missing(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_another_python_gets_the_null_device_of_its_own_torch(tmp_path):
+    torch = tmp_path / "site" / "torch"
+    torch.mkdir(parents=True)
+    other = tmp_path / "python3.12"
+    other.write_text(f"#!/bin/sh\necho {torch}\n")
+    other.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "auditor.nulldevice", "--", str(other), "train.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    assert done.returncode == 2
+    assert f"the torch in {tmp_path / 'site'}" in done.stderr
+
+
 def test_the_page_lists_every_gpu():
     page = (Path(__file__).resolve().parents[2] / "docs" / "null-device.md").read_text()
     for gpu in GPUS:
