@@ -50,7 +50,8 @@ def main() -> None:
             if version in {main_version, row.torch}
         }
         if chosen.shadow and row.small:
-            wanted[key_of(row, SHADOW)] = [chosen.shadow, str(HERE / "rehearsed.py"), *row.program]
+            rehearsed = str(HERE / "rehearsed.py")
+            wanted[key_of(row, SHADOW)] = [chosen.shadow, rehearsed, row.gpu, *row.program]
         for key in wanted.keys() - known.keys():
             known[key] = figures(wanted[key])
             print(f"{key}: {known[key]}", file=sys.stderr, flush=True)
@@ -74,9 +75,7 @@ def version_of(python: str) -> str:
 
 
 def key_of(row: Published, version: str) -> str:
-    """One figure for two cards where the card does not matter: the shadow has none."""
-    gpu = () if version == SHADOW else (row.gpu,)
-    return " ".join((version, *gpu, *row.program))
+    return " ".join((version, row.gpu, *row.program))
 
 
 def figures(command: list[str]) -> dict[str, Any]:
@@ -112,6 +111,7 @@ def print_table(rows: list[Published], known: dict[str, Any], version: str) -> N
     )
     print("|---" * 8 + "|")
     within = total = 0
+    links = list(dict.fromkeys(row.link for row in rows))
     for row in rows:
         results = [
             known.get(key_of(row, row.torch), {}),
@@ -124,7 +124,7 @@ def print_table(rows: list[Published], known: dict[str, Any], version: str) -> N
             row.what,
             row.gpu,
             kind,
-            f"[{row.value:.10g} {unit}]({row.link})",
+            f"[{row.printed} {unit}][peak{links.index(row.link)}]",
             row.torch or "not said",
             *(cell(row, found) for found in results),
         ]
@@ -133,7 +133,9 @@ def print_table(rows: list[Published], known: dict[str, Any], version: str) -> N
         if row.measured in best:
             total += 1
             within += abs(best[row.measured] / row.bytes - 1) <= TOLERANCE
-    print(f"\n{within} of {total} within {TOLERANCE:.0%}.")
+    print(f"\n{within} of {total} within {100 * TOLERANCE:.0f} %.\n")
+    for number, link in enumerate(links):
+        print(f"[peak{number}]: {link}")
 
 
 def cell(row: Published, found: dict[str, Any]) -> str:
@@ -141,7 +143,7 @@ def cell(row: Published, found: dict[str, Any]) -> str:
     if row.measured not in found:
         return "failed" if found else ""
     ours = found[row.measured]
-    digits = len(f"{row.value:.10g}".partition(".")[2])
+    digits = len(row.printed.partition(".")[2])
     return f"{ours / row.unit:.{digits}f} ({100 * (ours / row.bytes - 1):+.2f} %)"
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIB, MIB = 1 << 30, 1 << 20
-FAKEGPU = "https://github.com/FanBB2333/FakeGPU/blob/7d5cf83/docs/llm-sft-memory-estimation.md"
+_FAKEGPU_PAGES = "https://github.com/FanBB2333/FakeGPU/blob/7d5cf83/docs"
+FAKEGPU = f"{_FAKEGPU_PAGES}/llm-sft-memory-estimation.md"
 TITAN = (
     "https://github.com/pytorch/torchtitan/blob/main/benchmarks/llama3_h100_202412_torchtitan.md"
 )
@@ -42,6 +43,12 @@ class Published:
     """Whether a rehearsal, which computes all values on the CPU, is done in minutes."""
 
     @property
+    def printed(self) -> str:
+        """The figure as it stands there, of a long one ten digits."""
+        text = repr(self.value)
+        return text if len(text) <= 10 else f"{self.value:.10g}"
+
+    @property
     def bytes(self) -> float:
         """The figure in bytes."""
         return self.value * self.unit
@@ -64,7 +71,7 @@ def _qwen(  # one row of FakeGPU's tables
     arguments = ["--size", size, "--method", method, "--tokens", str(tokens)]
     arguments += ["--checkpoint"] * checkpoint + ["--accumulate", str(accumulate)]
     program = ("qwen35.py", *arguments)
-    small = size == "0.8B" and tokens == 16
+    small = gpu == "RTX3090Ti" and tokens == 16
     return Published(what, program, gpu, "allocated", gib, GIB, torch, FAKEGPU, small=small)
 
 

@@ -1,5 +1,5 @@
-"""A program of this folder in a rehearsal: ``python rehearsed.py PROGRAM ARGUMENTS...`` under a CPU
-build of torch. What the program asks torch.cuda is answered by the simulated allocator.
+"""A program of this folder in a rehearsal: ``python rehearsed.py GPU PROGRAM ARGUMENTS...``
+under a CPU build of torch, on a key of ``auditor.nulldevice.gpus``. What the program asks torch.cuda is answered by the simulated allocator.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from auditor.recordings.folder import RecordingWriter  # noqa: E402
 
 
 def main() -> None:
-    program = HERE / sys.argv[1]
-    sys.argv = sys.argv[1:]
+    gpu, name = sys.argv[1:3]
+    program = HERE / name
+    sys.argv = sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
         writer = RecordingWriter(Path(folder))
-        probe = RehearsalProbe(Context(writer, Frames(writer, (str(program),)), device=SHADOW))
+        frames = Frames(writer, (str(program),))
+        probe = RehearsalProbe(Context(writer, frames, device=SHADOW, gpu=gpu))
         probe.install()
         try:
             runpy.run_path(str(program), run_name="__main__")
