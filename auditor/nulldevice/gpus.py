@@ -144,6 +144,36 @@ GPUS = (
         1530,
         409,
     ),
+    # 25291849728 bytes, 84 processors, 6291456 bytes of L2, 384 bits, 10501 MHz, 2100 MHz, measured:
+    # profiles/ampere/consumer/rtx3090ti.yaml in github.com/FanBB2333/FakeGPU. Context: A10's, the
+    # same chip.
+    Gpu(
+        "RTX3090Ti",
+        "NVIDIA GeForce RTX 3090 Ti",
+        25_291_849_728,
+        (8, 6),
+        84,
+        6 << 20,
+        384,
+        10501,
+        2100,
+        223,
+    ),
+    # 76374540288 bytes, 110 processors, 100663296 bytes of L2, 384 bits, 14001 MHz, 2377 MHz,
+    # measured: profiles/blackwell/workstation/rtx-pro-5000-blackwell.yaml there. Context: taken as
+    # RTX 4090's.
+    Gpu(
+        "RTX-PRO-5000",
+        "NVIDIA RTX PRO 5000 72GB Blackwell",
+        76_374_540_288,
+        (12, 0),
+        110,
+        96 << 20,
+        384,
+        14001,
+        2377,
+        440,
+    ),
     # 14.75 GiB: github.com/hpcaitech/Open-Sora/issues/697. Turing architecture paper: 40
     # processors, 4 MB, 256 bits, 320 GB/s.
     Gpu("T4", "Tesla T4", _gib(14.75), (7, 5), 40, 4 << 20, 256, 5001, 1590, 100),

@@ -140,6 +140,7 @@ def test_libraries_that_stay(name):
         ("A100-40GB", "A100-40GB"),
         ("rtx 4090", "RTX4090"),
         ("Tesla T4", "T4"),
+        ("RTX PRO 5000", "RTX-PRO-5000"),
     ],
 )
 def test_a_gpu_is_found_by_its_name(name, key):
@@ -162,6 +163,8 @@ PUBLISHED = {
     "A10": 600e9,
     "RTX4090": 1008e9,
     "V100": 900e9,
+    "RTX3090Ti": 1008e9,
+    "RTX-PRO-5000": 1344e9,
     "T4": 320e9,
 }
 """Bytes a second by NVIDIA's data sheets."""
@@ -285,6 +288,23 @@ def test_by_hand_it_says_in_one_sentence_what_is_missing(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("python -m auditor.nulldevice: the torch in ")
     assert done.stderr.count("\n") == 1
+
+
+def test_another_python_gets_the_null_device_of_its_own_torch(tmp_path):
+    torch = tmp_path / "site" / "torch"
+    torch.mkdir(parents=True)
+    other = tmp_path / "python3.12"
+    other.write_text(f"#!/bin/sh\necho {torch}\n")
+    other.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "auditor.nulldevice", "--", str(other), "train.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    assert done.returncode == 2
+    assert f"the torch in {tmp_path / 'site'}" in done.stderr
 
 
 def test_the_page_lists_every_gpu():
