@@ -75,6 +75,8 @@ EXPLAINED = {
     "zoo/determinant": _SECOND,
     "zoo/attention_with_a_mask": "on CUDA another kernel is chosen, which has no second derivative",
     "zoo/forward_mode": "an operator that waits, and its derivative at the same call",
+    "corpus/hs02_bool_guards__bad": "parted: of zeros no loss is better than the best, so that one "
+    "`float(loss)` is not reached",
     "examples/energy_flow/broken": "anomaly mode reads each gradient: on CUDA the GRU is one "
     "operator of cuDNN's, in a rehearsal many",
 }
