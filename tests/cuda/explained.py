@@ -21,8 +21,8 @@ _RAISED = (
 )
 
 EXPLAINED = {
-    "constructs/repeats": "the sum, and whether one is negative (native/Repeat.cpp); parted after it: "
-    "of zeros `repeats can not be negative` is raised",
+    "constructs/repeats": "parted after the same wait: native/Repeat.cpp reads whether a count is "
+    "negative as well, and raises on zeros",
     "constructs/bincount": "native/cuda/SummaryOps.cu: minimum and maximum are read",
     "constructs/histogram": "native/cuda/SummaryOps.cu: both bounds are read",
     "constructs/shown": _PRINT,
@@ -36,7 +36,7 @@ EXPLAINED = {
     "sync_zoo/spike_print": _PRINT,
     "sync_zoo/percent_s": _PRINT,
     "sync_zoo/f_string_of_a_vector": _PRINT,
-    "sync_zoo/spike_repeat_interleave": "as constructs/repeats",
+    "sync_zoo/spike_repeat_interleave": "parted: as constructs/repeats",
     "sync_zoo/spike_bincount": "as constructs/bincount",
     "sync_zoo/line_in_a_hook": "parted after the same wait: of zeros the hook returns a number, and "
     "torch refuses it",
@@ -44,7 +44,7 @@ EXPLAINED = {
     "sync_zoo/distribution_that_validates": _RAISED,
     "zoo/lstm_dropout": "native/cudnn/RNN.cpp: the first LSTM with dropout after a new seed reads "
     "it once; not told, as no step but the first has it",
-    "zoo/transformer_padded": "as constructs/padded_encoder",
+    "zoo/transformer_padded": "parted: as constructs/padded_encoder",
     "zoo/function_mode": "the program's own TorchFunctionMode stands between: the rehearsal names "
     "the line that moves the tensor, torch the mode's",
     "zoo/ctc": _CTC,
@@ -59,7 +59,7 @@ EXPLAINED = {
     "zoo/numbers": "parted after the same waits: of zeros a range is empty",
     "zoo/sparse_gradient": _COALESCE,
     "zoo/sparse_tensor": _COALESCE,
-    "zoo/jit_trace": "torch.jit.trace compares what it traced: of zeros and values differently",
+    "zoo/jit_trace": "torch.jit.trace compares what it traced, and of zeros by more reads",
     "zoo/profiled": "torch.profiler itself waits for the device when it stops",
     "zoo/eigvals": "parted: of zeros `input tensor should not contain infs or NaNs` is raised",
     "zoo/svdvals": _SVD,
@@ -75,10 +75,12 @@ EXPLAINED = {
     "zoo/determinant": _SECOND,
     "zoo/attention_with_a_mask": "on CUDA another kernel is chosen, which has no second derivative",
     "zoo/forward_mode": "an operator that waits, and its derivative at the same call",
+    "corpus/hs02_bool_guards__bad": "parted: of zeros no loss is better than the best, so that one "
+    "`float(loss)` is not reached",
     "examples/energy_flow/broken": "anomaly mode reads each gradient: on CUDA the GRU is one "
     "operator of cuDNN's, in a rehearsal many",
 }
-"""Piece -> the reason."""
+"""Piece -> the reason; "parted" where the zeros that the null device reads led another way."""
 
 UNWARNED = {
     "constructs/into_pageable_non_blocking": "device to pageable memory: the driver waits, torch "

@@ -182,6 +182,20 @@ def explained(piece: str) -> str:
     return EXPLAINED.get(piece, "")
 
 
+def held(one: Compared, verdict: str) -> str:
+    """What stands in the tables for a verdict, and why it is not "agree"."""
+    if verdict == "agree":
+        return verdict
+    why = explained(one.piece)
+    if why.startswith(PARTED):
+        return why
+    return f"{WORDS[verdict]}: {why}" if why else WORDS[verdict]
+
+
+PARTED = "parted"
+WORDS = {"agree": "agree", "once": "agree, counted once", "differ": "differ"}
+
+
 def construct_rows(found: list[Compared]) -> list[str]:
     """A row of the table for each line of constructs.py that waits, on either side."""
     return [
@@ -191,16 +205,12 @@ def construct_rows(found: list[Compared]) -> list[str]:
 
 def _row(row: Row, one: Compared) -> str:
     name = row.piece.partition("/")[2]
-    held = {"agree": "agree", "once": "agree, counted once", "differ": "differ"}[row.verdict]
-    if row.verdict == "agree" and one.verdict == "differ":
-        held = "agree"
-    why = explained(row.piece)
     cells = (
         f"{name}: `{code(row.place)}`",
         _times(row.warnings),
         _listed(row.calls),
         _listed(row.told),
-        f"{held}: {why}" if why and (row.verdict != "agree" or one.verdict == "differ") else held,
+        held(one, row.verdict),
         VERSIONS.get(name, ""),
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -239,41 +249,49 @@ def quiet(found: list[Compared]) -> list[str]:
 
 
 def summary_rows(found: list[Compared]) -> list[str]:
-    """A row for each set of pieces: how many, agreeing, counted once, differing."""
+    """A row for each set of pieces: how many, agreeing, counted once, parted, differing."""
     sets: dict[str, Counter[str]] = {}
     for one in found:
-        sets.setdefault(one.piece.partition("/")[0], Counter())[one.verdict] += 1
+        parted = one.verdict == "differ" and explained(one.piece).startswith(PARTED)
+        verdict = PARTED if parted else one.verdict
+        sets.setdefault(one.piece.partition("/")[0], Counter())[verdict] += 1
     names = {**FILES, "examples": "examples/", "corpus": "the corpus of planted defects"}
     return [
         f"| {names[name]} | {counts.total()} | {counts['agree']} | {counts['once']} "
-        f"| {counts['differ']} |"
+        f"| {counts[PARTED]} | {counts['differ']} |"
         for name, counts in sets.items()
     ]
 
 
 def other_rows(found: list[Compared]) -> list[str]:
     """A row for each other piece that is not counted alike on both sides."""
-    rows = []
-    for one in found:
-        if one.piece.startswith("constructs/") or one.verdict == "agree":
-            continue
-        calls, told = sum(row.waits for row in one.rows), sum(row.told.total() for row in one.rows)
-        warned = sum(row.warnings for row in one.rows)
-        rows.append(
-            f"| {one.piece} | {_times(warned)} | {_times(calls)} | {_times(told)} "
-            f"| {one.verdict.replace('once', 'agree, counted once')}: {explained(one.piece)} |"
-        )
-    return rows
+    return [
+        f"| {one.piece} | {_times(_warnings(one))} | {_times(_waits(one))} | {_times(_told(one))} "
+        f"| {held(one, one.verdict)} |"
+        for one in found
+        if not one.piece.startswith("constructs/") and one.verdict != "agree"
+    ]
 
 
 def program_rows(found: list[Compared]) -> list[str]:
-    """A row for each program: lines that wait, waits in all."""
+    """A row for each program: lines that wait, and how often they do in its steps."""
     return [
-        f"| {one.piece} | {len(one.rows)} | {sum(row.warnings for row in one.rows)} "
-        f"| {sum(row.waits for row in one.rows)} | {sum(row.told.total() for row in one.rows)} "
-        f"| {one.verdict}{': ' + explained(one.piece) if explained(one.piece) else ''} |"
+        f"| {one.piece} | {len(one.rows)} | {_times(_warnings(one))} | {_times(_waits(one))} "
+        f"| {_times(_told(one))} | {held(one, one.verdict)} |"
         for one in found
     ]
+
+
+def _warnings(one: Compared) -> int:
+    return sum(row.warnings for row in one.rows)
+
+
+def _waits(one: Compared) -> int:
+    return sum(row.waits for row in one.rows)
+
+
+def _told(one: Compared) -> int:
+    return sum(row.told.total() for row in one.rows)
 
 
 @functools.cache
@@ -289,7 +307,10 @@ def main() -> None:
     others = [program_compared(*one) for one in programs()]
     print(f"Torch {torch.__version__}.\n")
     for head, rows in (
-        ("| of | in all | agree | agree, counted once | differ |", summary_rows(snippets + others)),
+        (
+            "| of | in all | agree | agree, counted once | parted on zeros | differ |",
+            summary_rows(snippets + others),
+        ),
         (
             "| construct | torch warns | calls that block | rehearsal | held | other versions |",
             construct_rows(snippets),

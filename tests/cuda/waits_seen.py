@@ -25,6 +25,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from auditor.capture.shadow import Crossing, Listener, shadow_cuda
 from auditor.nulldevice import watching
@@ -214,7 +215,7 @@ def program(folder: Path, target: str) -> Callable[[], Any]:
             if taken == STEPS:
                 raise Enough
 
-        handle = torch.optim.optimizer.register_optimizer_step_post_hook(step)
+        handle = register_optimizer_step_post_hook(step)
         sys.argv = [name]
         try:
             with contextlib.suppress(Enough):
