@@ -30,7 +30,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             [*command, str(folder), chosen],
             cwd=ROOT,
             env={**os.environ, **nulldevice.environment(), "OMP_NUM_THREADS": "1"},
-            timeout=240,
+            timeout=900,
             check=True,
             capture_output=True,
         )
