@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 
 from auditor.errors import AuditProblem
-from auditor.evidence.snapshot.file import snapshot_of
+from auditor.evidence.snapshot.file import has_history
 from auditor.evidence.table import Evidence
 from auditor.recordings.folder import Recording
 from auditor.recordings.schema import StepRow
-from auditor.rule import NotLooked
 from auditor.runs import child_process
 from auditor.runs.child_process import add_warning
 from auditor.runs.plan import OOM_RUN, RERUN_PATIENCE, RERUN_PATIENCE_S, Plan
@@ -33,7 +32,7 @@ def explain_oom(
     Says in a warning why that told nothing, where it did not.
     """
     wanted = recording.manifest["outcome"] == "oom" and recording.device.native
-    if not wanted or recording.snapshot is None or _has_history(recording):
+    if not wanted or recording.snapshot is None or has_history(Evidence(recording)):
         return
     rows = recording.own_rows(StepRow)
     took = max(((row.start_us + row.us) / 1e6 for row in rows), default=0.0)
@@ -57,13 +56,6 @@ def explain_oom(
 
 
 NO_LINES = "which lines held the memory is not known"
-
-
-def _has_history(recording: Recording) -> bool:
-    try:
-        return any(snapshot_of(Evidence(recording)).traces)
-    except NotLooked:
-        return True  # unreadable: another would be so too
 
 
 def _once(plan: Plan, deadline: float, progress: Progress) -> Recording | None:

@@ -73,10 +73,10 @@ def step():
 
 FULL = """
 def step():
-    x = torch.randn(2**24, 256, device=device)
+    x = torch.randn(2**23, 256, device=device)
     optimizer.zero_grad()
-    hidden = model[0](x)  # holds most
-    loss = model[2](model[1](hidden)).square().mean()
+    hidden = model[1](model[0](x))  # holds most
+    loss = model[2](hidden).square().mean()
     loss.backward()  # runs out
     optimizer.step()
 """

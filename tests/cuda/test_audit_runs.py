@@ -73,11 +73,10 @@ def test_no_rule_and_no_probe_failed_on_an_example(examples, name):
 
 
 @pytest.mark.parametrize("name", EXAMPLE_NAMES)
-def test_no_price_is_longer_than_the_step(examples, name):
+def test_no_time_of_a_device_that_computes_nothing_is_a_price(examples, name):
     report = examples[name].report
-    step = max(report["run"]["step_mean_us"], report["run"]["step_median_us"])
-    for finding in report["findings"]:
-        assert (finding["lost_us_per_step"] or 0.0) <= 1.1 * step, finding["message"]
+    assert report["run"]["step_us"] is None
+    assert {each["lost_us_per_step"] for each in report["findings"]} <= {None}
 
 
 # -- copies to the device ----------------------------------------------------------------------------

@@ -19,6 +19,8 @@ from auditor.capture.instruments.torch_private import dispatch
 from auditor.capture.probes.registry import PROBES
 from auditor.judging import engine
 from auditor.judging.catalogue import rules
+from auditor.model.devices import CUDA, DeviceInfo
+from tests import inprocess
 from tests.inprocess import record
 
 pytestmark = pytest.mark.usefixtures("inside")
@@ -87,6 +89,7 @@ def recording(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zoo")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(inprocess, "device_of", timed)
         return record(
             folder / "r",
             zoo,
@@ -96,6 +99,11 @@ def recording(tmp_path_factory):
             trace_steps=2,
             device="cuda",
         )
+
+
+def timed(asked: str) -> DeviceInfo:
+    """The null device as a GPU, which has timing passes as well."""
+    return CUDA
 
 
 def rows(recording, part: str) -> list[dict]:
@@ -228,6 +236,7 @@ def surface() -> dict[tuple[str, str], object]:
 
 def test_the_process_is_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(inprocess, "device_of", timed)
     zoo()()  # what torch makes lazily is there
     gc.collect()
     before = surface()

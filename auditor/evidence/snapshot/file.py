@@ -73,6 +73,16 @@ def snapshot_of(evidence: Evidence) -> SnapshotData:
     return evidence.once(_load)
 
 
+def has_history(evidence: Evidence) -> bool:
+    """Whether the snapshot tells how its memory came about; also of one that cannot be read, since
+    another would be no better.
+    """
+    try:
+        return any(snapshot_of(evidence).traces)
+    except NotLooked:
+        return True
+
+
 def _load(evidence: Evidence) -> SnapshotData:
     path = evidence.recording.snapshot
     if path is None:

@@ -4,6 +4,8 @@ is.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from auditor.evidence.snapshot.owners import (
@@ -21,6 +23,8 @@ from auditor.recordings.schema import OwnerRow
 
 class Rows:
     """Evidence of nothing but these rows."""
+
+    recording = SimpleNamespace(to_oom=None)
 
     def __init__(self, *rows: tuple[str, int, list[int]]) -> None:
         self.written = [
