@@ -103,19 +103,19 @@ class HalfWhereBfloat16IsNative(Rule):
         machine.nothing_seen_without_cuda("what it can run natively is not known")
         if not machine.capability:
             raise NotLooked("the recording does not say of which generation the GPU is")
-        scaled = any(place.rhythm.usual(self.share) for place in amp.places("scale"))
+        scaled = any(place.pattern.usual(self.share) for place in amp.places("scale"))
         if machine.capability < AMPERE or not scaled or not amp.only_float16:
             return
         made = source.first_call("GradScaler")
         for place in amp.places("autocast"):
-            if not place.rhythm.usual(self.share):
+            if not place.pattern.usual(self.share):
                 continue
             yield Finding(
                 place.site,
                 "autocast runs in float16 with a GradScaler, on a GPU that runs bfloat16 as fast "
                 "and without one "
                 f"(compute capability {machine.capability}.x)",
-                steps=len(place.rhythm.seen),
+                steps=len(place.pattern.seen),
                 per_step=place.per_step,
                 seen_on=machine.device,
                 hints=Hints(_edits(source, place.site, made)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.recorded.amp import AmpPlace
-from auditor.evidence.recorded.step_pattern import rhythm
+from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.source.grad_scaler import unscale_call, unscale_calls
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
@@ -138,11 +138,11 @@ class GradScalerMisused(Rule):
 
     def _wrong(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
         for place in self._usual(amp.places("clip_scaled")):
-            said = f"gradients are clipped while they are still scaled, on {place.rhythm}"
+            said = f"gradients are clipped while they are still scaled, on {place.pattern}"
             clipped = _finding(place, machine, "clip", said)
             yield replace(clipped, hints=Hints("clip", unscale_call(source, place.site)))
         for place in self._usual(amp.places("step_scaled")):
-            said = f"the optimizer steps with gradients that are still scaled, on {place.rhythm}"
+            said = f"the optimizer steps with gradients that are still scaled, on {place.pattern}"
             yield _finding(place, machine, "step", said, Severity.ERROR)
         for place in self._usual(amp.places("scale")):
             if amp.only_bfloat16:
@@ -156,17 +156,17 @@ class GradScalerMisused(Rule):
 
     def _notes(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
         for place in self._usual(amp.places("backward")):
-            said = f"backward runs inside the autocast block on {place.rhythm}"
+            said = f"backward runs inside the autocast block on {place.pattern}"
             yield _finding(place, machine, "backward", said, Severity.NOTE)
         for place in self._usual(amp.places("backward_unscaled")):
             said = (
-                f"autocast runs in float16 and nothing scales the loss, on {place.rhythm}: "
+                f"autocast runs in float16 and nothing scales the loss, on {place.pattern}: "
                 "gradients below 6e-8 become 0"
             )
             yield _finding(place, machine, "unscaled", said, Severity.NOTE)
 
     def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
-        return (place for place in places if place.rhythm.usual(self.share))
+        return (place for place in places if place.pattern.usual(self.share))
 
     def _skips(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
         skips, of = amp.skipped, len(amp.updates)
@@ -180,7 +180,7 @@ class GradScalerMisused(Rule):
         if not again and last.after >= 1:
             return
         place = AmpPlace(
-            last.site, rhythm({each.step for each in skips}, amp.steps), len(skips) / of
+            last.site, step_pattern({each.step for each in skips}, amp.steps), len(skips) / of
         )
         facts = (
             ("scale at the end", f"{last.after:g}"),
@@ -226,7 +226,7 @@ def _finding(
     return Finding(
         place.site,
         said,
-        steps=len(place.rhythm.seen),
+        steps=len(place.pattern.seen),
         per_step=place.per_step,
         seen_on=machine.device,
         severity=severity,

@@ -90,7 +90,7 @@ class CheckpointVariantNotChosen(Rule):
             yield Finding(
                 call.site,
                 _said(call),
-                steps=len(call.rhythm.seen),
+                steps=len(call.pattern.seen),
                 per_step=call.n / max(1, recompute.steps),
                 seen_on=machine.device,
                 severity=Severity.ERROR if call.lost else None,
@@ -120,9 +120,9 @@ def _said(call: Unchosen) -> str:
         return (
             f"{call.name} runs in its re-entrant variant and nothing that went in has a gradient: "
             "the parameters inside got none, "
-            f"on {call.rhythm}"
+            f"on {call.pattern}"
         )
     return (
-        f"{call.name} is called without use_reentrant, on {call.rhythm}: torch takes the old "
+        f"{call.name} is called without use_reentrant, on {call.pattern}: torch takes the old "
         "variant, and will refuse"
     )

@@ -86,10 +86,10 @@ class CheckpointDamaged(Rule):
             over = [save for save in line.saves if save.replaced]
             yield Finding(
                 line.site,
-                f"torch.save writes over the run's only checkpoint in place, on {line.rhythm}: a "
+                f"torch.save writes over the run's only checkpoint in place, on {line.pattern}: a "
                 "job that dies in one of these "
                 f"{amounts.duration(max(save.us for save in over))} has none",
-                steps=len(line.rhythm.seen),
+                steps=len(line.pattern.seen),
                 per_step=line.per_step,
                 seen_on=machine.device,
                 severity=Severity.NOTE,

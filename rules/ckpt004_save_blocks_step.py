@@ -81,8 +81,8 @@ class SaveBlocksStep(Rule):
             found = Finding(
                 line.site,
                 f"torch.save takes {amounts.percent(share)} of the step time: "
-                f"{amounts.duration(line.us / len(line.saves))} on {line.rhythm}",
-                steps=len(line.rhythm.seen),
+                f"{amounts.duration(line.us / len(line.saves))} on {line.pattern}",
+                steps=len(line.pattern.seen),
                 per_step=line.per_step,
                 lost_us_per_step=line.us / saves.steps,
                 basis="estimated" if machine.cuda else "measured",

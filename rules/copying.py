@@ -44,7 +44,7 @@ class CopyRule(Rule):
         return (
             place
             for place in sites
-            if place.rhythm.usual(self.share) and (by_libraries or not place.library)
+            if place.pattern.usual(self.share) and (by_libraries or not place.library)
         )
 
     @staticmethod
@@ -94,7 +94,7 @@ class CopyRule(Rule):
         return Finding(
             site,
             message,
-            steps=len(place.rhythm.seen),
+            steps=len(place.pattern.seen),
             per_step=place.per_step,
             seen_on=copies.device,
             facts=place.facts,

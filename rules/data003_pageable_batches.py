@@ -108,7 +108,7 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 place,
                 made_at or place.site,
                 f"{place.amount} of batches are copied to the "
-                f"device{'' if made_at is None else _lines(places)} on {place.rhythm}, "
+                f"device{'' if made_at is None else _lines(places)} on {place.pattern}, "
                 f"from memory that is not pinned{decided}",
                 severity=Severity.NOTE if all(map(self._is_small, places)) else None,
                 hints=Hints(

@@ -72,9 +72,7 @@ class PinnedBatchCopiedBlocking(CopyRule):
             moves = self.waiting_moves(place, source, configs)
             decided = self.waits_because(moves)
             how = f"with {decided}" if decided else "without non_blocking=True"
-            message = (
-                f"{place.amount} of pinned batches are copied to the device on {place.rhythm} {how}"
-            )
+            message = f"{place.amount} of pinned batches are copied to the device on {place.pattern} {how}"
             yield self.report(copies, place, place.site, message, hints=Moves(moves))
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -91,13 +91,13 @@ class LoaderYieldsDeviceTensors(Rule):
         machine.nothing_seen_without_cuda("a batch cannot be on a device")
         batches.need_a_loader()
         for resident in batches.resident():
-            if not resident.rhythm.usual(self.share):
+            if not resident.pattern.usual(self.share):
                 continue
             yield Finding(
                 resident.site,
-                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.rhythm}, "
+                f"the loader yields tensors on {', '.join(resident.devices)} on {resident.pattern}, "
                 f"put there by {resident.blame}",
-                steps=len(resident.rhythm.seen),
+                steps=len(resident.pattern.seen),
                 per_step=1.0,
                 seen_on=machine.device,
                 facts=resident.facts,

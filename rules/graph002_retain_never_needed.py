@@ -92,7 +92,7 @@ class RetainedGraphNeverNeeded(Rule):
                 kept.site,
                 f"retain_graph kept the graph of {kept.times} backward calls; none was walked again"
                 + (f": {asked.said}" if asked.written else ""),
-                steps=len(kept.rhythm.seen),
+                steps=len(kept.pattern.seen),
                 per_step=kept.times / kept.steps,
                 lost_bytes=held,
                 basis="none" if held is None else "estimated",

@@ -143,7 +143,7 @@ class OutOfMemoryHandledWrongly(Rule):
 
     def _periodic(self, calls: DeviceCalls, machine: Machine) -> Iterator[Finding]:
         for site in calls.sites(("empty_cache",)):
-            seen = site.rhythm
+            seen = site.pattern
             if len(seen.seen) < self.often or seen.interval is None or seen.usual(self.share):
                 continue
             price = (

@@ -104,7 +104,7 @@ class OptimizerStepsOneByOne(Rule):
     ) -> Iterator[Finding]:
         yield from self.in_trace(optimizer, source, configs)
         for alone in stepping.alone():
-            if alone.operators_per_call >= self.launches and alone.rhythm.usual(self.share):
+            if alone.operators_per_call >= self.launches and alone.pattern.usual(self.share):
                 yield _rehearsed(alone, machine, source, configs)
 
     def in_trace(
@@ -159,7 +159,7 @@ def _rehearsed(alone: Alone, machine: Machine, source: Source, configs: Configs)
         f"{first.name} is told to step one parameter after the other: "
         f"{amounts.digits(alone.operators_per_call)} operators in each step(), "
         "each a launch on a GPU",
-        steps=len(alone.rhythm.seen),
+        steps=len(alone.pattern.seen),
         per_step=alone.per_step,
         seen_on=machine.device,
         facts=(("steps at", str(first.site)),),

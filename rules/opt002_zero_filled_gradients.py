@@ -84,14 +84,14 @@ class GradientsFilledWithZeros(Rule):
         self, zero_grads: ZeroGrads, machine: Machine, source: Source, configs: Configs
     ) -> Iterator[Finding]:
         for zeroing in zero_grads.zeroing():
-            if not zeroing.rhythm.usual(self.share):
+            if not zeroing.pattern.usual(self.share):
                 continue
             asked = given(source, configs, zeroing.site, "zero_grad", "set_to_none", ran=False)
             yield Finding(
                 zeroing.site,
-                f"{zeroing.said} on {zeroing.rhythm}"
+                f"{zeroing.said} on {zeroing.pattern}"
                 + (f": {asked.said}" if asked.written else ""),
-                steps=len(zeroing.rhythm.seen),
+                steps=len(zeroing.pattern.seen),
                 per_step=zeroing.per_step,
                 seen_on=machine.device,
                 facts=(

@@ -76,7 +76,7 @@ class ReadingRule(Rule):
         library's doing.
         """
         for place in places:
-            weight = place.rhythm.weight(
+            weight = place.pattern.weight(
                 usual=self.share, rare=self.rare, interval=self.interval, enough=self.enough
             )
             if weight is None:
@@ -84,7 +84,7 @@ class ReadingRule(Rule):
             yield Finding(
                 place.site,
                 say(place),
-                steps=len(place.rhythm.seen),
+                steps=len(place.pattern.seen),
                 per_step=place.per_step,
                 lost_us_per_step=place.held_us,
                 basis="none" if place.held_us is None else "estimated",

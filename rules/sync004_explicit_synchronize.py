@@ -88,7 +88,7 @@ class ExplicitSynchronize(Rule):
     share: float = knob(0.5, "Share of the steps from which an explicit synchronize is reported.")
 
     def detect(self, calls: DeviceCalls, machine: Machine, source: Source) -> Iterator[Finding]:
-        seen = [site for site in calls.sites(WAITS) if site.rhythm.usual(self.share)]
+        seen = [site for site in calls.sites(WAITS) if site.pattern.usual(self.share)]
         if not seen:
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
         for site in seen:
@@ -99,8 +99,8 @@ class ExplicitSynchronize(Rule):
             )
             yield Finding(
                 site.site,
-                f"{site.name}() on {site.rhythm}: {waits}",
-                steps=len(site.rhythm.seen),
+                f"{site.name}() on {site.pattern}: {waits}",
+                steps=len(site.pattern.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if machine.cuda else None,
                 basis="estimated" if machine.cuda else "none",

@@ -96,7 +96,7 @@ class BlockingCopyEveryStep(CopyRule):
                 f"{self.waits_because(moves) or 'no non_blocking=True'})"
             )
             message = (
-                f"{what} copied to the device on {place.rhythm} and the host waits until "
+                f"{what} copied to the device on {place.pattern} and the host waits until "
                 f"{there}{how}"
             )
             yield self.report(copies, place, place.site, message, hints=Hints(moves, place.indexes))

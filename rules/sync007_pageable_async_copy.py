@@ -82,7 +82,7 @@ class AsyncCopyFromPageableMemory(CopyRule):
             copies.sites("tensor", "made on the host", blocking=False, pinned=False)
         ):
             message = (
-                f"non_blocking=True copies {place.amount} from pageable memory on {place.rhythm}: "
+                f"non_blocking=True copies {place.amount} from pageable memory on {place.pattern}: "
                 "it is staged by the host first, and nothing overlaps"
             )
             small = place.bytes_per_step <= self.small * place.per_step

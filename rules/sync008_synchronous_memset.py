@@ -83,7 +83,7 @@ class SynchronousMemset(Rule):
                 if driver.timed
                 else ()
             )
-            seen = calls.rhythm()
+            seen = calls.pattern()
             often = (
                 f"on {seen}"
                 if driver.marked
@@ -103,7 +103,7 @@ class SynchronousMemset(Rule):
             )
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:
-        return driver.marked and calls.rhythm().share >= self.share
+        return driver.marked and calls.pattern().share >= self.share
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(

@@ -134,7 +134,7 @@ class AllocatorCallEveryStep(Rule):
         self, calls: DeviceCalls, steps: Steps, machine: Machine, source: Source
     ) -> Iterator[Finding]:
         seen = [
-            site for site in self._costly(calls, steps, machine) if site.rhythm.usual(self.share)
+            site for site in self._costly(calls, steps, machine) if site.pattern.usual(self.share)
         ]
         if not seen:
             machine.nothing_seen_without_cuda("calls behind a check for a GPU did not happen")
@@ -147,8 +147,8 @@ class AllocatorCallEveryStep(Rule):
             )
             found = Finding(
                 site.site,
-                f"{site.name}() on {site.rhythm}: {WHAT_IT_DOES[site.name]} ({price})",
-                steps=len(site.rhythm.seen),
+                f"{site.name}() on {site.pattern}: {WHAT_IT_DOES[site.name]} ({price})",
+                steps=len(site.pattern.seen),
                 per_step=site.per_step,
                 lost_us_per_step=site.us_per_step if priced else None,
                 basis="measured" if priced else "none",

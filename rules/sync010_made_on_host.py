@@ -79,7 +79,7 @@ class TensorMadeOnHostThenMoved(CopyRule):
         for place in self.usual(copies.sites("made on the host", blocking=True)):
             message = (
                 f"a tensor of {place.amount} is made on the host and moved to the device on "
-                f"{place.rhythm}: {copies.host_waits}"
+                f"{place.pattern}: {copies.host_waits}"
             )
             hints = Hints(place.moves, source.makes_at(place.site))
             yield self.report(copies, place, place.site, message, hints=hints)

@@ -80,9 +80,7 @@ class ConstantSentEveryStep(CopyRule):
                 if place.written
                 else f"numbers ({place.amount}) made on the host"
             )
-            message = (
-                f"{what} are sent to the device on {place.rhythm}: {copies.host_waits} for the copy"
-            )
+            message = f"{what} are sent to the device on {place.pattern}: {copies.host_waits} for the copy"
             yield self.report(copies, place, place.site, message, hints=Hints(place.written))
 
     def remedy(self, finding: Finding) -> Remedy | None:

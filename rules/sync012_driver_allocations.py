@@ -122,10 +122,10 @@ class DriverAllocationsInSteadyState(Rule):
         self, calls: list[DriverCalls], uncached: float, timed: bool, cause: Cause
     ) -> Iterator[Finding]:
         warming = 0 if uncached else WARMING  # without a cache no step is a warm-up
-        steady = [one for one in calls if len(one.rhythm(warming).seen) > warming]
+        steady = [one for one in calls if len(one.pattern(warming).seen) > warming]
         if not steady:
             return
-        most = max((one.rhythm(warming) for one in steady), key=lambda one: len(one.seen))
+        most = max((one.pattern(warming) for one in steady), key=lambda one: len(one.seen))
         lost = sum(sum(one.lost_us[warming:]) for one in steady) / most.of
         names = " and ".join(one.api for one in steady)
         known = most.share >= self.share and not cause.follows

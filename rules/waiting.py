@@ -21,9 +21,9 @@ def waits_in_trace(
     """
     priced = waits.marked and waits.timed
     for place in places:
-        usual = waits.marked and place.rhythm.share >= LEAST_SHARE
+        usual = waits.marked and place.pattern.share >= LEAST_SHARE
         often = (
-            f"the host waits on {place.rhythm}"
+            f"the host waits on {place.pattern}"
             if waits.marked
             else f"{place.n} waits in the trace, which marks no steps"
         )

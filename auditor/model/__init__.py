@@ -60,28 +60,24 @@ class Edit:
     """One change of the user's source, said by its meaning; ``auditor.patch`` finds the exact
     bytes.
 
-    ========================
-    ========================================================================== ``set_keyword``
-    in the call of ``call`` on the site's line, set ``keyword=value`` ``drop_keyword``          in
-    the call of ``call``, remove ``keyword=...`` ``drop_statement``        remove the statement that
-    calls ``call``, and what is of no use without it ``detach``                append ``.detach()``
-    to the value that the site stores or accumulates (``value`` may name
-                              the sub-expression)
-    ``rename_call``           replace the call of ``call`` by the source text ``value`` (same
-    prefix) ``throttle``              run the statement on the site's line, which must only log,
-    every ``value`` steps ``insert_before``         put the call ``value`` (one that
-    ``auditor.patch`` knows) before the statement on the line ``insert_after_imports``  put the call
-    ``value`` (likewise) behind the imports at the top of the file ``modernize_amp``         call
-    the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>`` ``make_on_device``
-    ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``; ``call`` is the move
-    ``set_constant``          on the line that sets the name ``keyword`` to a number or flag (or,
-    without a name, for the number
-                              at ``span``) write ``value`` instead
-    ``set_value``             in a configuration file, set the value at ``keyword`` (a JSON list of
-    keys and positions), or
-                              in a shell script or ``.env`` the variable ``keyword``, to ``value``
-    ========================
-    ==========================================================================
+    - ``set_keyword``: in the call of ``call`` on the site's line, set ``keyword=value``
+    - ``drop_keyword``: in the call of ``call``, remove ``keyword=...``
+    - ``drop_statement``: remove the statement that calls ``call``, and what is of no use without it
+    - ``detach``: append ``.detach()`` to the value that the site stores or accumulates (``value``
+      may name the sub-expression)
+    - ``rename_call``: replace the call of ``call`` by the source text ``value`` (same prefix)
+    - ``throttle``: run the statement on the site's line, which must only log, every ``value`` steps
+    - ``insert_before``: put the call ``value`` (one that ``auditor.patch`` knows) before the
+      statement on the line
+    - ``insert_after_imports``: put the call ``value`` (likewise) behind the imports at the top of
+      the file
+    - ``modernize_amp``: call the class of ``torch.amp`` in the place of ``torch.cuda.amp.<call>``
+    - ``make_on_device``: ``torch.zeros(n).to(device)`` becomes ``torch.zeros(n, device=device)``;
+      ``call`` is the move
+    - ``set_constant``: on the line that sets the name ``keyword`` to a number or flag (or, without
+      a name, for the number at ``span``) write ``value`` instead
+    - ``set_value``: in a configuration file, set the value at ``keyword`` (a JSON list of keys and
+      positions), or in a shell script or ``.env`` the variable ``keyword``, to ``value``
 
     ``call`` is the last name of the called expression: ``backward`` for ``loss.backward(...)``.
     ``span`` (first and last line, first and last column: 1-based lines, 0-based UTF-8 byte columns,

@@ -67,7 +67,7 @@ LEAST_REHEARSED = 6
 
 LEAST_RERUN = 4
 """Steps that a target must take before it fails for a second run to say anything: one warms up,
-three show a rhythm.
+three show a pattern.
 """
 
 RERUN_PATIENCE_S, RERUN_PATIENCE = 120.0, 20.0
@@ -149,7 +149,7 @@ CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner")
 
 AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
 """Steps that a pass gets before the ones named after it get any; below three diagnosed steps rules
-say nothing of a rhythm.
+say nothing of a pattern.
 """
 
 FIXED = ("origin", "numbers", "memory", "trace")

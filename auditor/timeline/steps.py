@@ -1,4 +1,4 @@
-"""Where the training steps are: the profiler's own marks, else the optimizer's rhythm, else the
+"""Where the training steps are: the profiler's own marks, else the optimizer's calls, else the
 whole trace, and which of them.
 """
 

@@ -148,6 +148,12 @@ def test_a_graph_launches_its_kernels(tmp_path):
     by_launch = Counter(event["args"]["correlation"] for event in trace.of("kernel"))
     for event in launches:
         assert by_launch[event["args"]["correlation"]] >= run.facts("graphed")["kernels"]
+    graphs = {event["args"]["correlation"] for event in launches}
+    captured = [event for event in trace.of("kernel") if event["args"]["correlation"] in graphs]
+    assert captured and all(event["args"]["graph node id"] for event in captured)
+    assert {str(event["args"][side]) for event in captured for side in ("grid", "block")} == {
+        "[1, 1, 1]"  # docs/null-device.md says so
+    }
 
 
 def test_cupti_ends_and_begins_anew(tmp_path):

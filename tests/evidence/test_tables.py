@@ -202,7 +202,7 @@ def test_reads_join_sites_origin_and_text(project):
     ]
     table = Evidence(project(sites=[(9, span)], steps=rows(), reads=seen + known)).get(Reads)
     (place,) = table.places("scalar")
-    assert (place.site.line, place.text, place.per_step, str(place.rhythm)) == (
+    assert (place.site.line, place.text, place.per_step, str(place.pattern)) == (
         9,
         "loss.item()",
         2.0,
@@ -536,7 +536,7 @@ def test_short_and_long_series():
 def test_the_amount_of_a_copy_is_that_of_a_step_that_makes_it():
     site = Site("agent.py", 3)
     place = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(11)), 12)
-    assert (place.amount, str(place.rhythm)) == ("16 B", "11 of 12 steps")
+    assert (place.amount, str(place.pattern)) == ("16 B", "11 of 12 steps")
     assert place.facts[0] == ("copied", "15 B per step in 0.917 copies")
     once = CopySite(site, tuple(Copy(site, "tensor", step, bytes=16) for step in range(12)), 12)
     assert once.facts[0] == ("copied", "16 B per step in 1 copy")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -23,7 +23,7 @@ class Unchosen:
 
     site: Site
     name: str
-    rhythm: StepPattern
+    pattern: StepPattern
     n: int
     lost: int = 0
     library: str = ""
@@ -49,7 +49,7 @@ def _unchosen(evidence: Evidence, steps: int) -> Iterator[Unchosen]:
     rows = [row for row in rows_of(evidence, RecomputeRow) if row.step < steps]
     for at, name, library in sorted({(row.at, row.name, row.library) for row in rows}):
         here = [row for row in rows if (row.at, row.name, row.library) == (at, name, library)]
-        seen = rhythm({row.step for row in here}, steps)
+        seen = step_pattern({row.step for row in here}, steps)
         lost = sum(row.n for row in here if row.lost)
         yield Unchosen(
             evidence.recording.site(at), name, seen, sum(row.n for row in here), lost, library

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -55,7 +55,7 @@ class AmpPlace:
     """A place with the steps that something happened on."""
 
     site: Site
-    rhythm: StepPattern
+    pattern: StepPattern
     per_step: float
 
 
@@ -92,7 +92,7 @@ class Amp(Table):
         chosen = [each for each in self.events if each.what == what]
         for site in sorted({each.site for each in chosen}, key=lambda site: (site.file, site.line)):
             here = [each for each in chosen if each.site == site]
-            seen = rhythm({each.step for each in here}, self.steps)
+            seen = step_pattern({each.step for each in here}, self.steps)
             yield AmpPlace(site, seen, sum(each.n for each in here) / max(1, self.steps))
 
     @property

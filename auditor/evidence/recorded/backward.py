@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -45,9 +45,9 @@ class Retained:
         return sum(call.n for call in self.calls)
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps."""
-        return rhythm({call.step for call in self.calls}, self.steps)
+        return step_pattern({call.step for call in self.calls}, self.steps)
 
     @property
     def held_bytes(self) -> int | None:

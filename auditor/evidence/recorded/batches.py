@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Step, Steps
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
@@ -117,7 +117,7 @@ class Resident:
     """A loader whose batches come on the device, and why."""
 
     loader: Loader
-    rhythm: StepPattern
+    pattern: StepPattern
     cause: Cause
     devices: tuple[str, ...]
     default_set_at: Site | None = None
@@ -221,7 +221,7 @@ class Batches(Table):
             ]
             if mine:
                 devices = tuple(sorted(set().union(*(batch.devices for batch in mine))))
-                on = rhythm({batch.step for batch in mine}, self.loud_steps)
+                on = step_pattern({batch.step for batch in mine}, self.loud_steps)
                 yield Resident(loader, on, _cause(mine), devices, self.default_set_at)
 
 

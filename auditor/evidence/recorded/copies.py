@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from auditor import amounts
 from auditor.evidence.recorded.batches import Batches, Loader
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span, name_of, span_of
 from auditor.evidence.table import Evidence, Table, rows_of
@@ -79,9 +79,9 @@ class CopySite:
     steps: int
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps it copies."""
-        return rhythm({copy.step for copy in self.copies}, self.steps)
+        return step_pattern({copy.step for copy in self.copies}, self.steps)
 
     @property
     def per_step(self) -> float:
@@ -142,7 +142,7 @@ class CopySite:
         facts = [
             ("copied", f"{amounts.size(self.bytes_per_step)} per step in {number} {copies}"),
             ("from", f"{self.memory} memory"),
-            ("seen on", str(self.rhythm)),
+            ("seen on", str(self.pattern)),
         ]
         if self.library:
             facts.append(("copied inside", self.library))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.read_purpose import framework_of
 from auditor.evidence.table import Evidence, Table, rows_of
@@ -63,7 +63,7 @@ class DebugModes(Table):
     @property
     def anomaly_rhythm(self) -> StepPattern:
         """On which steps a backward ran under anomaly mode."""
-        return rhythm({row.step for row in self.anomaly}, self.steps)
+        return step_pattern({row.step for row in self.anomaly}, self.steps)
 
     @property
     def anomaly_backwards(self) -> float:

@@ -60,7 +60,7 @@ class CallSite(CallingLine[DeviceCall]):
         """Rows for the report."""
         return (
             ("call", self.name),
-            ("seen on", f"{self.rhythm} of the {amounts.pass_named(self.pass_name)}"),
+            ("seen on", f"{self.pattern} of the {amounts.pass_named(self.pass_name)}"),
             ("host time", f"{amounts.duration(self.us_per_step)} per step"),
         )
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from auditor import amounts
 from auditor.evidence.recorded.machine import Device, device_of
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, Span
 from auditor.evidence.source.read_purpose import Act, Expression, act_of, framework_of, library_of
@@ -97,9 +97,9 @@ class Place:
     chooses_device: bool = True
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps it reads."""
-        return rhythm({read.step for read in self.reads}, self.steps)
+        return step_pattern({read.step for read in self.reads}, self.steps)
 
     @property
     def per_step(self) -> float:
@@ -149,13 +149,13 @@ class Place:
         is what does it.
         """
         if self.on.timed:
-            return f"{subject} makes the host wait for the GPU on {self.rhythm}"
+            return f"{subject} makes the host wait for the GPU on {self.pattern}"
         if self.on.simulated:
-            return f"{subject} would make the host wait for the GPU on {self.rhythm}"
+            return f"{subject} would make the host wait for the GPU on {self.pattern}"
         if self.chooses_device:
-            return f"{subject} would make the host wait if this ran on a GPU, on {self.rhythm}"
+            return f"{subject} would make the host wait if this ran on a GPU, on {self.pattern}"
         return (
-            f"{subject} runs on {self.rhythm}; nothing in this program uses a GPU, and only there "
+            f"{subject} runs on {self.pattern}; nothing in this program uses a GPU, and only there "
             "would the host wait"
         )
 
@@ -168,7 +168,7 @@ class Place:
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Rows for the report."""
         kinds = ", ".join(sorted({read.kind for read in self.reads}))
-        facts = [("operation", kinds), ("seen on", f"{self.rhythm} of the diagnostic pass")]
+        facts = [("operation", kinds), ("seen on", f"{self.pattern} of the diagnostic pass")]
         if self.library:
             facts.append(("reads inside", self.library))
         if self.held_us is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.evidence.trace.optimizer import OptimizerCalls
@@ -43,9 +43,9 @@ class Alone:
         return self.calls[0]
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps it stepped."""
-        return rhythm({call.step for call in self.calls}, self.steps)
+        return step_pattern({call.step for call in self.calls}, self.steps)
 
     @property
     def per_step(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FEWEST_STEPS = 3
-"""Below this many audited steps nothing is claimed about a rhythm."""
+"""Below this many audited steps nothing is claimed about a pattern."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class StepPattern:
         return "usual" if self.share >= usual else "sometimes"
 
 
-def rhythm(seen: set[int], of: int) -> StepPattern:
-    """A rhythm from the step numbers of one pass; numbers of steps that did not complete are left
+def step_pattern(seen: set[int], of: int) -> StepPattern:
+    """The pattern from the step numbers of one pass; numbers of steps that did not complete are left
     out.
     """
     return StepPattern(tuple(sorted(step for step in seen if step < of)), of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.model import Site
 
 
@@ -37,9 +37,9 @@ class CallingLine(Generic[C]):
     steps: int
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps it calls."""
-        return rhythm({call.step for call in self.calls}, self.steps)
+        return step_pattern({call.step for call in self.calls}, self.steps)
 
     @property
     def per_step(self) -> float:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from auditor.batch_means import Estimate, of_separate
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -38,7 +38,7 @@ class SavingLine:
 
     site: Site
     saves: tuple[Save, ...]
-    rhythm: StepPattern
+    pattern: StepPattern
 
     @property
     def us(self) -> float:
@@ -61,7 +61,7 @@ class SavingLine:
     @property
     def per_step(self) -> float:
         """Saves in each step, on average."""
-        return len(self.saves) / max(1, self.rhythm.of)
+        return len(self.saves) / max(1, self.pattern.of)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Saves(Table):
         """Lines that save, by file and line."""
         for site, saves in groupby(sorted(self.each, key=_place), key=lambda save: save.site):
             here = tuple(saves)
-            yield SavingLine(site, here, rhythm({save.step for save in here}, self.steps))
+            yield SavingLine(site, here, step_pattern({save.step for save in here}, self.steps))
 
 
 def _place(save: Save) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from auditor import amounts
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Site
@@ -66,10 +66,10 @@ class DriverCalls:
         )
         return f"{self.n} calls{took if timed else ''}"
 
-    def rhythm(self, after: int = 0) -> StepPattern:
+    def pattern(self, after: int = 0) -> StepPattern:
         """On which steps it was called, the first ``after`` of them left out."""
         counted = self.per_step[after:]
-        return rhythm({step for step, count in enumerate(counted) if count}, len(counted))
+        return step_pattern({step for step, count in enumerate(counted) if count}, len(counted))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from auditor import amounts
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Site
@@ -79,9 +79,9 @@ class WaitPlace:
     """Whether its times are a GPU's."""
 
     @property
-    def rhythm(self) -> StepPattern:
+    def pattern(self) -> StepPattern:
         """On which steps the host waited here."""
-        return rhythm(set(self.seen), self.of)
+        return step_pattern(set(self.seen), self.of)
 
     @property
     def per_step(self) -> float:
@@ -141,7 +141,7 @@ class WaitPlace:
             *((("pinned memory reaches", slow),) if self.slow_us else ()),
             ("operator", self.operator or "none: the program's own call"),
             ("runtime call", self.api),
-            ("seen on", f"{self.rhythm} of the trace"),
+            ("seen on", f"{self.pattern} of the trace"),
             *(self._times if self.timed else ()),
             ("pass", "backward" if self.backward else "forward"),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from auditor.evidence.recorded.step_pattern import StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import kernel_timeline
 from auditor.evidence.trace.user_code import NOWHERE, Where, where
@@ -94,7 +94,7 @@ class Structure(Table):
     @property
     def tuned(self) -> StepPattern:
         """On which steps cuDNN tried its algorithms."""
-        return rhythm(set(self.tuning.seen) if self.tuning else set(), self.steps)
+        return step_pattern(set(self.tuning.seen) if self.tuning else set(), self.steps)
 
 
 def _table(line: Timeline) -> Structure:

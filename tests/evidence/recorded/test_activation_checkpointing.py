@@ -28,7 +28,7 @@ def test_calls_are_counted_by_line_function_and_library(seen):
         (9, "checkpoint", ""),
     ]
     assert [(each.n, each.lost) for each in table.unchosen] == [(5, 2), (4, 4), (1, 0), (1, 0)]
-    assert [each.rhythm.seen for each in table.unchosen] == [(0, 1), (2,), (0,), (1,)]
+    assert [each.pattern.seen for each in table.unchosen] == [(0, 1), (2,), (0,), (1,)]
 
 
 def test_without_a_completed_step_nothing_is_said(seen):

@@ -29,8 +29,8 @@ def test_events_and_updates_of_completed_loud_steps(seen):
     assert (table.steps, len(table.events)) == (4, 4)
     assert (table.events[0].dtype, table.events[1].dtype, table.events[0].n) == ("float16", "", 2)
     first, second = table.places("scale")
-    assert (first.site.line, first.per_step, first.rhythm.seen) == (4, 1.25, (0, 2))
-    assert (second.site.line, second.per_step, second.rhythm.seen) == (6, 0.75, (1,))
+    assert (first.site.line, first.per_step, first.pattern.seen) == (4, 1.25, (0, 2))
+    assert (second.site.line, second.per_step, second.pattern.seen) == (6, 0.75, (1,))
     assert [(each.step, each.before, each.after) for each in table.updates] == [
         (1, 4.0, 2.0),
         (2, 2.0, 2.0),

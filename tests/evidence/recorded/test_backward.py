@@ -33,7 +33,7 @@ def test_lines_that_kept_graphs_for_nothing(seen):
     assert (found.steps, found.reused) == (3, frozenset())
     six, nine = found.never_reused()
     assert (six.site.line, six.times, six.held_bytes) == (6, 7, None)
-    assert (nine.site.line, nine.times, nine.held_bytes, nine.rhythm.seen) == (9, 3, 70, (0, 1))
+    assert (nine.site.line, nine.times, nine.held_bytes, nine.pattern.seen) == (9, 3, 70, (0, 1))
     assert nine.facts == (("kept graphs", "3"), ("held by one", "70 B"))
     assert six.facts[1] == ("held by one", "not measured")
 

@@ -6,7 +6,7 @@ import pytest
 
 from auditor.evidence import Batches
 from auditor.evidence.recorded.batches import Batch, Loader, Resident, Waiting
-from auditor.evidence.recorded.step_pattern import rhythm
+from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Site
 from auditor.rule import NotLooked
@@ -141,7 +141,7 @@ def test_who_put_the_batches_on_the_device(batches, cause):
     )
     (found,) = table.resident()
     assert (found.cause, found.devices, found.default_set_at) == (cause, ("cuda:0",), line)
-    assert found.rhythm == rhythm(set(range(len(batches))), 4)
+    assert found.pattern == step_pattern(set(range(len(batches))), 4)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,6 @@ def test_the_nearest_line_that_is_known(cause, known, line, blame):
     sites = {name: Site(name, 1) for name in known}
     default = sites.pop("default_set_at", None)
     loader = Loader(0, workers=3, dataset="Numbers", collate="pad", **sites)
-    found = Resident(loader, rhythm({0}, 1), cause, ("cuda:0", "cuda:1"), default)
+    found = Resident(loader, step_pattern({0}, 1), cause, ("cuda:0", "cuda:1"), default)
     assert (found.site.file, found.blame) == (line, blame)
     assert found.facts == (("cause", blame), ("devices", "cuda:0, cuda:1"), ("num_workers", "3"))

@@ -97,7 +97,7 @@ def test_a_line_by_its_copies():
         Copy(SITE, "tensor", 1, call="to", via="a"),
     )
     place = CopySite(SITE, here, 4)
-    assert (place.per_step, place.bytes_per_step, place.rhythm.seen) == (1.75, 1024.0, (0, 1))
+    assert (place.per_step, place.bytes_per_step, place.pattern.seen) == (1.75, 1024.0, (0, 1))
     assert (place.amount, place.memory, place.library) == ("2 KiB", "pageable", "a, b")
     assert place.moves == ((SITE, "cuda", None), (SITE, "to", None))
     assert (place.indexes, place.written) == (False, False)

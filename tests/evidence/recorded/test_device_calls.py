@@ -29,7 +29,7 @@ def test_lines_of_the_quiet_pass(seen):
     first, second = table.sites(["empty_cache", "synchronize"])
     assert (first.site.line, first.name, first.per_step) == (5, "empty_cache", 0.25)
     assert (second.site.line, second.name, second.per_step) == (8, "synchronize", 0.75)
-    assert (second.us_per_step, second.rhythm.seen) == (35.0, (1,))
+    assert (second.us_per_step, second.pattern.seen) == (35.0, (1,))
     assert second.facts == (
         ("call", "synchronize"),
         ("seen on", "1 of 4 steps of the timing pass"),

@@ -34,7 +34,7 @@ def test_a_place_counts_what_leads_and_holds_for_all():
         read(1, n=1, us=10.0, text="other"),
         read(3, n=9, us=20.0, act="transfer", kind="cpu", text="x.cpu()"),
     )
-    assert (found.per_step, found.held_us, found.rhythm.seen) == (0.75, 15.0, (0, 1, 3))
+    assert (found.per_step, found.held_us, found.pattern.seen) == (0.75, 15.0, (0, 1, 3))
     assert (found.text, found.library, found.through) == ("loss.item()", "", "")
     (part,) = found.found_at
     assert (part.site.line, part.text, part.per_step, part.lost_us_per_step) == (

@@ -25,7 +25,7 @@ def test_by_the_line_that_made_it_else_that_steps_it(seen):
     assert (table.steps, len(table.calls)) == (3, 4)
     adam, sgd = table.alone()
     assert (adam.first.name, adam.first.made_at.line, adam.first.site.line) == ("Adam", 3, 9)
-    assert (adam.per_step, adam.operators_per_call, adam.rhythm.seen) == (1.0, 20.0, (0, 1))
+    assert (adam.per_step, adam.operators_per_call, adam.pattern.seen) == (1.0, 20.0, (0, 1))
     assert (sgd.first.name, sgd.first.made_at, sgd.per_step) == ("SGD", None, 1 / 3)
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.evidence.recorded.step_pattern import FEWEST_STEPS, StepPattern, rhythm
+from auditor.evidence.recorded.step_pattern import FEWEST_STEPS, StepPattern, step_pattern
 
 WEIGHT = {"usual": 0.9, "rare": 0.1, "interval": 5, "enough": 10}
 
 
 def every(distance, of, first=0):
-    return rhythm(set(range(first, of, distance)), of)
+    return step_pattern(set(range(first, of, distance)), of)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +25,12 @@ def every(distance, of, first=0):
     ],
 )
 def test_words_and_share(seen, of, words, share):
-    assert (str(rhythm(seen, of)), rhythm(seen, of).share) == (words, share)
+    assert (str(step_pattern(seen, of)), step_pattern(seen, of).share) == (words, share)
 
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 30))
 def test_a_rhythm_holds_the_completed_steps_in_order(seen, of):
-    assert rhythm(seen, of).seen == tuple(n for n in range(of) if n in seen)
+    assert step_pattern(seen, of).seen == tuple(n for n in range(of) if n in seen)
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,17 @@ def test_usual_begins_at_its_share_and_with_three_steps():
     ("pattern", "weight"),
     [
         (every(1, 10), "usual"),
-        (rhythm(set(range(9)), 10), "usual"),  # 0.9, the share asked for
-        (rhythm(set(range(8)), 10), "sometimes"),
+        (step_pattern(set(range(9)), 10), "usual"),  # 0.9, the share asked for
+        (step_pattern(set(range(8)), 10), "sometimes"),
         (every(2, 10), "sometimes"),
         (every(4, 20), "sometimes"),
         (every(5, 20), None),  # as seldom as the interval that is allowed
-        (rhythm({3}, 10), None),  # once says nothing of how often
-        (rhythm({3, 4}, 20), "sometimes"),  # 0.1, the share asked for
-        (rhythm({3, 4}, 21), None),
-        (rhythm({1, 2, 5}, 10), "sometimes"),
+        (step_pattern({3}, 10), None),  # once says nothing of how often
+        (step_pattern({3, 4}, 20), "sometimes"),  # 0.1, the share asked for
+        (step_pattern({3, 4}, 21), None),
+        (step_pattern({1, 2, 5}, 10), "sometimes"),
         (every(1, 9), "usual"),  # too few steps: on every one, or nothing
-        (rhythm(set(range(8)), 9), None),
+        (step_pattern(set(range(8)), 9), None),
         (every(1, 2), None),
     ],
     ids=str,

@@ -19,7 +19,7 @@ class Call:
 
 def test_calls_and_time_are_averaged_over_all_steps_of_the_pass():
     line = CallingLine(HERE, (Call(0, 2, 30.0), Call(0, 1, 5.0), Call(3, 1, 5.0)), 5)
-    assert (line.rhythm.seen, line.rhythm.of) == ((0, 3), 5)
+    assert (line.pattern.seen, line.pattern.of) == ((0, 3), 5)
     assert line.per_step == 4 / 5
     assert line.us_per_step == 40.0 / 5
 

@@ -28,7 +28,7 @@ def test_lines_that_fill_with_zeros(seen):
     first, second = table.zeroing()
     assert (first.site.line, first.per_step, first.us_per_step) == (5, 2 / 3, 10.0)
     assert (second.site.line, second.per_step, second.us_per_step) == (8, 4 / 3, 4.0)
-    assert second.rhythm.seen == (0, 2)
+    assert second.pattern.seen == (0, 2)
     assert [each.owner for each in second.calls] == ["Optimizer", "Module"]
 
 

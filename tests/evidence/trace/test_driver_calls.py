@@ -23,5 +23,5 @@ def test_memory_of_the_host_or_the_device(api, pins):
 
 
 def test_on_which_steps():
-    assert (CALLS.rhythm().seen, CALLS.rhythm().of) == ((0, 2, 3), 4)
-    assert (CALLS.rhythm(1).seen, CALLS.rhythm(1).of) == ((1, 2), 3)
+    assert (CALLS.pattern().seen, CALLS.pattern().of) == ((0, 2, 3), 4)
+    assert (CALLS.pattern(1).seen, CALLS.pattern(1).of) == ((1, 2), 3)

@@ -32,7 +32,7 @@ PLACE = WaitPlace(
 
 def test_averages_are_over_all_steps():
     assert (PLACE.per_step, PLACE.won_us_per_step, PLACE.lost_us_per_step) == (1.5, 100.0, 110.0)
-    assert str(PLACE.rhythm) == "2 of 4 steps"
+    assert str(PLACE.pattern) == "2 of 4 steps"
 
 
 @pytest.mark.parametrize(
