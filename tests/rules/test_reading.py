@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadingRule
+from auditor.rules.reading import LOG_EVERY, THROTTLED, WRITTEN, ReadHints, ReadingRule
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
 
 from auditor.evidence import Reads, Source
@@ -19,7 +19,7 @@ RULE = ScalarReadEveryStep()
 
 
 def finding(**hints):
-    return Finding(SITE, "a read", hints={"once": True, "library": "", **hints})
+    return Finding(SITE, "a read", hints=ReadHints(**{"once": True, **hints}))
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_line_that_sums_adds_tensors_and_others_have_no_patch():
 )
 def test_only_a_line_that_runs_once_in_a_step_is_throttled(text, once, logs):
     (found,) = RULE.less_often([finding(once=once)], Source({"train.py": text}))
-    assert (found.hints["logs"] or None) == logs
-    assert found.hints["summed"] is None
+    assert found.hints.logs == logs
+    assert found.hints.summed is None
     (nowhere,) = RULE.less_often([replace(finding(), site=None)], Source())
-    assert (nowhere.hints["logs"], nowhere.hints["summed"]) == (False, None)
+    assert (nowhere.hints.logs, nowhere.hints.summed) == (None, None)
 
 
 def test_the_advice_of_a_library_is_another():
@@ -77,6 +77,6 @@ def reads(*numbers):
 
 def test_a_line_that_reads_twice_in_a_step_is_told():
     (once,), (twice,) = ask(RULE, reads(*[1] * 10)), ask(RULE, reads(*[1] * 9, 2))
-    assert (once.hints["once"], twice.hints["once"]) == (True, False)
+    assert (once.hints.once, twice.hints.once) == (True, False)
     assert (once.steps, once.per_step, once.lost_us_per_step) == (10, 1.0, 5.0)
     assert twice.per_step == 1.1
