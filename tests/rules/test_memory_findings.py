@@ -21,6 +21,7 @@ from auditor.evidence import (
     HostMemory,
     LateGrowth,
     Machine,
+    NeverFreed,
     OutOfMemory,
     PeakHolders,
     Steps,
@@ -30,6 +31,7 @@ from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.late_growth import NewSizes
 from auditor.evidence.snapshot.peak import Peak
+from auditor.evidence.snapshot.segment_requests import SegmentRequests
 from auditor.evidence.snapshot.state_at import Holder
 from auditor.evidence.snapshot.what_if import Outcome
 from auditor.evidence.trace.driver_calls import DriverCalls, TraceDriver
@@ -302,7 +304,7 @@ def allocations(*per_step, uncached=0.0, **more):
     number = sum(per_step)
     calls = DriverCalls("cudaMalloc", number, 10.0 * number, per_step, (6.0,) * len(per_step))
     table = TraceDriver(**{"marked": True, "allocator": (calls,), "uncached": uncached, **more})
-    return list(ask(DriverAllocationsInSteadyState(), table))
+    return list(DriverAllocationsInSteadyState().detect(table, SegmentRequests(), NeverFreed()))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ from auditor.recordings.schema import OwnerRow
 
 
 class Rows:
-    """Evidence of nothing but these rows."""
+    """Evidence of nothing but these rows, of a run that has no second one up to its error."""
+
+    recording = SimpleNamespace(to_oom=None)
 
     recording = SimpleNamespace(to_oom=None)
 
@@ -101,6 +103,17 @@ def test_without_rows_nothing_is_known():
     assert OWNERS.known and not Owners(Rows(("step", 1, []))).known
     state_first = Owners(Rows(("optimizer state", 5, [4])))
     assert state_first.known and not state_first.updating(5)
+
+
+def test_rows_are_those_of_the_run_up_to_the_error_where_there_is_one():
+    first, again = Rows(("parameter", 5, [1])), Rows(("parameter", 5, [2]))
+    first.recording = SimpleNamespace(
+        to_oom=SimpleNamespace(own_rows=lambda kind: again.rows(kind))
+    )
+    owners = Owners(first)
+    assert (owners.purpose(1, 0, 9), owners.purpose(2, 0, 9)) == ("", "parameters")
+    workspace = Owners(Rows(("workspace", 5, [3])))
+    assert workspace.purpose(3, 0, 9).startswith("cuBLAS") and not workspace.known
 
 
 def test_live_blocks_by_purpose():
