@@ -26,8 +26,6 @@ class Rows:
 
     recording = SimpleNamespace(to_oom=None)
 
-    recording = SimpleNamespace(to_oom=None)
-
     def __init__(self, *rows: tuple[str, int, list[int]]) -> None:
         self.written = [
             OwnerRow(pass_name="memory", step=0, what=what, time_us=at, addresses=addresses)
