@@ -27,7 +27,10 @@ def act(text, kind="item", *, opcode="CALL", via="", spanned=True):
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [*((kind, "transfer") for kind in TRANSFERS), *((kind, "shape") for kind in SHAPES)],
+    [
+        *((kind, "transfer") for kind in sorted(TRANSFERS)),
+        *((kind, "shape") for kind in sorted(SHAPES)),
+    ],
 )
 def test_kinds_that_decide(kind, expected):
     assert act("bool(x)", kind) == expected
