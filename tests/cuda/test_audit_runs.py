@@ -17,6 +17,9 @@ pytestmark = pytest.mark.usefixtures("inside")
 EXAMPLE_NAMES = ("energy_flow/broken", "energy_flow/repaired", "eit_p/broken", "nano_gpt")
 """Examples whose faults show without values; each takes some five seconds of a processor."""
 
+BY_TIME = ("gc.collect()",)
+"""Planted lines that a rule finds by what they take, which a null device does not tell."""
+
 PROGRAMS = {
     "copies": COPIES.replace("PINNED", "False"),
     "batches pinned": COPIES.replace("non_blocking=PINNED", "non_blocking=False").replace(
@@ -56,7 +59,9 @@ def examples(tmp_path_factory, audit):
 def test_an_example_gives_what_was_planted_and_nothing_else(examples, name):
     case, seen = CASES[name], examples[name]
     wanted = {
-        (each["code"], *line_of(name, each["line_contains"])) for each in case.get("expected", ())
+        (each["code"], *line_of(name, each["line_contains"]))
+        for each in case.get("expected", ())
+        if each["line_contains"] not in BY_TIME
     }
     found = [each for each in seen.findings() if each["code"] not in case.get("allowed", ())]
     assert wanted <= {place for each in found for place in places_of(each)}
