@@ -21,20 +21,22 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 COPIES = """
 data = TensorDataset(torch.randn(4096, 256), torch.randn(4096, 256))
-batches = iter(DataLoader(data, batch_size=32, pin_memory=PINNED))
+batches = iter(DataLoader(data, batch_size=32))
+pinned = iter(DataLoader(data, batch_size=32, pin_memory=True))
 mask = torch.ones(32, 256)
 index = torch.arange(16)
 
 
 def step():
     x, y = next(batches)
-    x, y = x.to(device, non_blocking=PINNED), y.to(device, non_blocking=PINNED)
+    x, y = x.to(device), y.to(device)
+    more = next(pinned)[0].to(device)  # DATA004
     scale = torch.tensor([1.0, 2.0], device=device)  # SYNC011
     noise = torch.randn(32, 256).to(device)  # SYNC010
     late = mask.to(device, non_blocking=True)  # SYNC007
     some = x[index]  # SYNC006
     optimizer.zero_grad()
-    loss = (model(x * late + noise) - y * scale[0]).square().mean() + some.mean()
+    loss = (model(x * late + noise) - y * scale[0] + more).square().mean() + some.mean()
     loss.backward()
     optimizer.step()
 """

@@ -28,11 +28,10 @@ def test_a_patch_is_tried_in_copies_of_the_project(audit, tmp_path):
     seen = audited(audit, tmp_path / "own", RETAINS)
     assert seen.at("GRAPH002") == ["loss.backward(retain_graph=True)"]
     before = (tmp_path / "own" / "trainer.py").read_text()
-    done = audit("verify", str(seen.folder), "--budget", "25", cwd=tmp_path / "own")
+    done = audit("verify", str(seen.folder), "--budget", "15", cwd=tmp_path / "own")
     assert done.returncode == 0, done.stderr
     report = json.loads((seen.folder / "report.json").read_text())
     assert report["verification"] is not None
-    assert "re-run:" in done.stdout
     assert (tmp_path / "own" / "trainer.py").read_text() == before
 
 
