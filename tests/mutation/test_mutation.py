@@ -117,6 +117,12 @@ def test_tests_come_nearest_and_fastest_first_within_the_budget(monkeypatch):
     monkeypatch.setattr(touched, "BUDGET_S", 1.4)
     assert chosen_for(tests, path, inside) == [quick, faster, own]
     assert chosen_for([nowhere], path, inside) == []
+    defaults = KnownTest("x", touched.OF_ALL[0], 0.01, {}, {})
+    at_import = next(
+        n for n, text in enumerate(path.read_text().splitlines(), 1) if ": int = 0" in text
+    )
+    assert chosen_for([defaults], path, at_import) == [defaults]
+    assert chosen_for([defaults], path, inside) == []
 
 
 KILLING = """

@@ -34,6 +34,8 @@ BUDGET_S = 30.0
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first."""
 FILE_S = 0.3
 """What opening one more test file adds to that."""
+OF_ALL = ("tests/evidence/test_defaults.py",)
+"""Tests of what modules define when they are imported: they execute no function of these."""
 QUICK_S = 0.1
 """Tests that take less come first, wherever they lie."""
 
@@ -97,7 +99,7 @@ def _tests(file: str, record: dict[str, Any]) -> Iterator[KnownTest]:
     shared = now(record["shared"])
     for name, one in record["tests"].items():
         lines = now(one["lines"])
-        if lines or shared:
+        if lines or shared or file in OF_ALL:
             yield KnownTest(name, file, one["seconds"], lines, shared)
 
 
@@ -278,8 +280,11 @@ def chosen_for(tests: list[KnownTest], path: Path, line: int) -> list[KnownTest]
     found += [
         test for test in tests if id(test) not in hit and test.shared.get(module, nothing) & wanted
     ]
-    if not found and line not in in_functions(text):
-        found = [test for test in tests if test.lines.get(module) or test.shared.get(module)]
+    if line not in in_functions(text):
+        found = found or [
+            test for test in tests if test.lines.get(module) or test.shared.get(module)
+        ]
+        found += [test for test in tests if test.file in OF_ALL]
     found.sort(key=lambda test: (test.seconds >= QUICK_S, _distance(test, path), test.seconds))
     return list(_within(found, BUDGET_S))
 

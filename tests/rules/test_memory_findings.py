@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from auditor.rules.ckpt004_save_blocks_step import SaveBlocksStep
 from auditor.rules.mem006_peak_by_line import PeakHeldByFewLines
 from auditor.rules.mem008_variable_sizes import VaryingSizesReallocate
 from auditor.rules.mem012_host_memory_full import HostMemoryNearlyFull
 from auditor.rules.mem015_out_of_memory import RanOutOfMemory
 from auditor.rules.num014_gradients_explode import GradientsExplode
+from auditor.rules.opt005_gradients_pile_up import GradientsPileUp
 from auditor.rules.sync008_synchronous_memset import SynchronousMemset
 from auditor.rules.sync012_driver_allocations import DriverAllocationsInSteadyState
 from auditor.rules.time002_step_outliers import StepOutliers
@@ -24,10 +26,15 @@ from auditor.evidence import (
     NeverFreed,
     OutOfMemory,
     PeakHolders,
+    Saves,
+    Source,
+    StaleGrads,
     Steps,
 )
 from auditor.evidence.recorded.grad_norms import NormSeries
+from auditor.evidence.recorded.stale_grads import AccumulatedOver
 from auditor.evidence.recorded.steps import Step
+from auditor.evidence.recorded.torch_save import Save
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.snapshot.late_growth import NewSizes
 from auditor.evidence.snapshot.peak import Peak
@@ -333,3 +340,49 @@ def test_a_cache_that_is_switched_off_has_no_warm_up():
     assert finding.message.startswith("cudaMalloc on 1 of the 3 steps: the caching allocator is")
     assert "0.5 allocations for each kernel" in finding.message
     assert (finding.per_step, finding.severity) == (1 / 3, Severity.NOTE)
+
+
+# -- saves, piled gradients, gaps ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("us", "number", "step_us", "found"),
+    [
+        (50.0, 2, 2000.0, True),
+        (49.0, 2, 2000.0, False),
+        (500.0, 1, 2000.0, False),
+        (50.0, 2, 0.0, False),
+    ],
+)
+def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
+    saves = tuple(Save(Site("train.py", 3), step, us, size=MIB) for step in range(number))
+    findings = list(ask(SaveBlocksStep(), Saves(10, step_us, saves), CPU))
+    assert bool(findings) is found
+    if found:
+        (finding,) = findings
+        assert finding.message == "torch.save takes 5.0% of the step time: 50 us on 2 of 10 steps"
+        assert (finding.per_step, finding.lost_us_per_step, finding.basis) == (
+            0.2,
+            10.0,
+            "measured",
+        )
+        assert finding.facts == (("saves", "2"), ("longest", "50 us"), ("largest file", "1 MiB"))
+
+
+@pytest.mark.parametrize(
+    ("made", "edited"),
+    [
+        ("opt = SGD(params)", True),
+        ("opt = torch.optim.SGD(params)", True),
+        ("opt = make(params)", False),
+        ("opt = SGD", False),
+        ("other = SGD(params)", False),
+    ],
+)
+def test_gradients_are_cleared_of_what_was_made_as_that_optimizer(made, edited):
+    source = Source({"train.py": f"{made}\nloss.backward()\nopt.step()\n"})
+    piled = AccumulatedOver("SGD", Site("train.py", 3), Site("train.py", 2), 5, 4)
+    rule = GradientsPileUp()
+    (finding,) = ask(rule, StaleGrads((piled,)), CPU, source)
+    assert (finding.steps, finding.per_step) == (4, 1.0)
+    assert [edit.value for edit in rule.remedy(finding).edits] == ["opt.zero_grad()"] * edited
