@@ -194,10 +194,12 @@ class DriverAllocationsInSteadyState(Rule):
 def _cause(asked: SegmentRequests, kept: NeverFreed) -> Cause:
     """Without a history, as in a trace that stands alone, nothing is known."""
     if asked.emptied is not None:
-        return Cause(asked.emptied, f"; empty_cache() here gave it back{see('SYNC009')}", "SYNC009")
+        said = f"; empty_cache() here gave it back{see('SYNC009')}"
+        return Cause(asked.emptied, said, follows="SYNC009")
     if kept.lines:
         first = kept.lines[0].site
-        return Cause(first, f"; tensors made here are never freed{see('MEM003')}", "MEM003")
+        said = f"; tensors made here are never freed{see('MEM003')}"
+        return Cause(first, said, follows="MEM003")
     if not asked.lines:
         return Cause()
     site, times = asked.lines[0]

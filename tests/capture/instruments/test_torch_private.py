@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -522,6 +523,22 @@ def what_a_module_holds(t):
     )
     assert set(t.own_buffers(norm)) == {"running_mean", "running_var", "num_batches_tracked"}
     assert not t.own_parameters(both) and not t.own_parameters(object.__new__(nn.Linear))
+
+
+@promise("torch.cuda._lazy_call", without=equals(when_initialized=None))
+def what_waits_for_cuda(t):
+    with mock.patch("torch.cuda.is_initialized", return_value=True):
+        called = mock.Mock()
+        t.when_initialized(called)
+    called.assert_called_once_with()
+
+
+@promise(
+    "torch._C._EnableTorchFunction", without=equals(EnableTorchFunction=contextlib.nullcontext)
+)
+def torch_functions_on_again(t):
+    with torch._C.DisableTorchFunctionSubclass(), t.EnableTorchFunction():
+        assert torch._C._is_torch_function_enabled()
 
 
 @promise("torch.optim.optimizer._get_value", without=equals(COUNTER_READ=None))

@@ -5,6 +5,7 @@ thing after another.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import nn
@@ -119,7 +120,9 @@ def test_without_an_optimizer_there_is_no_chart_by_purpose(tmp_path):
 
 
 class Marks:
-    """A recording with an ``owners`` part."""
+    """A recording with an ``owners`` part, of a run that has no second one up to its error."""
+
+    recording = SimpleNamespace(to_oom=None)
 
     def __init__(self, *rows):
         self._rows = [
