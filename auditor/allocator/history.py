@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RetainedGraphs:
+class BlockAtStart:
     """A block that was live when the recording began. ``requested`` is what the program had asked
     for.
     """
@@ -56,7 +56,7 @@ class HeldSegment:
     size: int
     stream: int
     small: bool
-    live: list[RetainedGraphs] = field(default_factory=list)
+    live: list[BlockAtStart] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _Reader:
             if action == "alloc":
                 live.pop(address, None)
             elif action == "free_completed":
-                live[address] = RetainedGraphs(address, 0, size, stream)
+                live[address] = BlockAtStart(address, 0, size, stream)
             elif action == "segment_alloc":
                 held.pop(address, None)
             elif action == "segment_free":
@@ -269,26 +269,26 @@ def _held_segment(segment: Event) -> HeldSegment:
     )
 
 
-def _live(segment: Event) -> Iterator[RetainedGraphs]:
+def _live(segment: Event) -> Iterator[BlockAtStart]:
     address = int(segment["address"])
     for block in segment["blocks"]:
         size = int(block["size"])
         if block["state"] != "inactive":
-            yield RetainedGraphs(
+            yield BlockAtStart(
                 address, size, int(block.get("requested_size", size)), int(segment["stream"])
             )
         address += size
 
 
 def _placed(
-    held: Mapping[int, HeldSegment], live: Mapping[int, RetainedGraphs], settings: AllocatorSettings
+    held: Mapping[int, HeldSegment], live: Mapping[int, BlockAtStart], settings: AllocatorSettings
 ) -> list[HeldSegment]:
     """Live blocks in their segments. A block freed since is known by its request only: its size
     follows from its place.
     """
     segments = sorted(held.values(), key=lambda segment: segment.address)
     starts = [segment.address for segment in segments]
-    inside: dict[int, list[RetainedGraphs]] = defaultdict(list)
+    inside: dict[int, list[BlockAtStart]] = defaultdict(list)
     for block in sorted(live.values(), key=lambda block: block.address):
         place = bisect.bisect_right(starts, block.address) - 1
         if (
@@ -318,8 +318,8 @@ def _placed(
 
 
 def _sized(
-    block: RetainedGraphs, end: int, settings: AllocatorSettings, *, small: bool
-) -> RetainedGraphs:
+    block: BlockAtStart, end: int, settings: AllocatorSettings, *, small: bool
+) -> BlockAtStart:
     """With its size. In the large pool no free block is as small as SMALL_SIZE, so a gap like that
     belongs to the block.
     """
