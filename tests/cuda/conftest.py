@@ -59,7 +59,7 @@ sys.stderr.flush()
 os._exit(0)
 """
 """Ends a program without the interpreter's own end. Autograd's thread of a device lets go of the last
-graph's Python objects (FSDP2's callbacks, ``autograd.Function``) after ``backward`` returned, and
+graph's Python objects (FSDP2's callbacks, ``autograd.Function``, tensors) after ``backward`` returned, and
 needs the GIL for it; where the interpreter ends first, the thread is unwound and torch aborts
 ("terminate called without an active exception"), on a GPU as here."""
 
@@ -69,7 +69,7 @@ Child = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def child(tmp_path: Path) -> Child:
     """Runs a text as a program on a null device of its own: ``child("import torch ...", gpu="T4",
-    devices=2, ENV="x")``; ``at_once`` for those that train with Python objects in the graph.
+    devices=2, ENV="x")``.
     """
 
     def run(
@@ -78,7 +78,6 @@ def child(tmp_path: Path) -> Child:
         gpu: str = "H100",
         devices: int = 1,
         memory_bytes: int | None = None,
-        at_once: bool = False,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
         found = nulldevice.environment(
@@ -91,7 +90,7 @@ def child(tmp_path: Path) -> Child:
             "OMP_NUM_THREADS": "1",
             **env,
         }
-        command = [sys.executable, "-X", "faulthandler", "-c", program + AT_ONCE * at_once]
+        command = [sys.executable, "-X", "faulthandler", "-c", program + AT_ONCE]
         return subprocess.run(
             command,
             cwd=tmp_path,

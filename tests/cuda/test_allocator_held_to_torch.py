@@ -56,17 +56,23 @@ def test_the_quick_cases_fill_the_card_and_give_back_segments(recorded):
     assert retries > 5
 
 
+def _in_order(recording):
+    """The events; with several streams, those of segments that are given back apart, by size."""
+    several = len({event.stream for event in recording.events}) > 1
+    told = [(event.action, event.size) for event in recording.events]
+    back = sorted(each for each in told if several and each[0] == "segment_free")
+    return [each for each in told if not several or each[0] != "segment_free"], back
+
+
 @pytest.mark.parametrize("number", range(len(KEPT)), ids=[case.name for case in KEPT])
 def test_the_histories_that_are_kept_are_what_torch_does_now(recorded, number):
     """Those that tests/allocator compares without a CUDA build. Streams have other addresses in each
-    process.
+    process, and torch gives cached segments back in the order of these.
     """
     now = Recording.read(recorded["kept"] / f"{number}.json.gz")
     kept = Recording.read(HISTORIES / f"{number}.json.gz")
     if now.torch != kept.torch:
         pytest.skip(f"kept by {kept.torch}")
     assert now.name == kept.name
-    assert [(event.action, event.size) for event in now.events] == [
-        (event.action, event.size) for event in kept.events
-    ]
+    assert _in_order(now) == _in_order(kept)
     assert [sample[1] for sample in now.samples] == [sample[1] for sample in kept.samples]

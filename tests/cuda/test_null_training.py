@@ -151,7 +151,7 @@ print(json.dumps([sum(p.numel() for p in model.parameters()), torch.cuda.memory_
 
 
 def test_fully_sharded_as_one_of_64_ranks(child):
-    done = child(SHARDED, at_once=True)
+    done = child(SHARDED)
     assert done.returncode == 0, done.stderr
     parameters, allocated, peak = json.loads(done.stdout)
     assert allocated < parameters * 4 * 3 / 64 * 1.1 + (70 << 20), (
@@ -177,5 +177,5 @@ print(given.tolist())
 
 @pytest.mark.parametrize("world", [1, 8])
 def test_nccl_as_one_rank_of_several(child, world):
-    done = child(PARALLEL.replace("WORLD", str(world)), at_once=True)
+    done = child(PARALLEL.replace("WORLD", str(world)))
     assert done.stdout.split("\n")[:2] == ["[2.0, 2.0, 2.0]", "[2.0, 2.0, 2.0]"], done.stderr
