@@ -205,7 +205,7 @@ class Recorder:
             self.warnings.append(text)
 
     def _run_object(self) -> None:
-        from auditor.capture.target.import_hook import AfterImport
+        from auditor.capture.instruments.import_hook import AfterImport
 
         AfterImport("torch", self._prepare).install()
         found, _ = targets.load(self.address, self.plan.args)
@@ -217,7 +217,7 @@ class Recorder:
         while not session.done and not self.writer.lost:
             session.begin()
             try:
-                step()
+                session.gave(step())
             except StopIteration:
                 if self.kind != "generator":
                     raise
@@ -229,7 +229,7 @@ class Recorder:
             session.end()
 
     def _run_script(self) -> None:
-        from auditor.capture.target.import_hook import AfterImport
+        from auditor.capture.instruments.import_hook import AfterImport
         from auditor.capture.target.script_steps import StepFinder, StopAudit, Stopper
         from auditor.capture.target.spawned_processes import SpawnedProcesses, no_step
 

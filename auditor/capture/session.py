@@ -10,16 +10,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.base import Context, Probe
-from auditor.capture.probes.memory.snapshot import MemoryHistory
+from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
 from auditor.capture.probes.step.clock import Clock
 from auditor.capture.probes.step.profiler_trace import Trace
 from auditor.capture.target.signal_handlers import ChildSignal
+from auditor.capture.warm_up import WarmUp
 from auditor.errors import fault
 from auditor.runs.plan import (
+    DIAGNOSED_STEPS,
     LEANER_STEPS,
     MEMORY_STEPS,
+    NULL_MEMORY_STEPS,
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
@@ -53,6 +57,7 @@ class Session:
         self._probes = probes
         self._progress = progress
         self._clock = Clock(context)
+        self._warm_up = WarmUp(context.warn)
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
@@ -67,6 +72,7 @@ class Session:
 
     def install(self) -> None:
         """Before the user's code is imported."""
+        COMPILED_CODE.install()
         self._clock.install()
         for probe in self._probes:
             self._guard(probe, probe.install)
@@ -78,6 +84,7 @@ class Session:
         self._clock.uninstall()
         for probe in reversed(self._probes):
             self._guard(probe, probe.uninstall)
+        self._guard_named("compiled code", COMPILED_CODE.uninstall)
 
     @property
     def done(self) -> bool:
@@ -106,7 +113,14 @@ class Session:
         if self._trace is not None:
             self._trace.step_begin()
         context.in_step = True
+        self._warm_up.begin()
         self._clock.begin()
+
+    def gave(self, returned: Any) -> None:
+        """The target returned or yielded this. Its caller holds it no longer when the step ends."""
+        for probe in self._running:
+            if type(probe).step_gave is not Probe.step_gave and not self._context.writer.forked:
+                self._guard(probe, partial(probe.step_gave, returned))
 
     def end(self) -> None:
         """The step has ended; rows are flushed before this returns."""
@@ -121,9 +135,10 @@ class Session:
         self._pass.done += 1
         self._context.writer.flush()
         self._end_full_trace()
+        self._warm_on()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
-            self._stop_pass()
+            self._stop_pass(passes_follow=bool(self._queue))
             self._replan()
 
     def broken(self) -> None:
@@ -136,7 +151,7 @@ class Session:
     # -- passes ------------------------------------------------------------------------------------
 
     def _next_pass(self) -> None:
-        self._stop_pass()
+        self._stop_pass(passes_follow=bool(self._queue))
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
@@ -144,23 +159,36 @@ class Session:
         self._running = [
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
         ]
+        self._start_history()
         self._each(lambda probe: probe.start())
         if self._pass.name == "trace":
             self._start_trace()
-        if self._pass.name == "memory":
-            self._history = MemoryHistory(self._context, Path(self._plan.folder))
-            self._history.start()
         self._progress(self._pass.name, 0, self._pass.steps)
 
-    def _stop_pass(self) -> None:
+    def _start_history(self) -> None:
+        if self._history is not None:
+            return
+        if self._pass.name == "memory" or (self._on_null and in_use()):
+            self._history = MemoryHistory(self._context, Path(self._plan.folder))
+            self._context.history = True
+            self._guard_named("snapshot", self._history.start)
+
+    @property
+    def _on_null(self) -> bool:
+        """True in a run on the null device: no time of it counts, so that the history of allocations
+        goes through all passes.
+        """
+        return self._plan.device == "null"
+
+    def _stop_pass(self, *, passes_follow: bool = False) -> None:
         if (
             self._context.writer.forked
         ):  # files and the profiler are those of the process that was copied
             self._trace, self._history, self._running = None, None, []
             return
         self._stop_trace()
-        if self._history is not None:
-            history, self._history = self._history, None
+        if self._history is not None and not (passes_follow and self._on_null):
+            history, self._history, self._context.history = self._history, None, False
             self._guard_named("snapshot", history.stop)
         for probe in reversed(self._running):
             self._guard(probe, probe.stop)
@@ -207,7 +235,7 @@ class Session:
             return {"quiet": plan.steps, "loud": SYNC_STEPS if device.accelerator else 0}
         watched = frozenset[str]().union(*(probe.passes for probe in self._probes))
         causes = {
-            "loud": plan.loud_steps or plan.steps,
+            "loud": plan.loud_steps or min(plan.steps, DIAGNOSED_STEPS),
             "leaner": len(LEANER_STEPS),
             "numbers": NUMBERS_STEPS,
             "origin": 0 if device.accelerator else ORIGIN_STEPS,
@@ -215,8 +243,8 @@ class Session:
         causes = {name: steps for name, steps in causes.items() if name in watched}
         if device.shadow:
             return {"loud": plan.steps, **causes}
-        if plan.device == "null":  # the same steps as the rehearsal, as far as that was judged
-            return {"loud": plan.steps - MEMORY_STEPS, "memory": MEMORY_STEPS}
+        if self._on_null:  # the same steps as the rehearsal, as far as that was judged
+            return {"loud": plan.steps - NULL_MEMORY_STEPS, "memory": NULL_MEMORY_STEPS}
         causes.pop("leaner", None)
         if device.native:
             causes["memory"] = MEMORY_STEPS
@@ -232,6 +260,17 @@ class Session:
         if self._queue and self._queue[0].name == "trace" and not self._may_trace():
             del self._queue[0]
         if len(self._queue) != known:
+            self._tell_outline()
+
+    def _warm_on(self) -> None:
+        """One more step of warm-up where the program still compiles. Trials that are compared, and
+        targets with so many steps and no more, keep to their plan.
+        """
+        bound = self._plan.trial is not None or self._plan.fit is not None
+        if self._pass.name != "warmup" or bound or self._context.device.simulated:
+            return
+        if self._warm_up.needs_more(self._pass.done, self._pass.steps):
+            self._pass.steps += 1
             self._tell_outline()
 
     def _room_for(self, steps: int) -> int:

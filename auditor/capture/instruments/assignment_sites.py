@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from auditor.capture.instruments.variable_paths import Place
@@ -29,13 +30,7 @@ _GROWING_CALLS = frozenset(
 )
 _HARMLESS_CALLS = frozenset(
     {
-        "list",
-        "dict",
-        "set",
-        "tuple",
-        "deque",
         "defaultdict",
-        "OrderedDict",
         "Counter",
         "float",
         "int",
@@ -64,6 +59,13 @@ go.
 """
 
 
+_CONTAINERS = frozenset({"list", "dict", "set", "tuple", "deque", "OrderedDict"})
+"""Their results have a graph where what they are given has one."""
+
+_KEPT_SO = frozenset({"clone", "to", "cpu", "cuda", "float", "half", "double", "contiguous"})
+"""Methods whose result has a graph where their tensor has one."""
+
+
 @dataclass(frozen=True)
 class Store:
     """One statement that may put a tensor somewhere."""
@@ -81,13 +83,16 @@ class Store:
     """
     grows: bool
     """It adds to what is there: an augmented assignment, ``append``, an item, or a value made from
-    the old one.
+    the old one, in one statement or by way of other variables of the function.
     """
+    looped: bool = False
+    """It stands in a loop of its function."""
 
     @property
-    def rank(self) -> tuple[bool, bool, int]:
+    def rank(self) -> tuple[bool, bool, bool, int]:
         """What is most likely to store a tensor with its graph comes first."""
-        return (self.function.endswith("__init__"), not self.grows, self.line)
+        set_up = self.function == "<module>" and not self.looped
+        return (self.function.endswith("__init__"), not self.grows, set_up, self.line)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,17 @@ class Found:
     path: str
     line: int | None
 
+    @property
+    def root(self) -> str:
+        """``trainer.py:Trainer.step:self.losses[*]``."""
+        return f"{os.path.basename(self.file)}:{self.function}:{self.name}{self.path}"
+
+
+def _file_of(owner: type | None) -> str | None:
+    """Where the class is defined whose attribute a place is."""
+    module = None if owner is None else sys.modules.get(owner.__module__)
+    return getattr(module, "__file__", None)
+
 
 class Sources:
     """The user's files, parsed once each. With ``fresh`` also values that have no graph count: ``w
@@ -110,13 +126,10 @@ class Sources:
         self._fresh = fresh
         self._files: dict[str, SourceFile] = {}
 
-    def find(self, place: Place, owner_file: str | None) -> Found:
-        """The statement that fills ``place``; ``line`` is None where none could be told.
-
-        ``owner_file`` is where the class is defined whose attribute the place is.
-        """
+    def find(self, place: Place) -> Found:
+        """The statement that fills ``place``; ``line`` is None where none could be told."""
         if place.attribute:
-            found = self._attribute(place, owner_file)
+            found = self._attribute(place, _file_of(place.owner))
         else:
             found = self._best(place.file, self._file(place.file).variable(place))
         if found is None:
@@ -172,7 +185,14 @@ class SourceFile:
                 tree = ast.parse(decode_source(source.read()))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []
-        return list(_Reader(fresh=self._fresh).read(tree.body, "", (), ""))
+        reader = _Reader(fresh=self._fresh)
+        found = list(reader.read(tree.body, "", (), ""))
+        return [
+            store
+            if store.grows or store.chain not in reader.sources(store)
+            else replace(store, grows=True)
+            for store in found
+        ]
 
     def variable(self, place: Place) -> list[Store]:
         """Stores into a plain variable: in its own function, else around or below it, else wherever
@@ -192,14 +212,37 @@ class SourceFile:
         return [store for store in self.stores if len(store.chain) > 1 and store.chain[-1] == name]
 
 
+_Chain = tuple[str, ...]
+
+
 class _Reader:
     """Walks statements and keeps track of the functions and classes around them."""
 
     def __init__(self, *, fresh: bool) -> None:
         self._harmless = _never if fresh else _harmless
+        self._made_of: dict[tuple[int, ...], dict[_Chain, set[_Chain]]] = {}
+        self._given: dict[tuple[int, _Chain], set[_Chain]] = {}
+
+    def sources(self, store: Store) -> set[_Chain]:
+        """Chains that what the statement stores is made of, by way of others of its function."""
+        made_of = self._made_of.get(store.scopes, {})
+        found: set[_Chain] = set()
+        waiting = list(self._given.get((store.line, store.chain), ()))
+        while waiting:
+            each = waiting.pop()
+            if each not in found:
+                found.add(each)
+                waiting.extend(made_of.get(each, ()))
+        return found
 
     def read(
-        self, body: list[ast.stmt], function: str, scopes: tuple[int, ...], cls: str
+        self,
+        body: list[ast.stmt],
+        function: str,
+        scopes: tuple[int, ...],
+        cls: str,
+        *,
+        looped: bool = False,
     ) -> Iterator[Store]:
         for statement in body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -217,6 +260,9 @@ class _Reader:
                     statement.body, _join(function, statement.name), scopes, statement.name
                 )
             else:
+                for target, value in _flows(statement):
+                    given = self._given[statement.lineno, target] = _mentioned(value)
+                    self._made_of.setdefault(scopes, {}).setdefault(target, set()).update(given)
                 for chain, grows in _stored(statement, self._harmless):
                     yield Store(
                         statement.lineno,
@@ -225,9 +271,11 @@ class _Reader:
                         cls if scopes else "",
                         chain,
                         grows,
+                        looped,
                     )
+                inside = looped or isinstance(statement, (ast.For, ast.AsyncFor, ast.While))
                 for inner in _blocks(statement):
-                    yield from self.read(inner, function, scopes, cls)
+                    yield from self.read(inner, function, scopes, cls, looped=inside)
 
 
 def _join(outer: str, name: str) -> str:
@@ -263,6 +311,33 @@ def _stored(
             )
     elif isinstance(statement, ast.Expr):
         yield from _called(statement.value, harmless)
+
+
+def _flows(statement: ast.stmt) -> Iterator[tuple[_Chain, ast.expr]]:
+    """What a statement fills, and what with: assignments, loop variables, lists appended to."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    if isinstance(statement, ast.Assign):
+        pairs = [(target, statement.value) for target in statement.targets]
+    elif isinstance(statement, (ast.AnnAssign, ast.AugAssign)) and statement.value is not None:
+        pairs = [(statement.target, statement.value)]
+    elif isinstance(statement, (ast.For, ast.AsyncFor)):
+        pairs = [(statement.target, statement.iter)]
+    elif (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Attribute)
+        and statement.value.func.attr in _GROWING_CALLS
+    ):
+        pairs = [(statement.value.func.value, statement.value)]
+    for whole, value in pairs:
+        for target in _parts(whole):
+            chain = _chain(target)
+            if chain is not None:
+                yield chain, value
+
+
+def _mentioned(value: ast.expr) -> set[_Chain]:
+    return {chain for node in ast.walk(value) if (chain := _chain(node)) is not None}
 
 
 def _called(
@@ -331,11 +406,19 @@ def _harmless(value: ast.expr) -> bool:
         return _harmless(value.operand)
     if isinstance(value, ast.BinOp):
         return _harmless(value.left) and _harmless(value.right)
+    if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+        return _harmless(value.elt)
+    if isinstance(value, ast.DictComp):
+        return _harmless(value.value)
     if isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute) and value.func.attr in _KEPT_SO:
+            return _harmless(value.func.value)
         name = (
             value.func.attr
             if isinstance(value.func, ast.Attribute)
             else getattr(value.func, "id", "")
         )
+        if name in _CONTAINERS:
+            return all(_harmless(argument) for argument in value.args)
         return name in _HARMLESS_CALLS
     return False

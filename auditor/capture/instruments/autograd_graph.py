@@ -151,6 +151,7 @@ class Backward:
         "inputs",
         "keep_graph",
         "nested",
+        "result",
         "us",
     )
 
@@ -166,6 +167,8 @@ class Backward:
         """Called from inside another backward (re-entrant checkpointing, a custom function)."""
         self.inputs: tuple[Any, ...] = _together(inputs)
         """What the gradient was asked for by name; empty where it goes to all leaves."""
+        self.result: Any = None
+        """What the engine returned; let go of once the watchers were told."""
         self.us = 0.0
         self.failed = True
 
@@ -195,6 +198,7 @@ class Backward:
     def let_go(self) -> None:
         """Hold no node any longer: the engine frees what it can as it goes."""
         self._walked = None
+        self.result = None
 
 
 def _together(given: Any) -> tuple[Any, ...]:
@@ -293,7 +297,7 @@ class BackwardHooks:
         self._depth += 1
         start = perf_counter()
         try:
-            result = original(*args, **kwargs)
+            result = call.result = original(*args, **kwargs)
             call.failed = False
             return result
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,9 @@ _HOOKS: dict[int, tuple[Callable[..., Any], Callable[..., Any]]] = {}
 """By number: (hook, original). Swapped code objects find their hook here, since a code object has
 no closure of ours.
 """
+
+SWAPPED = "<audit>"
+"""The file that swapped code says it is of."""
 
 _NUMBERS = itertools.count(1)
 
@@ -38,6 +42,7 @@ class Patches:
     def attribute(self, owner: Any, name: str, value: Any) -> None:
         """Set ``owner.name``; undo restores it, or deletes it where the owner only inherited it."""
         before = vars(owner).get(name, _MISSING)
+        _unseen_by_the_compiler(value, before)
 
         def undo() -> None:
             if before is _MISSING:
@@ -108,7 +113,7 @@ class Patches:
             f"    from auditor.capture.instruments.monkeypatch import dispatch\n"
             f"    return dispatch({number}, args, kwargs)\n"
         )
-        exec(compile(source, "<audit>", "exec"), namespace)
+        exec(compile(source, SWAPPED, "exec"), namespace)
         saved = function.__code__, function.__defaults__, function.__kwdefaults__
         function.__defaults__ = None
         function.__kwdefaults__ = None  # type: ignore[assignment]  # typeshed forbids None; Python allows it
@@ -137,6 +142,15 @@ class Patches:
                 error = error or problem
         if error is not None:
             raise error
+
+
+def _unseen_by_the_compiler(value: Any, before: Any) -> None:
+    """A function in another's place: ``torch.compile`` traces the other one."""
+    functions = types.FunctionType, types.BuiltinFunctionType
+    if "torch" in sys.modules and all(isinstance(each, functions) for each in (value, before)):
+        from auditor.capture.instruments.torch_private.compiler import traced_as
+
+        traced_as(value, before)
 
 
 def guarded(

@@ -5,12 +5,13 @@ containers, with names.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -66,19 +67,13 @@ _OPAQUE = (
     types.TracebackType,
 )
 _MODULE_KEYS = frozenset(vars(torch.nn.Module()))
-_SNAPSHOT_READERS = frozenset(
-    {
-        "locals",
-        "vars",
-        "dir",
-        "eval",
-        "exec",
-        "_getframe",
-        "currentframe",
-        "stack",
-        "save_hyperparameters",
-    }
-)
+_SNAPSHOT_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "stack"})
+"""Functions that read the dictionary of a frame's variables, where a name in the code is theirs and
+not an attribute's (``model.eval()``, ``torch.stack(...)``)."""
+_SNAPSHOT_METHODS = frozenset({"_getframe", "currentframe", "save_hyperparameters"})
+"""The same as attributes of a module or object."""
+_READER_MODULES = frozenset({"inspect", "builtins"})
+"""Modules whose attributes they are."""
 _CO_OPTIMIZED = 1
 
 
@@ -139,7 +134,7 @@ class ObjectSearch:
     def _frame(self, frame: FrameType) -> None:
         code = frame.f_code
         if self._frames.is_user(code.co_filename) and code.co_flags & _CO_OPTIMIZED:
-            place = Place(code.co_filename, _qualname(code), code.co_firstlineno, "")
+            place = Place(code.co_filename, qualified_name(code), code.co_firstlineno, "")
             for name, value in frame_locals(frame).items():
                 self._look(value, replace(place, name=name), 0)
 
@@ -291,7 +286,8 @@ def _inside_function(function: FunctionType, name: str) -> Place:
     )
 
 
-def _qualname(code: CodeType) -> str:
+def qualified_name(code: CodeType) -> str:
+    """Of a function, without ``<locals>``."""
     return str(getattr(code, "co_qualname", code.co_name)).replace("<locals>.", "")
 
 
@@ -335,6 +331,32 @@ def _slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
     )
 
 
+def _reads_snapshot(code: CodeType, names: Mapping[str, Any]) -> bool:
+    """Whether a function may read the dictionary of its variables."""
+    if not _SNAPSHOT_METHODS.isdisjoint(code.co_names):
+        return True
+    suspects = _SNAPSHOT_READERS.intersection(code.co_names)
+    if not suspects:
+        return False
+    if not _READER_MODULES.isdisjoint(code.co_names):
+        return True
+    plain = _plain_loads(code)
+    modules = [sys.modules[name] for name in _READER_MODULES if name in sys.modules]
+    return not plain.isdisjoint(suspects) or any(
+        names.get(each) is module for each in plain for module in modules
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _plain_loads(code: CodeType) -> frozenset[str]:
+    """Names that it loads as they stand, not as attributes."""
+    return frozenset(
+        each.argval
+        for each in dis.get_instructions(code)
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    )
+
+
 def frame_locals(frame: FrameType) -> dict[str, Any]:
     """Local variables of a running function, leaving nothing behind.
 
@@ -345,7 +367,7 @@ def frame_locals(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     if sys.version_info >= (3, 13):
         return dict(frame.f_locals)
-    if not _SNAPSHOT_READERS.isdisjoint(code.co_names):
+    if _reads_snapshot(code, frame.f_globals):
         return {}
     snapshot = frame.f_locals
     copy = dict(snapshot)

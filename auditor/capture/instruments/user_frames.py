@@ -17,7 +17,7 @@ from auditor.recordings.folder import RecordingWriter
 OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 """Where the auditor's own files lie."""
 
-_OWN_ROOMS = tuple(
+OWN_ROOMS = tuple(
     os.path.join(os.path.dirname(OWN.rstrip(os.sep)), room) + os.sep
     for room in ("rules", "reports")
 )
@@ -38,6 +38,24 @@ def _library_roots() -> tuple[str, ...]:
             {os.path.realpath(root) + os.sep for root in roots if root}
             | {root + os.sep for root in roots if root}
         )
+    )
+
+
+GENERATED = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""Variables that name folders of what ``torch.compile`` writes; the program may set them itself."""
+
+
+def _is_generated(file: str) -> bool:
+    """True of the code that ``torch.compile`` and Triton wrote."""
+    if "torchinductor_" in file:
+        return True
+    triton = os.path.join(os.environ.get("TRITON_HOME") or os.path.expanduser("~"), ".triton")
+    roots = [os.environ.get(name) for name in GENERATED] + [triton]
+    return any(
+        file.startswith(resolve(root).rstrip(os.sep) + os.sep)
+        for root in roots
+        if root
+        for resolve in (os.path.abspath, os.path.realpath)
     )
 
 
@@ -92,7 +110,7 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
-        if file.startswith(("<", OWN, *_OWN_ROOMS)) or "torchinductor_" in file:
+        if file.startswith(("<", OWN, *OWN_ROOMS)) or _is_generated(file):
             return False
         return all(
             self._innermost_is_own(path) for path in {os.path.abspath(file), os.path.realpath(file)}
@@ -156,6 +174,10 @@ class Frames:
         if number is None:
             number = self._numbers[key] = self._register(frame, via)
         return number
+
+    def site(self, file: str, line: int, function: str) -> int:
+        """Site number of a line that is known by name only, as one of another process is."""
+        return self._writer.site(os.path.abspath(file), line, function.replace("<locals>.", ""))
 
     def _register(self, frame: FrameType, via: FrameType | None) -> int:
         code = frame.f_code

@@ -40,6 +40,8 @@ class Context:
     """True between the begin and the end of a step; what happens outside is not the step's
     doing.
     """
+    history: bool = False
+    """True while the history of allocations is recorded for us."""
     target: Any = None
     """The callable, generator or module that is audited: probes that look for holders start
     there.
@@ -137,6 +139,9 @@ class Probe:
 
     def step_begin(self) -> None:
         """A step is about to begin (outside its timed region)."""
+
+    def step_gave(self, returned: Any) -> None:
+        """The target returned or yielded this, which nobody holds when the step ends."""
 
     def step_end(self) -> None:
         """A step has ended (outside its timed region): write its rows."""

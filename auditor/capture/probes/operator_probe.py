@@ -64,6 +64,27 @@ class OperatorProbe(Probe):
             self.context.warn(f"{self.unseen} ({fault(error)})")
 
 
+_THIN = tuple(
+    os.path.join(os.sep, "torch", *path)
+    for path in (("_tensor.py",), ("functional.py",), ("nn", "functional.py"))
+)
+"""Ends of the paths of what torch has in Python around single operators."""
+
+
+def own_line_of_operator(context: Context) -> int | None:
+    """The user's line if it calls the operator itself, not through a module or another library."""
+    if not context.in_step:
+        return None
+    frame, via = context.frames.user_frame()
+    while frame is not None and via is not None and via is not frame:
+        file = via.f_code.co_filename
+        known = _is_wrapper(file) or context.frames.is_own(file) or file.endswith(_THIN)
+        if not known and not file.startswith("<"):
+            return None
+        via = via.f_back
+    return None if frame is None else context.frames.number(frame)
+
+
 def _is_wrapper(file: str) -> bool:
     return any(part in file for part in _WRAPPERS)
 

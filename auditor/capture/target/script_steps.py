@@ -82,11 +82,22 @@ class StepFinder:
             register_optimizer_step_pre_hook,
         )
 
+        from auditor.capture.instruments.compiled_code import COMPILED_CODE
+        from auditor.capture.instruments.torch_private.compiler import NOTHING, STEPPED, traced_as
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            return self._before_step(args, kwargs)
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            COMPILED_CODE.outside(lambda: self._after_step(optimizer))
+
         for handle in (
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
+            register_optimizer_step_pre_hook(traced_as(before, NOTHING)),
+            register_optimizer_step_post_hook(traced_as(after, STEPPED)),
         ):
             self._patches.on_undo(handle.remove)
+        COMPILED_CODE.add(self._after_step)
+        self._patches.on_undo(lambda: COMPILED_CODE.remove(self._after_step))
         update, finder, make = GradScaler.update, self, Optimizer.__init__
 
         def counted_init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -105,7 +116,7 @@ class StepFinder:
         """Remove them. May be called twice."""
         self._patches.undo()
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+    def _before_step(self, args: Any, kwargs: Any) -> Any:
         """Count the runs of the closure, until the first step is over."""
         given = "closure" in kwargs
         closure = kwargs.get("closure") if given else (args[1] if len(args) > 1 else None)
@@ -131,7 +142,7 @@ class StepFinder:
 
         return counted
 
-    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _after_step(self, optimizer: Any) -> None:
         from auditor.capture.probes.optim.optimizer_hooks import (
             capturing,
         )  # here: the script sets its environment first, then imports torch itself

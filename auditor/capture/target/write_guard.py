@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.target.import_hook import AfterImport
 from auditor.runs.plan import JOURNAL, Copied
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

@@ -619,6 +619,12 @@ def distributed_data_parallel(t):
     assert nn.parallel.DistributedDataParallel._set_static_graph is t.set_static_graph
 
 
+@promise("torch.nn.modules.batchnorm._BatchNorm", without=equals(BatchNorm=None))
+def batch_norms(t):
+    for each in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+        assert each.forward is t.BatchNorm.forward
+
+
 @promise("torch._C._profiler.ProfilerState", without=equals(ProfilerState=None))
 @promise("torch.autograd.profiler.profile._prepare_trace", without=equals(PREPARE="__enter__"))
 def profilers(t):
@@ -642,6 +648,34 @@ def one_fetcher(t):
 def iterators(t):
     assert isinstance(iter(DataLoader(SAMPLES)), t.LoaderIterator)
     assert [callable(each.fetch) for each in t.FETCHERS] == [True, True]
+
+
+WORKER = "torch.utils.data._utils.worker"
+WITH_WORKERS = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
+
+
+@promise(WORKER, without=equals(WORKER_MODULE=None))
+@promise(f"{WORKER}._worker_loop", without=refuses("worker_loop"))
+def loops_of_workers(t):
+    assert t.worker_loop is getattr(t.WORKER_MODULE, t.WORKER_LOOP)
+
+
+def no_shutdown(t):
+    assert not t.has_shutdown
+
+
+@promise(WITH_WORKERS, without=no_shutdown)
+@promise(f"{WITH_WORKERS}._shutdown_workers", without=no_shutdown)
+def ends_of_workers(t):
+    assert t.has_shutdown and t.SHUTDOWN in vars(t.WORKER_ITERATOR)
+    assert isinstance(iterator(), t.WORKER_ITERATOR)
+
+
+@promise(f"{WITH_WORKERS}._workers", without=lambda t: of_iterator(t, "worker_processes", ()))
+def processes_of_workers(t):
+    (worker,) = t.worker_processes(iterator())
+    assert worker.pid > 0
+    assert list(t.worker_processes(object())) == []
 
 
 OF_ITERATORS = {
@@ -744,6 +778,62 @@ LATER = {
 # -- all of them -----------------------------------------------------------------------------------
 
 
+# -- the compiler ----------------------------------------------------------------------------------
+
+
+def rules_of_the_compiler() -> Any:
+    import torch._dynamo.trace_rules
+
+    return torch._dynamo.trace_rules
+
+
+def leaves_nothing_out(t):
+    before = list(rules_of_the_compiler().SKIP_DIRS)
+    back = t.leave_out(["/ours/"])
+    assert before == rules_of_the_compiler().SKIP_DIRS
+    back()
+
+
+@promise("torch._dynamo.trace_rules.SKIP_DIRS", without=leaves_nothing_out)
+@promise("torch._dynamo.trace_rules._recompile_re", without=leaves_nothing_out)
+def files_are_left_out(t):
+    rules = rules_of_the_compiler()
+    back = t.leave_out(["/ours/"])
+    assert rules.check_file("/ours/probe.py").skipped
+    back()
+    back()
+    assert not rules.check_file("/ours/probe.py").skipped
+
+
+@promise("torch._logging.trace_structured", without=gives("when_told", setattr, print, value=False))
+@promise("torch._logging", without=gives("when_told", setattr, print, value=False))
+def the_compiler_is_heard(t):
+    heard = []
+    with mock.patch.object(torch._logging, "trace_structured"):
+        assert t.when_told(setattr, lambda name, data, text: heard.append((name, data(), text)))
+        torch._logging.trace_structured("artifact", lambda: {"name": "x"}, payload_fn=str)
+        torch._logging.trace_structured("dynamo_start", suppress_context=True)
+    assert heard == [("artifact", {"name": "x"}, str), ("dynamo_start", {}, None)]
+    assert t.is_compilation("compilation_metrics", {"co_name": "forward"})
+    assert not t.is_compilation("artifact", {"co_name": "forward"})
+
+
+@promise(
+    "torch._dynamo.eval_frame._maybe_set_eval_frame",
+    without=gives("when_left", setattr, print, value=False),
+)
+def compiled_code_is_left(t):
+    import torch._dynamo.eval_frame
+
+    left = []
+    with mock.patch.object(torch._dynamo.eval_frame, t.TURN):
+        assert t.when_left(setattr, lambda: left.append(1))
+        torch._dynamo.eval_frame._maybe_set_eval_frame(lambda: None)
+        assert left == []
+        torch._dynamo.eval_frame._maybe_set_eval_frame(None)
+        assert left == [1]
+
+
 def test_every_name_that_is_looked_up_has_its_promise() -> None:
     for name in EXACT_FOREACH:
         accessors().foreach_default(name)
@@ -783,7 +873,7 @@ def test_a_rehearsal_does_not_start_without_what_it_is_made_of(
 # -- a run and a rehearsal without a name ----------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[3]
-WATCHES = {"doubles", "numerics", "piecewise", "origin"}
+WATCHES = {"doubles", "numerics", "piecewise", "origin", "thrown"}
 MAY_FAIL: dict[str, set[str]] = {
     **dict.fromkeys(("torch._C", *accessors().REHEARSAL_NEEDS), {"rehearsal"}),
     "torch._ops.OpOverload._schema": WATCHES | {"rehearsal"},
@@ -834,3 +924,13 @@ def test_each_name_in_turn_costs_only_the_probes_that_need_it(tmp_path: Path, pa
     names = sorted(set(PROMISES) - ASKED_BY_TORCH)[part::8]
     for name, said in failed_without(tmp_path, *names).items():
         check_failures(said, MAY_FAIL.get(name, set()))
+
+
+def test_a_compiled_module_is_told_from_a_plain_one():
+    from auditor.capture.instruments.torch_private.training import is_compiled
+
+    plain, inside = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    assert not is_compiled(plain)
+    assert is_compiled(torch.compile(plain))
+    inside.compile()
+    assert is_compiled(inside)

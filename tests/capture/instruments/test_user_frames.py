@@ -61,3 +61,16 @@ def test_a_module_that_names_no_file_of_its_own_is_not_the_users(tmp_path, monke
     assert [
         frames.user_file(module) for module in (made_up, ModuleType("none"), torch, torch.ops)
     ] == [None] * 4
+
+
+def test_what_the_compiler_writes_is_not_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("TRITON_HOME", str(tmp_path / "home"))
+    frames = Frames(RecordingWriter(tmp_path / "r"), (str(tmp_path),))
+    assert not frames.is_user(str(tmp_path / "compiled" / "ab" / "cab.py"))
+    assert not frames.is_user(str(tmp_path / "kernels" / "x" / "kernel.py"))
+    assert not frames.is_user(str(tmp_path / "home" / ".triton" / "cache" / "kernel.py"))
+    assert not frames.is_user("/tmp/torchinductor_me/ab/cab.py")
+    assert frames.is_user(str(tmp_path / "compiled_model.py"))
+    assert frames.is_user(str(tmp_path / "home" / "train.py"))

@@ -4,6 +4,7 @@ with one is said at once.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import sys
@@ -126,3 +127,27 @@ def test_a_rehearsal_has_its_device_first_and_none_of_what_a_device_must_answer(
 def test_a_run_has_what_its_rules_need_and_what_every_recording_has(tmp_path: Path) -> None:
     names = {probe.name for probe in _selected(tmp_path, CPU, "reads", "leaner")}
     assert names == {"modes", "training", "owners", "reads", "origin"}
+
+
+@pytest.mark.parametrize("own", PROBES, ids=lambda own: own.name)
+def test_no_probe_adds_or_removes_a_hook_behind_optimizers_as_passes_change(
+    own: type[Probe], tmp_path: Path
+) -> None:
+    """In a script a step ends inside such a hook, while torch walks their list: RuntimeError in
+    the user's program if it changed.
+    """
+    from torch.optim import optimizer
+
+    with contextlib.closing(RecordingWriter(tmp_path)) as writer:
+        context = Context(writer, Frames(writer), device=CPU)
+        probe = own(context)
+        probe.install()
+        try:
+            hooks = list(optimizer._global_optimizer_post_hooks)
+            for context.pass_name in sorted(probe.passes):
+                probe.start()
+                assert list(optimizer._global_optimizer_post_hooks) == hooks, "while it starts"
+                probe.stop()
+                assert list(optimizer._global_optimizer_post_hooks) == hooks, "while it stops"
+        finally:
+            probe.uninstall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from auditor.capture.instruments.torch_private.look_up import on_instances, private
+from auditor.capture.instruments.torch_private.look_up import needed, on_instances, private
 
 _ITERATOR: Final = "torch.utils.data.dataloader._BaseDataLoaderIter"
 
@@ -48,3 +48,36 @@ dataset_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._dataset")
 
 collate_of: Callable[[Any], Any] = on_instances(f"{_ITERATOR}._collate_fn")
 """The same: its collate function. Without it: None, and it is described as ``NoneType``."""
+
+_WORKER: Final = "torch.utils.data._utils.worker"
+_WITH_WORKERS: Final = "torch.utils.data.dataloader._MultiProcessingDataLoaderIter"
+
+WORKER_LOOP: Final = "_worker_loop"
+"""Name of the function that worker processes run. Without it: nobody looks for it by this name."""
+
+WORKER_MODULE: Any = private(_WORKER)
+"""Where torch looks that function up. Without it: None, and what the loading takes its time in is
+not seen in workers.
+"""
+
+worker_loop: Any = needed(f"{_WORKER}.{WORKER_LOOP}")
+"""The function, as it was when this module was imported. Without it: Missing when it is called."""
+
+NEXT_INDEX: Final = "_next_index"
+"""Name of the method that draws the indices of a batch. Without it: the sampler's time counts as
+that of the loader's other work.
+"""
+
+SHUTDOWN: Final = "_shutdown_workers"
+"""Name of the method that ends workers. Without it: see ``has_shutdown``."""
+
+WORKER_ITERATOR: Any = private(_WITH_WORKERS)
+"""Class of the iterators that have workers. Without it: None."""
+
+worker_processes: Callable[[Any], Any] = on_instances(f"{_WITH_WORKERS}._workers", ())
+"""Its worker processes, as multiprocessing has them. Without it: none, and how long they wait for a
+processor is not known.
+"""
+
+has_shutdown: Final[bool] = private(f"{_WITH_WORKERS}.{SHUTDOWN}") is not None
+"""Whether it has that method. Without it: False, and the time that ending takes is in no wait."""

@@ -55,6 +55,14 @@ def own_children(module: torch.nn.Module) -> dict[str, Any]:
     return held if held is not None else _named(module.named_children)
 
 
+def is_compiled(module: torch.nn.Module) -> bool:
+    """``torch.compile(module)``, or ``module.compile()`` was called. Without ``_orig_mod`` and
+    ``_compiled_call_impl``: False.
+    """
+    held = vars(module)
+    return "_orig_mod" in held.get("_modules", ()) or held.get("_compiled_call_impl") is not None
+
+
 # -- optimizers ------------------------------------------------------------------------------------
 
 _get_value: Any = private("torch.optim.optimizer._get_value")
@@ -113,6 +121,11 @@ set_static_graph: Callable[..., Any] | None = private(
 )
 """A method of DistributedDataParallel that tells its reducer. Without it: None, and there is
 nothing to replace.
+"""
+
+BatchNorm: Any = private("torch.nn.modules.batchnorm._BatchNorm")
+"""Base of all batch norms, whose ``forward`` they share. Without it: None, and what their buffers
+hold is not looked at.
 """
 
 # -- profilers -------------------------------------------------------------------------------------

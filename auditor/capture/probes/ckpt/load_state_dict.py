@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.monkeypatch import Patches
@@ -26,6 +27,11 @@ RATES = ("lr", "initial_lr", "max_lr")
 NAMED = 5
 """Tensors that are named; the rest are counted."""
 
+SCHEDULES = ("LambdaLR", "CyclicLR", "CosineAnnealingWarmRestarts")
+"""Schedulers that compute each rate from their own ``base_lrs``: these come back with their state.
+The others go on from the rate in the optimizer's groups.
+"""
+
 Rates = list[dict[str, float]]
 """Of each parameter group."""
 
@@ -38,6 +44,16 @@ class _Loaded:
     at: int
     before: Rates
     after: Rates
+
+
+@dataclass
+class _Scheduled:
+    """The same of a scheduler, which belongs to ``optimizer``."""
+
+    optimizer: Optimizer
+    scheduler: Any
+    at: int
+    before: Rates
 
 
 class LoadStateDictProbe(OptimizerProbe):
@@ -56,6 +72,7 @@ class LoadStateDictProbe(OptimizerProbe):
         super().__init__(context)
         self._patches = Patches()
         self._loaded: dict[int, _Loaded] = {}
+        self._scheduled: dict[int, _Scheduled] = {}
         self._made: WeakKeyDictionary[Optimizer, int | None] = WeakKeyDictionary()
 
     def install(self) -> None:
@@ -74,6 +91,8 @@ class LoadStateDictProbe(OptimizerProbe):
         for owner, after in (
             (torch.nn.Module, self._module_loaded),
             (Optimizer, self._optimizer_loaded),
+            (lr_scheduler.LambdaLR, self._scheduler_loaded),
+            (lr_scheduler.LRScheduler, self._scheduler_loaded),
         ):
             self._patches.attribute(
                 owner, "load_state_dict", self._around(owner.load_state_dict, after)
@@ -83,6 +102,7 @@ class LoadStateDictProbe(OptimizerProbe):
         """Stop watching."""
         self._patches.undo()
         self._loaded.clear()
+        self._scheduled.clear()
         super().uninstall()
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -90,6 +110,9 @@ class LoadStateDictProbe(OptimizerProbe):
         groups by now.
         """
         loaded = self._loaded.pop(id(optimizer), None)
+        scheduled = self._scheduled.pop(id(optimizer), None)
+        if loaded is None and scheduled is not None and scheduled.optimizer is optimizer:
+            self._write_scheduled(scheduled)
         if loaded is None or loaded.optimizer is not optimizer:
             return
         bad = [
@@ -108,6 +131,18 @@ class LoadStateDictProbe(OptimizerProbe):
             default=_default(type(optimizer)),
             made_at=self._made.get(optimizer),
         )
+        self.context.add(row)
+
+    def _write_scheduled(self, loaded: _Scheduled) -> None:
+        """A scheduler whose state was loaded, and its optimizer's was not."""
+        first, rates = _rates(loaded.scheduler), _rates(loaded.optimizer)
+        groups = [
+            RateGroup(before=b, after={**f, "lr": r["lr"]}, first={**f, "lr": r["lr"]})
+            for b, f, r in zip(loaded.before, first, rates, strict=False)
+            if "lr" in r
+        ]
+        owner = type(loaded.scheduler).__name__
+        row = OptimizerLoadRow(at=loaded.at, owner=owner, bad=0, tensors=[], groups=groups)
         self.context.add(row)
 
     def _around(
@@ -140,8 +175,15 @@ class LoadStateDictProbe(OptimizerProbe):
             optimizer, at, before if earlier is None else earlier.before, _rates(optimizer)
         )
 
+    def _scheduler_loaded(self, scheduler: Any, at: int, before: Rates) -> None:
+        optimizer = getattr(scheduler, "optimizer", None)
+        if type(scheduler).__name__ in SCHEDULES and isinstance(optimizer, Optimizer):
+            self._scheduled[id(optimizer)] = _Scheduled(optimizer, scheduler, at, before)
+
 
 def _rates(owner: Any) -> Rates:
+    if isinstance(owner, lr_scheduler.LRScheduler):
+        return [{"initial_lr": float(each)} for each in getattr(owner, "base_lrs", ())]
     groups = groups_of(owner) if isinstance(owner, Optimizer) else []
     return [
         {key: float(group[key]) for key in RATES if isinstance(group.get(key), (int, float))}

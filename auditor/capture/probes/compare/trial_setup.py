@@ -11,7 +11,7 @@ import random
 import sys
 from typing import Any
 
-from auditor.capture.target.import_hook import AfterImport
+from auditor.capture.instruments.import_hook import AfterImport
 from auditor.runs.plan import Loaders, Trial
 
 

@@ -15,8 +15,16 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from auditor.capture.instruments.environment import default_device
 from auditor.capture.instruments.monkeypatch import Patches
-from auditor.capture.instruments.torch_private.data import FETCHERS, LoaderIterator
+from auditor.capture.instruments.torch_private.data import (
+    FETCHERS,
+    SHUTDOWN,
+    WORKER_ITERATOR,
+    LoaderIterator,
+    has_shutdown,
+    worker_processes,
+)
 from auditor.capture.instruments.torch_private.look_up import Missing
+from auditor.capture.instruments.worker_queues import WorkerQueues
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.data.dataloader_facts import (
     LoaderFacts,
@@ -24,6 +32,7 @@ from auditor.capture.probes.data.dataloader_facts import (
     describe_loader,
     tensors_in,
 )
+from auditor.capture.probes.data.loading_stacks import LoadingStacks
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema import BatchRow, LoaderRow
 
@@ -42,20 +51,22 @@ class _Waited:
 
     n: int = 0
     us: float = 0.0
+    made: int = 0
+    start_us: float = 0.0
     bytes: int = 0
     devices: Counter[str] = field(default_factory=Counter)
     sample_devices: set[str] = field(default_factory=set)
 
 
 class DataLoaderProbe(Probe):
-    """Writes ``loaders`` and ``batches``.
+    """Writes ``loaders`` and ``batches``, and ``loading`` through :class:`LoadingStacks`.
 
     Only the outermost loader on the step's own thread counts: what a dataset reads from a loader of
     its own is part of the outer wait. The quiet pass takes times only.
     """
 
     name = "loader"
-    parts = ("loaders", "batches")
+    parts = ("loaders", "batches", "loading")
     passes = frozenset({"quiet", "loud"})
     in_rehearsals = True
 
@@ -68,9 +79,14 @@ class DataLoaderProbe(Probe):
         self._facts: weakref.WeakKeyDictionary[Any, LoaderFacts] = weakref.WeakKeyDictionary()
         self._numbers: dict[LoaderFacts, int] = {}
         self._consumed_at: dict[LoaderFacts, int | None] = {}
+        self._iterated_at: dict[LoaderFacts, int | None] = {}
+        self._started: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Iterators that begin, and of which no batch was taken yet."""
+        self._stacks = LoadingStacks(context)
         self._step: dict[LoaderFacts, _Waited] = {}
         self._thread = 0
         self._queue = RunQueue()
+        self._workers = WorkerQueues()
         self._inside = False
         self._fetching = False
         self._sample_devices: set[str] = set()
@@ -99,6 +115,7 @@ class DataLoaderProbe(Probe):
     def uninstall(self) -> None:
         """Put the constructors back."""
         self._always.undo()
+        self._stacks.uninstall()
 
     def _note_loader(self, loader: Any) -> None:
         with contextlib.suppress(
@@ -125,7 +142,9 @@ class DataLoaderProbe(Probe):
 
     def _note_iterator(self, iterator: Any, loader: Any) -> None:
         with contextlib.suppress(Exception):  # a subclass may have settings of its own
-            self._facts[iterator] = describe_loader(loader, self._made_at.get(loader))
+            facts = self._facts[iterator] = describe_loader(loader, self._made_at.get(loader))
+            if facts.workers:
+                self._stacks.starts_workers(facts)
 
     def _facts_of(self, iterator: Any) -> LoaderFacts | None:
         with contextlib.suppress(
@@ -142,12 +161,17 @@ class DataLoaderProbe(Probe):
     def start(self) -> None:
         """Time ``__next__`` and ``__iter__``; in the loud pass also look at what passes by."""
         self._step.clear()
-        for part in self.parts:
+        for part in ("loaders", "batches"):
             self.context.writer.touch(part)
+        for facts in set(self._facts.values()):
+            self._workers_queued_us(facts)  # from now on
         loud = self.context.pass_name == "loud"
         self._patch_next(self._look if loud else None)
         self._patch_iter()
+        if has_shutdown:
+            self._patch_shutdown()
         if loud:
+            self._stacks.start()
             for fetcher in FETCHERS:
                 self._patch_fetch(fetcher)
 
@@ -155,6 +179,8 @@ class DataLoaderProbe(Probe):
         """Put everything back."""
         self._patches.undo()
         self._queue.close()
+        self._workers.close()
+        self._stacks.stop(self._number)
 
     def step_begin(self) -> None:
         """The step runs on this thread."""
@@ -164,14 +190,27 @@ class DataLoaderProbe(Probe):
         """Write the step's rows, and who the loaders are that were seen for the first time."""
         for facts, waited in self._step.items():
             row = BatchRow(loader=self._number(facts), n=waited.n, wait_us=waited.us)
+            row.made, row.start_us = waited.made or None, waited.start_us or None
             if self.context.pass_name == "loud":
                 row.devices, row.bytes = dict(waited.devices), waited.bytes
                 row.sample_devices, row.default_device = (
                     sorted(waited.sample_devices),
                     default_device().type,
                 )
+            else:
+                row.queued_us = self._workers_queued_us(facts)
             self.context.add(row)
         self._step.clear()
+
+    def _workers_queued_us(self, facts: LoaderFacts) -> float | None:
+        """The longest that one of its workers waited for a processor since this was asked last."""
+        if not facts.workers or self.context.operators is not None:
+            return None  # a rehearsal has no times
+        with contextlib.suppress(Exception):  # an iterator may be taken down meanwhile
+            iterators = [each for each, its in self._facts.items() if its == facts]
+            processes = [each for iterator in iterators for each in worker_processes(iterator)]
+            return self._workers.longest_us(each.pid for each in reversed(processes) if each.pid)
+        return None
 
     def _number(self, facts: LoaderFacts) -> int:
         number = self._numbers.get(facts)
@@ -185,6 +224,7 @@ class DataLoaderProbe(Probe):
         to change.
         """
         row = facts.row(number, self._consumed_at.get(facts))
+        row.iter_at = self._iterated_at.get(facts)
         if row.dataset_file and not self.context.frames.is_user(row.dataset_file):
             row.dataset_file = row.dataset_line = None
         if row.collate_file and not self.context.frames.is_user(row.collate_file):
@@ -209,12 +249,21 @@ class DataLoaderProbe(Probe):
             waited = self._step.get(facts) or self._step.setdefault(facts, _Waited())
             self._inside = True
             self._sample_devices.clear()
+            sampler, first = self._stacks.sampler, iterator in self._started
+            if sampler is not None:
+                sampler.begin(facts)
             start = self._queue.mark()
             try:
                 batch = original(iterator)
                 waited.n += 1
             finally:  # the end of an epoch is waited for, too
-                waited.us += self._queue.own_us(start)
+                us = self._queue.own_us(start)
+                if sampler is not None:
+                    sampler.end()
+                waited.us += us
+                if first:
+                    self._started.discard(iterator)
+                    waited.start_us += us
                 self._inside = False
             if look is not None:
                 look(facts, waited, batch)
@@ -227,6 +276,7 @@ class DataLoaderProbe(Probe):
 
         @functools.wraps(original)
         def timed_iter(loader: Any) -> Any:
+            self._stacks.rest()
             if not self._counts():
                 return original(loader)
             self._inside = True
@@ -238,10 +288,37 @@ class DataLoaderProbe(Probe):
             waited_us = self._queue.own_us(start)
             facts = self._facts_of(iterator) if isinstance(iterator, LoaderIterator) else None
             if facts is not None:
-                self._step.setdefault(facts, _Waited()).us += waited_us
+                if facts not in self._iterated_at:
+                    self._iterated_at[facts] = self.context.frames.here()
+                waited = self._step.setdefault(facts, _Waited())
+                waited.us += waited_us
+                waited.made += 1
+                waited.start_us += waited_us
+                self._started.add(iterator)
             return iterator
 
         self._patches.attribute(DataLoader, "__iter__", timed_iter)
+
+    def _patch_shutdown(self) -> None:
+        """An iterator that is dropped ends its workers, and the step waits for them."""
+        original = vars(WORKER_ITERATOR)[SHUTDOWN]
+
+        @functools.wraps(original)
+        def timed_shutdown(iterator: Any) -> Any:
+            inside, here = self._inside, threading.get_ident() == self._thread
+            facts = self._facts.get(iterator) if self.context.in_step and here else None
+            if facts is None or (inside and facts not in self._step):
+                return original(iterator)
+            start = self._queue.mark()
+            try:
+                return original(iterator)
+            finally:
+                us = self._queue.own_us(start)
+                waited = self._step.setdefault(facts, _Waited())
+                waited.us += 0.0 if inside else us
+                waited.start_us += us
+
+        self._patches.attribute(WORKER_ITERATOR, SHUTDOWN, timed_shutdown)
 
     def _look(self, facts: LoaderFacts, waited: _Waited, batch: Any) -> None:
         mark = self.context.mark_batch

@@ -1,5 +1,5 @@
-"""Every backward of the step, the graphs it asked to keep, and whether anything walked them
-again.
+"""Every backward of the step, the graphs it asked to keep or to make of its gradients, and whether
+anything walked them again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from types import FrameType
 
 import torch
 
-from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward, Walk, saved_bytes
+from auditor.capture.instruments.autograd_graph import (
+    BACKWARD_HOOKS,
+    Backward,
+    Node,
+    Walk,
+    node_of,
+    saved_bytes,
+)
 from auditor.capture.instruments.call_keywords import keywords_given
 from auditor.capture.instruments.torch_files import TORCH
 from auditor.capture.instruments.user_frames import OWN
@@ -22,6 +29,8 @@ from auditor.recordings.schema import BackwardRow, ReusedRow
 _MARK = "audit.kept"
 """Key in a node's metadata: which retained backward kept it last."""
 
+_MADE = "audit.gradient"
+"""The same at the node behind a gradient: which call with ``create_graph`` made it."""
 
 _PASS_ON = frozenset(
     TORCH + os.path.join(*path)
@@ -49,6 +58,14 @@ class _Kept:
         )
 
 
+class _Made:
+    """One call with ``create_graph``, alive as long as a graph of its gradients."""
+
+    def __init__(self, at: int, step: int) -> None:
+        self.at = at
+        self.step = step
+
+
 class BackwardProbe(Probe):
     """Writes ``backward`` and ``reused``.
 
@@ -69,6 +86,9 @@ class BackwardProbe(Probe):
         self._reused: Counter[tuple[int, int | None]] = Counter()
         self._held: dict[int, int | None] = {}
         self._told: set[int] = set()
+        self._made: weakref.WeakSet[_Made] = weakref.WeakSet()
+        self._differentiated: Counter[tuple[int, int | None]] = Counter()
+        self._unknown: set[int] = set()
 
     def start(self) -> None:
         """Watch the door."""
@@ -79,8 +99,13 @@ class BackwardProbe(Probe):
         BACKWARD_HOOKS.add(self)
 
     def stop(self) -> None:
-        """Leave the door. Marks vanish with their graphs."""
+        """Leave the door. Marks vanish with their graphs. Gradients of earlier steps that are there
+        still may be wanted later.
+        """
         BACKWARD_HOOKS.remove(self)
+        for at in {made.at for made in self._made if made.step < self.context.step}:
+            self.context.add(ReusedRow(at=at, by=None, n=1, gradients=True))
+        self._made.clear()
 
     def backward_begins(self, call: Backward) -> None:
         """Look for marks of an earlier retained backward in the graph that is about to be
@@ -90,6 +115,10 @@ class BackwardProbe(Probe):
             by = self.context.frames.here()
             for kept in self._reached(call.walked):
                 self._reused[kept.at, by] += 1
+        if self._made:
+            by = self.context.frames.here()
+            for made in self._differentiates(call.walked):
+                self._differentiated[made.at, by] += 1
 
     def backward_ends(self, call: Backward) -> None:
         """Count the call; where the user asked to keep its graph, mark it."""
@@ -98,7 +127,9 @@ class BackwardProbe(Probe):
         at = self.context.frames.here()
         if at is None:
             return
-        retain = call.keep_graph and not call.create_graph and self._asked_by_user()
+        retain = call.keep_graph and not call.create_graph and self._asked_by_user("retain_graph")
+        if call.create_graph and not call.failed:
+            self._follow(call, at)
         totals = self._rows.setdefault(
             (at, retain, call.create_graph, torch.is_anomaly_enabled()), [0, 0.0]
         )
@@ -112,15 +143,46 @@ class BackwardProbe(Probe):
     def step_end(self) -> None:
         """Write the step's rows."""
         for (at, retain, create, anomaly), (n, us) in self._rows.items():
-            row = BackwardRow(at=at, retain=retain, create=create, n=int(n), us=us, anomaly=anomaly)
+            followed = create and at not in self._unknown
+            row = BackwardRow(
+                at=at,
+                retain=retain,
+                create=create,
+                n=int(n),
+                us=us,
+                anomaly=anomaly,
+                followed=followed,
+            )
             if retain and at not in self._told and self._held.get(at) is not None:
                 row.held_bytes = self._held[at]
                 self._told.add(at)
             self.context.add(row)
         for (kept_at, by), times in self._reused.items():
             self.context.add(ReusedRow(at=kept_at, by=by, n=times))
+        for (made_at, by), times in self._differentiated.items():
+            self.context.add(ReusedRow(at=made_at, by=by, n=times, gradients=True))
         self._rows.clear()
         self._reused.clear()
+        self._differentiated.clear()
+
+    def _follow(self, call: Backward, at: int) -> None:
+        """Mark the gradients that the call returned. Of others it is not known who wants their
+        graph: those in ``.grad``, those without one, those that another library asked for.
+        """
+        given = call.result if isinstance(call.result, tuple) else ()
+        nodes: list[Node] = [node_of(each) for each in given if isinstance(each, torch.Tensor)]
+        if not nodes or None in nodes or not self._asked_by_user("create_graph"):
+            self._unknown.add(at)
+            return
+        made = _Made(at, self.context.step)
+        for node in nodes:
+            node.metadata.setdefault(_MADE, []).append(made)
+        self._made.add(made)
+
+    def _differentiates(self, walked: Walk) -> set[_Made]:
+        if walked.capped:  # unknown: what was not reached may have been
+            return set(self._made)
+        return {made for node in walked.nodes for made in node.metadata.get(_MADE, ())}
 
     def _mark(self, walked: Walk, at: int) -> None:
         kept = _Kept(at, capped=walked.capped)
@@ -139,7 +201,7 @@ class BackwardProbe(Probe):
                 found.add(kept)
         return found
 
-    def _asked_by_user(self) -> bool:
+    def _asked_by_user(self, keyword: str) -> bool:
         """True if only torch's own entry points stand between the user's line and the engine, or
         the line names the flag.
 
@@ -150,7 +212,7 @@ class BackwardProbe(Probe):
         while frame is not None:
             file = frame.f_code.co_filename
             if self.context.frames.is_user(file):
-                return not through_library or "retain_graph" in keywords_given(frame)
+                return not through_library or keyword in keywords_given(frame)
             if file not in _PASS_ON and not file.startswith("<") and not file.startswith(OWN):
                 through_library = True
             frame = frame.f_back

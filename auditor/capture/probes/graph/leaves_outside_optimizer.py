@@ -69,6 +69,7 @@ class LeavesOutsideOptimizerProbe(Probe):
     name = "strays"
     parts = ("strays",)
     passes = frozenset({"loud"})
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -184,8 +185,7 @@ class LeavesOutsideOptimizerProbe(Probe):
         reach = ObjectSearch(self.context.frames, wanted=lambda tensor: id(tensor) in wanted)
         found: dict[int, Found] = {}
         for place, tensors in reach.tensors(self.context.target, sys._getframe(1)).items():
-            module = sys.modules.get(place.owner.__module__) if place.owner is not None else None
-            where = sources.find(place, getattr(module, "__file__", None))
+            where = sources.find(place)
             found.update({id(tensor): where for tensor in tensors})
         return found
 

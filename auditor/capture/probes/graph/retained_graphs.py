@@ -138,9 +138,8 @@ class RetainedGraphsProbe(Probe):
     def _root_of(self, place: Place) -> str:
         key = self._by_place.get(place)
         if key is None:
-            module = sys.modules.get(place.owner.__module__) if place.owner is not None else None
-            found = self._sources.find(place, getattr(module, "__file__", None))
-            key = f"{os.path.basename(found.file)}:{found.function}:{found.name}{found.path}"
+            found = self._sources.find(place)
+            key = found.root
             self._by_place[place] = key
             self._roots.setdefault(key, _Root(found))
         return key

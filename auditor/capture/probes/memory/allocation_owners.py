@@ -22,8 +22,8 @@ PART = "owners"
 
 
 class AllocationOwnersProbe(OptimizerProbe):
-    """Writes ``owners`` for the passes whose allocations are recorded (memory on CUDA, all of a
-    rehearsal).
+    """Writes ``owners`` for the passes whose allocations are recorded (memory on a GPU, all of a
+    rehearsal and on the null device).
 
     Looks at each optimizer's step, when all gradients are there; reads addresses, never values.
     Anything may lie elsewhere at the next step, so every step writes all.
@@ -48,9 +48,7 @@ class AllocationOwnersProbe(OptimizerProbe):
 
     def start(self) -> None:
         """Begin to look."""
-        if (
-            self.context.device.shadow or self.context.pass_name == "memory"
-        ):  # allocations are recorded then
+        if self.context.device.shadow or self.context.history:  # allocations are recorded then
             self.context.writer.touch(PART)
             self._watching = True
 

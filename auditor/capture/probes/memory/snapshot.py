@@ -23,8 +23,8 @@ HISTORY_ENTRIES = 200_000
 
 
 class MemoryHistory:
-    """The memory pass: ``start`` → some steps → ``stop`` writes ``snapshot.pickle`` (torch's own
-    schema).
+    """``start`` → some steps (the memory pass; on the null device all) → ``stop`` writes
+    ``snapshot.pickle`` (torch's own schema).
     """
 
     def __init__(self, context: Context, folder: Path) -> None:
@@ -55,6 +55,11 @@ class MemoryHistory:
         finally:
             if self._ours:
                 cuda.record_history(enabled=None)
+
+
+def in_use() -> bool:
+    """Whether the device was used: before that there is no allocator whose history could begin."""
+    return bool(torch.cuda.is_initialized())
 
 
 def record_from_the_start(warn: Callable[[str], None]) -> None:

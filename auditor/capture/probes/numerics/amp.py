@@ -5,6 +5,7 @@ clipped in between.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,8 +23,15 @@ from auditor.capture.instruments.torch_private import training
 from auditor.capture.instruments.weakrefs import alive
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.grad_clipping import watch_clipping, watch_clipping_by_value
-from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe
+from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer, tensors_of
+from auditor.capture.probes.sync.reads_methods import StandIn
 from auditor.recordings.schema import AmpRow
+
+BY_HAND = {"clamp_": "clamp_scaled", "clip_": "clamp_scaled", "mul_": "mul_scaled"}
+"""Methods by which gradients are clipped by hand, and what they are told as."""
+
+OPTIMIZERS = 64
+"""Optimizers whose last step is remembered at most."""
 
 OLD_MODULES = ("torch.cuda.amp", "torch.cpu.amp")
 """Where the classes live that torch 2.4 deprecated."""
@@ -45,6 +53,12 @@ class _Step:
     """The user asked for the scale, and may unscale by hand."""
     half: bool = False
     """Autocast was entered in float16 with gradients on."""
+    by_hand: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+    """Lines that clamp or multiply tensors in place, with where those begin in memory."""
+    since: dict[int, set[int]] = field(default_factory=dict)
+    """Optimizers that each scaler stepped since its last update."""
+    updates: dict[int, list[tuple[int, set[int]]]] = field(default_factory=dict)
+    """Of each scaler: lines that updated it, each with what it had stepped."""
 
 
 class AmpProbe(OptimizerProbe):
@@ -64,20 +78,26 @@ class AmpProbe(OptimizerProbe):
         self._patches = Patches(self.missed)
         self._events: Counter[tuple[int, str, str]] = Counter()
         self._clipped: list[tuple[int, set[int]]] = []
+        self._intervals: dict[float, tuple[int, int]] = {}
         self._scales: list[tuple[int, int, torch.Tensor, torch.Tensor]] = []
         self._step = _Step()
         self._watching = False
+        self._backwards = 0
+        self._stepped: PerOptimizer[list[int]] = PerOptimizer(OPTIMIZERS)
 
     def start(self) -> None:
         """Watch autocast, GradScaler, clipping and the door of backward."""
         self.context.writer.touch("amp")
         self._patches.around(autocast, "__enter__", before=self._entered)
+        self._patches.around(GradScaler, "__init__", after=self._made)
         self._patches.around(GradScaler, "scale", before=self._scales_now, after=self._scaled)
         self._patches.around(GradScaler, "unscale_", before=self._unscales)
         self._patches.around(GradScaler, "step", before=self._unscales)
         self._patches.around(GradScaler, "get_scale", before=self._reads_scale)
         self._patch_update()
         self._step, self._watching = _Step(), True
+        for name in BY_HAND:
+            self._patch_in_place(name)
         watch_clipping(self._patches, self._clips)
         watch_clipping_by_value(self._patches, self._clips_by_value)
         BACKWARD_HOOKS.add(self)
@@ -92,9 +112,15 @@ class AmpProbe(OptimizerProbe):
                 AmpRow(step=step, at=at, what="update", before=float(before), after=float(after))
             )
         self._scales.clear()
+        for interval, (at, step) in self._intervals.items():
+            self.context.add(AmpRow(step=step, at=at, what="growth", before=interval))
+        self._intervals.clear()
 
     def step_end(self) -> None:
         """Write the step's rows."""
+        for updates in self._step.updates.values():
+            for at in _early(updates):
+                self._events[at, "update_early", ""] += 1
         for (at, what, dtype), n in self._events.items():
             self.context.add(AmpRow(at=at, what=what, dtype=dtype, n=n))
         self._events.clear()
@@ -116,6 +142,10 @@ class AmpProbe(OptimizerProbe):
             self._note("old_scaler")
         if scaler.is_enabled():
             self._note("scale")
+            at = self.context.frames.here() if self.context.in_step else None
+            if at is not None:
+                interval = float(scaler.get_growth_interval())
+                self._intervals.setdefault(interval, (at, self.context.step))
 
     def _scaled(self, outputs: Any, scaler: Any, *_: Any, **__: Any) -> None:
         if scaler.is_enabled():
@@ -124,6 +154,10 @@ class AmpProbe(OptimizerProbe):
                 self._step.scaled.extend(weakref.ref(tensor) for tensor in each)
             else:
                 self._step.untold = True
+
+    def _made(self, _: None, scaler: Any, *__: Any, **___: Any) -> None:
+        if scaler.is_enabled():
+            self._note("made")
 
     def _reads_scale(self, *_: Any) -> None:
         self._step.scale_read = True
@@ -145,22 +179,60 @@ class AmpProbe(OptimizerProbe):
         scaled ones.
         """
         self._step.unscaled.add(id(optimizer))
-        if not self._clipped or not scaler.is_enabled():
+        self._step.since.setdefault(id(scaler), set()).add(id(optimizer))
+        if not (self._clipped or self._step.by_hand) or not scaler.is_enabled():
             return
         states = training.unscaled_states(scaler)
         if states is None or states[id(optimizer)]["stage"] is not OptState.READY:
             return
+        if not self._step.scale_read:
+            self._clipped_by_hand(optimizer)
         own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         for at, clipped in self._clipped:
             if clipped & own:
                 self._events[at, "clip_scaled", ""] += 1
         self._clipped = [(at, clipped) for at, clipped in self._clipped if not clipped & own]
 
+    def _clipped_by_hand(self, optimizer: Optimizer) -> None:
+        own = {each.grad.data_ptr() for each in tensors_of(optimizer) if each.grad is not None}
+        for (at, what), touched in self._step.by_hand.items():
+            if touched & (own - {0}):
+                self._events[at, what, ""] += 1
+                touched.difference_update(own)
+
+    def _in_place(self, tensor: Any, name: str) -> None:
+        """Something of the user's own changes a tensor that may be a gradient."""
+        if not self._step.scaled or not self.context.in_step:
+            return
+        if tensor.requires_grad or not self.context.frames.is_user(
+            sys._getframe(3).f_code.co_filename
+        ):
+            return
+        at = self.context.frames.here()
+        if at is not None:
+            self._step.by_hand.setdefault((at, BY_HAND[name]), set()).add(tensor.data_ptr())
+
+    def _steps_again(self, optimizer: Optimizer) -> bool:
+        """It stepped before on the same gradients, which a scaler had scaled: no backward ran
+        since. A script's step ends with the first of the two.
+        """
+        last = self._stepped.of(optimizer, lambda: [-1, False])
+        if last is None:
+            return False
+        again = last[0] == self._backwards > 0  # a CUDA graph replays a backward that nobody sees
+        scaled = bool(self._step.scaled) or id(optimizer) in self._step.unscaled
+        last[:] = [self._backwards, scaled or (again and bool(last[1]))]
+        had = any(each.grad is not None for each in tensors_of(optimizer))
+        return again and bool(last[1]) and had
+
     def before_optimizer(self, optimizer: Optimizer) -> None:
         """Note one that steps by itself: with scaled gradients, if all backwards of the step began
-        at scaled losses.
+        at scaled losses; and one that steps again on the gradients of its last step.
         """
         step = self._step
+        if self._watching and self._steps_again(optimizer):
+            self._note("step_again")
+            return
         if (
             self._watching
             and step.scaled
@@ -170,6 +242,7 @@ class AmpProbe(OptimizerProbe):
 
     def backward_begins(self, call: Backward) -> None:
         """Note it if autocast is on, or if float16 ran and nothing scaled the loss."""
+        self._backwards += 1
         if call.nested or not self.context.in_step:
             return
         scaled = [alive(reference) for reference in self._step.scaled]
@@ -194,6 +267,17 @@ class AmpProbe(OptimizerProbe):
 
     # -- patches -----------------------------------------------------------------------------------
 
+    def _patch_in_place(self, name: str) -> None:
+        original = getattr(torch.Tensor, name)
+        told = self._patches.guarded(self._in_place)
+
+        @functools.wraps(original)
+        def changed(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            told(tensor, name)
+            return original(tensor, *args, **kwargs)
+
+        self._patches.attribute(torch.Tensor, name, StandIn(original, changed))
+
     def _patch_update(self) -> None:
         original = GradScaler.update
 
@@ -211,8 +295,21 @@ class AmpProbe(OptimizerProbe):
                 and all(each is None for each in given)
             ):
                 self._scales.append((at, self.context.step, before, after))
+                stepped = self._step.since.pop(id(scaler), set())
+                self._step.updates.setdefault(id(scaler), []).append((at, stepped))
 
         self._patches.attribute(GradScaler, "update", update)
+
+
+def _early(updates: list[tuple[int, set[int]]]) -> list[int]:
+    """Lines of the updates before a scaler's last one, where each has its own line and its own
+    optimizers: one iteration, and none that is repeated within the step.
+    """
+    lines = [at for at, _ in updates]
+    stepped = [each for _, optimizers in updates for each in optimizers]
+    if len(set(lines)) < len(lines) or len(set(stepped)) < len(stepped):
+        return []
+    return lines[:-1] if all(optimizers for _, optimizers in updates) else []
 
 
 def _multiplied(tensor: torch.Tensor) -> bool:

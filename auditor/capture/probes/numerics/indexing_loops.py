@@ -1,12 +1,13 @@
-"""Python loops that go over a tensor piece by piece: operators at one line, given one piece after
-the other.
+"""Python loops: operators at one line, given one piece of a tensor after the other, one value to
+compare with after the other, or one parameter after the other.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,15 +17,26 @@ from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.loop_parameters import FOREACH, ParametersNow
 from auditor.capture.probes.numerics.op_ranges_log import Trails
 from auditor.capture.probes.numerics.op_ranges_mode import Operator, plain
-from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_operator
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.recordings.schema import PiecewiseRow
 
-TURNS = 10
+PIECES, MASKS, PARAMETERS = "pieces", "masks", "parameters"
+
+TURNS = {PIECES: 10, MASKS: 8, PARAMETERS: 10}
 """Pieces of one tensor from which it is a loop (``torch.profiler._pattern_matcher`` takes ten,
-too).
+too), values that one is compared with, and parameters.
+"""
+
+CUTS = frozenset({"select", "slice", "narrow", "unbind", "split", "split_with_sizes"})
+"""Views that are pieces."""
+
+WHOLE = ("sort", "topk", "median", "quantile", "unique", "linalg", "multinomial", "randperm", "svd")
+"""Parts of the names of operators that no mask can make one of many: a loop over masks needs
+them.
 """
 
 PIECE = 1 << 16
@@ -34,6 +46,9 @@ it over.
 
 BODY = 64
 """Operators after which a loop that has no further turn is over."""
+
+HEAD = 16
+"""Operators before the first turn that may belong to it."""
 
 COLLECTING = frozenset(
     {
@@ -59,14 +74,22 @@ _LOADER = f"{os.sep}torch{os.sep}utils{os.sep}data{os.sep}"
 
 @dataclass(eq=False)
 class Turns:
-    """One operator at one line in one step, and the pieces of one tensor that it was given."""
+    """One operator at one line in one step, and what it was given in turn."""
 
     at: int
     op: str
+    kind: str
     shapes: tuple[Any, ...]
     first: int
     last: int
     """The first turn and the latest one: numbers of operators of the step."""
+    start: int
+    """First operator of the latest turn: this one, or one of the ``heads`` before it."""
+    heads: dict[int, int] = field(default_factory=dict)
+    """Lines that ran right before the first turn, and how many operators before: where one runs
+    again as far before a later turn, it belongs to that.
+    """
+    away: int = 0
     spoiled: bool = False
     """Sizes differ from turn to turn, a turn needs the one before, a backward runs in it, or it is
     a loader that loops.
@@ -75,13 +98,29 @@ class Turns:
     """Something was computed from an earlier turn: if another turn follows, it may be needed
     there.
     """
-    offsets: set[int] = field(default_factory=set)
+    seen: set[Any] = field(default_factory=set)
+    """Which pieces, values or parameters."""
     elements: int = 0
+    cut: int | None = None
+    """The user's own line that cut the latest piece."""
 
     @property
     def n(self) -> int:
         """Turns so far."""
-        return len(self.offsets)
+        return len(self.seen)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What an operator is given that differs from turn to turn."""
+
+    kind: str
+    over: int
+    """What the loop goes over: the storage of a tensor; 0 for all parameters."""
+    value: Any
+    shapes: tuple[Any, ...] = ()
+    elements: int = 0
+    cut: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +134,8 @@ class Made:
 
 
 class IndexingLoopsMode(OperatorMode):
-    """Counts the operators of a step and follows those that are given pieces, of tensors on devices
-    of one ``kind`` if it is given.
+    """Counts the operators of a step and follows those that are given pieces, values to compare
+    with or parameters in turn, of tensors on devices of one ``kind`` if it is given.
     """
 
     def __init__(
@@ -105,15 +144,22 @@ class IndexingLoopsMode(OperatorMode):
         on_error: Callable[[Exception], None],
         *,
         kind: str = "",
+        own_line: Callable[[], int | None] = lambda: None,
     ) -> None:
         super().__init__(on_error)
         self._here = here
+        self._own_line = own_line
         self._kind = kind
         self._operators: dict[Any, Operator] = {}
-        self._turns: dict[tuple[int, str, int], Turns] = {}
+        self._turns: dict[tuple[int, str, str, int], Turns] = {}
         self._running: list[Turns] = []
         self._made: Trails[Made] = Trails()
+        self._written: Trails[dict[tuple[int, torch.Size], Made]] = Trails()
+        self._cut: Trails[dict[int, int]] = Trails()
+        self._parameters = ParametersNow()
+        self._recent: deque[int | None] = deque(maxlen=HEAD)
         self._backward = 0
+        self._whole = 0
         self._seen = 0
 
     def watches(self, func: Any) -> bool:
@@ -122,54 +168,147 @@ class IndexingLoopsMode(OperatorMode):
             return False
         if current_node() is not None:
             self._backward = self._seen
+            self._parameters.stale = True
             return False
         return True
 
     def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the results are made of; None of a view."""
+        """What the results are made of; None of a view that cuts nothing."""
         operator = self._operators.get(func)
         if operator is None:
             operator = self._operators[func] = Operator(func)
         if operator.view:
-            return None
+            return ((), None, self._own_line()) if operator.name in CUTS else None
         self._seen += 1
         given = [plain(each) for each in tensors((*args, *kwargs.values()))]
-        self._take_turn(operator, given)
-        return list(operator.written(args)), self._made_of(operator, given)
+        at = self._here()
+        self._begin_turns(at)
+        turn = self._turn_of(operator, args, given)
+        if turn is not None and at is not None:
+            self._take(operator, turn, at)
+        self._recent.append(at)
+        if operator.product or any(part in operator.name for part in WHOLE):
+            self._whole = self._seen
+        return list(operator.written(args)), self._made_of(operator, given), None
 
     def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
         """Lay that on."""
-        written, made = call
-        for each in (*tensors((result,)), *written):
-            self._made.lay(plain(each), made)
-
-    def _take_turn(self, operator: Operator, given: list[torch.Tensor]) -> None:
-        """If an input is a piece of something, the loop over that has another turn."""
-        piece = next((each for each in given if self._concerns(each) and _is_piece(each)), None)
-        at = self._here() if piece is not None else None
-        if piece is None or at is None:
+        written, made, cut = call
+        if made is None:
+            for each in tensors((result,)) if cut is not None else ():
+                self._remember_cut(plain(each), cut)
             return
-        key, shapes = (
-            (at, operator.name, int(key_of(piece.untyped_storage()))),
-            tuple(each.shape for each in given),
-        )
+        for each in (*tensors((result,)), *written):
+            self._lay(plain(each), made)
+
+    def _lay(self, tensor: torch.Tensor, made: Made) -> None:
+        """A piece that is written leaves the others as they were."""
+        if not _is_piece(tensor):
+            self._made.lay(tensor, made)
+            return
+        known = self._written.of(tensor)
+        if known is None:
+            known = {}
+            self._written.lay(tensor, known)
+        known[int(tensor.storage_offset()), tensor.shape] = made
+
+    def _how_made(self, tensor: torch.Tensor) -> Iterator[Made]:
+        """What made the tensor, or the pieces of its storage that it may hold."""
+        whole = self._made.of(tensor)
+        if whole is not None:
+            yield whole
+        pieces = self._written.of(tensor) or {}
+        own = pieces.get((int(tensor.storage_offset()), tensor.shape)) if pieces else None
+        if own is not None:
+            yield own
+        elif any(shape != tensor.shape for _, shape in pieces):
+            yield from pieces.values()
+
+    def _remember_cut(self, piece: torch.Tensor, at: int) -> None:
+        known = self._cut.of(piece)
+        if known is None:
+            known = {}
+            self._cut.lay(piece, known)
+        known[int(piece.storage_offset())] = at
+
+    def _turn_of(
+        self, operator: Operator, args: tuple[Any, ...], given: list[torch.Tensor]
+    ) -> Turn | None:
+        """What of the call differs from turn to turn, if it may be one of a loop's."""
+        if operator.name in FOREACH and not operator.product:
+            parameter = self._parameters.given_whole(given)
+            if parameter is not None and self._concerns(given[0]):
+                return Turn(PARAMETERS, 0, parameter)
+        pieces = [each for each in given if self._concerns(each) and _is_piece(each)]
+        if pieces:
+            piece, offset = pieces[0], int(pieces[0].storage_offset())
+            return Turn(
+                PIECES,
+                int(key_of(piece.untyped_storage())),
+                tuple(int(each.storage_offset()) for each in pieces),
+                tuple(each.shape for each in given),
+                piece.numel(),
+                (self._cut.of(piece) or {}).get(offset),
+            )
+        if operator.name == "eq" and len(given) == 1 and self._concerns(given[0]):
+            value = args[1] if len(args) > 1 else None
+            if isinstance(value, (int, float)) and given[0].layout is torch.strided:
+                over = int(key_of(given[0].untyped_storage()))
+                return Turn(MASKS, over, value, (given[0].shape,))
+        return None
+
+    def _begin_turns(self, at: int | None) -> None:
+        """A line that ran before the first turn runs again: the next turn may begin with it."""
+        for turns in self._running:
+            if turns.start <= turns.last and at in turns.heads:
+                turns.start, turns.away = self._seen, turns.heads[at]
+
+    def _heads(self, at: int) -> dict[int, int]:
+        """What ran before a first turn; of nothing where the line is not new: then it may have been
+        a turn of another loop.
+        """
+        if at in self._recent:
+            return {}
+        before = reversed(self._recent)
+        return {line: away for away, line in enumerate(before, 1) if line is not None}
+
+    def _take(self, operator: Operator, turn: Turn, at: int) -> None:
+        """The loop over that has another turn."""
+        key = (at, operator.name, turn.kind, turn.over)
         turns = self._turns.get(key)
         if turns is None:
             turns = self._turns[key] = Turns(
-                at, operator.name, shapes, self._seen, self._seen, spoiled=_is_loader()
+                at,
+                operator.name,
+                turn.kind,
+                turn.shapes,
+                self._seen,
+                self._seen,
+                self._seen,
+                self._heads(at),
+                spoiled=_is_loader(),
             )
-        elif turns.n == 1 and turns not in self._running:
             self._running.append(turns)
-        turns.spoiled |= turns.chained or turns.shapes != shapes or self._backward > turns.last
+        elif turns not in self._running:
+            self._running.append(turns)
+        if not (turns.start > turns.last and self._seen - turns.start == turns.away):
+            turns.start = self._seen
+        turns.spoiled |= (
+            turns.chained
+            or turns.shapes != turn.shapes
+            or self._backward > turns.last
+            or (turn.kind == MASKS and self._whole > turns.last)
+        )
         turns.last = self._seen
-        turns.offsets.add(int(piece.storage_offset()))
-        turns.elements = max(turns.elements, piece.numel())
+        turns.seen.add(turn.value)
+        turns.elements = max(turns.elements, turn.elements)
+        turns.cut = turn.cut
 
     def _concerns(self, tensor: torch.Tensor) -> bool:
         return self._kind in ("", tensor.device.type)
 
     def _made_of(self, operator: Operator, given: list[torch.Tensor]) -> Made:
-        known = [made for each in given if (made := self._made.of(each)) is not None]
+        known = [made for each in given for made in self._how_made(each)]
         self._running = [turns for turns in self._running if self._seen - turns.last <= BODY]
         carried = tuple(
             turns for turns in self._running if any(_before(made, turns) for made in known)
@@ -182,17 +321,27 @@ class IndexingLoopsMode(OperatorMode):
         """How many operators the step ran, and its loops; begins anew."""
         seen, found = (
             self._seen,
-            [turns for turns in self._turns.values() if turns.n >= TURNS and not turns.spoiled],
+            [turns for turns in self._turns.values() if not turns.spoiled],
         )
-        self._seen, self._backward, self._running = 0, 0, []
+        self._seen, self._backward, self._whole, self._running = 0, 0, 0, []
         self._turns.clear()
+        self._recent.clear()
         self._made.clear()
-        return seen, [turns for turns in found if turns.elements <= PIECE]
+        self._written.clear()
+        self._cut.clear()
+        self._parameters.stale = True
+        return seen, [
+            turns for turns in found if turns.n >= TURNS[turns.kind] and turns.elements <= PIECE
+        ]
+
+    def look_for_parameters(self) -> None:
+        """Which parameters there are now."""
+        self._parameters.look()
 
 
 def _before(made: Made, turns: Turns) -> bool:
     """Something of an earlier turn went into it."""
-    return turns in made.carried or turns.first <= made.number < turns.last
+    return turns in made.carried or turns.first <= made.number < turns.start
 
 
 def _is_piece(tensor: torch.Tensor) -> bool:
@@ -237,13 +386,19 @@ class IndexingLoopsProbe(OperatorProbe):
         self.context.writer.touch("piecewise")
         device = self.context.device  # a loop over the host's memory launches nothing there
         kind = device.kind if device.native else ""
-        self._watching = IndexingLoopsMode(self.here, self.fail, kind=kind)
+        self._watching = IndexingLoopsMode(
+            self.here,
+            self.fail,
+            kind=kind,
+            own_line=lambda: own_line_of_operator(self.context),
+        )
         self.enter(self._watching)
 
     def step_begin(self) -> None:
         """What ran between the steps is not of this one."""
         if self._watching is not None:
             self._watching.take()
+            self._watching.look_for_parameters()
 
     def step_end(self) -> None:
         """Write the step's loops: of the operators of one loop the first."""
@@ -252,8 +407,8 @@ class IndexingLoopsProbe(OperatorProbe):
         seen, loops = self._watching.take()
         end = 0
         for turns in sorted(loops, key=lambda turns: (turns.first, -turns.last)):
-            if turns.first > end:
-                between = turns.last - turns.first + 1
+            between = turns.last - turns.first + 1
+            if turns.first > end and between <= BODY * turns.n:
                 row = PiecewiseRow(
                     at=turns.at,
                     op=turns.op,
@@ -261,6 +416,8 @@ class IndexingLoopsProbe(OperatorProbe):
                     operators=between,
                     all=seen,
                     elements=turns.elements,
+                    kind=turns.kind,
+                    cut=turns.cut,
                 )
                 self.context.add(row)
                 end = turns.last

@@ -14,6 +14,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.torch_private.compiler import NOTHING, STEPPED, traced_as
 from auditor.capture.probes.base import Context, Probe
 
 
@@ -44,7 +46,8 @@ class OptimizerSteps:
 
     ``before`` is told when the gradients are there: where the step was given a closure that makes
     them (so do L-BFGS, and frameworks for every optimizer), after its first call; else as the step
-    begins. The hooks stay that long: in a script a step ends inside such a hook, while torch walks
+    begins. A step that ``torch.compile`` traced runs no hook: ``after`` is told when the compiled
+    function has returned, ``before`` is not. The hooks stay that long: in a script a step ends inside such a hook, while torch walks
     its list of hooks, which must not change then. Installed before the script's own step finder,
     they are called first.
     """
@@ -65,11 +68,14 @@ class OptimizerSteps:
             self._handles.append(register_optimizer_step_pre_hook(_pre_hook(self._before)))
         if self._after is not None:
             self._handles.append(register_optimizer_step_post_hook(_post_hook(self._after)))
+            COMPILED_CODE.add(self._after)
 
     def uninstall(self) -> None:
         """Stop. May be called twice."""
         while self._handles:
             self._handles.pop().remove()
+        if self._after is not None:
+            COMPILED_CODE.remove(self._after)
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -81,7 +87,7 @@ def _post_hook(tell: Callable[[Optimizer], None]) -> Callable[[Optimizer, Any, A
         if not capturing():
             tell(optimizer)
 
-    return hook
+    return traced_as(hook, STEPPED)
 
 
 def _pre_hook(
@@ -99,7 +105,7 @@ def _pre_hook(
             return (args[0], telling, *args[2:]), kwargs
         return args, {**kwargs, "closure": telling}
 
-    return hook
+    return traced_as(hook, NOTHING)
 
 
 def _telling_once(closure: Callable[..., Any], tell: Callable[[], None]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.kept_open import KeptOpen
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.step.accelerators import Accelerator, accelerator_of
@@ -34,6 +35,7 @@ class Clock:
         self._gc_ns = 0
         self._gc_n = 0
         self._gc_begin = 0
+        self._compiles = 0
         self._events: list[tuple[Accelerator, DeviceTimeRow, Any, Any]] = []
         self._event: Any = None
         self._stream: Any = None
@@ -67,6 +69,7 @@ class Clock:
     def begin(self) -> None:
         """A step begins now."""
         self._gc_ns = self._gc_n = 0
+        self._compiles = COMPILED_CODE.compiles
         accelerator = self._accelerator
         if accelerator is not None:
             self._stream = accelerator.stream()
@@ -101,6 +104,7 @@ class Clock:
             gc_n=self._gc_n,
             queued_us=queued_us,
             rss=self._rss(),
+            compiles=COMPILED_CODE.compiles - self._compiles,
             **counters,
         )
         self._context.add(row)

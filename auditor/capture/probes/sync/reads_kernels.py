@@ -73,10 +73,18 @@ CPU_CHECKS: Final[dict[str, Counts]] = {
 Sorting.cpp).
 """
 
-CPU_READS: Final = ("std.correction", "var.correction", "linalg_lu_solve")
+CPU_READS: Final = (
+    "std.correction",
+    "var.correction",
+    "linalg_lu_solve",
+    "multinomial",
+    "normal.Tensor_Tensor",
+    "normal.float_Tensor",
+)
 """Operators whose CPU kernel reads and whose CUDA kernel does not: the mean, to reduce all of a
 tensor (ATen/native/ReduceOps.cpp, std_var_all_cpu); pivots, to check them
-(BatchLinearAlgebraKernel.cpp)."""
+(BatchLinearAlgebraKernel.cpp); probabilities and deviations, which CUDA checks on the device
+(Distributions.cpp, DistributionTemplates.h)."""
 
 
 def override(log: ReadLog, patches: Patches) -> bool:

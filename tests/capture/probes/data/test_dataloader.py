@@ -381,3 +381,26 @@ def test_a_loader_that_a_framework_builds_from_the_users_is_the_users(
         (loader,) = drive.rows("loaders")
     assert loader["made_at_line"] == line_of(user, "at")
     assert ("via" in loader["made_at_site"]) is library
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(),
+    reason="this kernel does not count waits for the processor",
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_workers_wait_for_a_processor_is_told_of_timed_steps(
+    tmp_path: Path, workers: int
+) -> None:
+    source = f"""
+    loader = DataLoader(torch.ones(64, 3), batch_size=2, num_workers={workers})
+    batches = iter(loader)
+    def step(): next(batches)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("quiet", user.step, steps=3)
+        drive.run("loud", user.step, steps=2)
+        rows = drive.rows("batches")
+    told = [row["queued_us"] for row in rows if "queued_us" in row]
+    assert len(told) == (3 if workers else 0) and all(us >= 0.0 for us in told)
+    assert all(row["pass"] == "quiet" for row in rows if "queued_us" in row)

@@ -143,10 +143,12 @@ def test_create_graph_implies_no_retain(tmp_path: Path) -> None:
     """
     user, rows, reused = record(tmp_path, source, steps=1)
     flags = {row["at_line"]: (row["retain"], row["create"]) for row in rows}
-    assert (
-        flags == {line_of(user, "penalty"): (False, True), line_of(user, "whole"): (False, False)}
-        and reused == []
-    )
+    assert flags == {
+        line_of(user, "penalty"): (False, True),
+        line_of(user, "whole"): (False, False),
+    }
+    assert [row for row in reused if not row.get("gradients")] == []  # no retained graph
+    assert reuse(reused) == {(line_of(user, "penalty"), line_of(user, "whole"))}  # of the gradient
 
 
 def test_a_gan_that_retains_for_the_generator(tmp_path: Path) -> None:

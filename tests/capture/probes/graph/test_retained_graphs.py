@@ -530,6 +530,33 @@ def test_reading_locals_leaves_the_users_own_snapshot_alone(tmp_path: Path) -> N
         assert user.main(drive.boundary).keys() == {"tick", "lr"}
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="each reader gets a dictionary of its own")
+@pytest.mark.parametrize(
+    ("statement", "seen"),
+    [
+        ("model.eval()", True),
+        ("torch.stack([x, x])", True),
+        ("eval('1')", False),
+        ("settings = vars()", False),
+        ("import inspect; inspect.stack(0)", False),
+        ("frames.stack(0)", False),
+        ("sys._getframe()", False),
+    ],
+)
+def test_a_function_is_looked_into_unless_it_may_read_its_own_snapshot(
+    tmp_path: Path, statement: str, seen: bool
+) -> None:
+    source = f"""
+    import inspect as frames, sys
+    def holds(read):
+        thing = 1
+        {statement}
+        return read()
+    """
+    found = program(tmp_path, source).holds(lambda: set(frame_locals(sys._getframe(1))))
+    assert ("thing" in found) == seen
+
+
 def test_locals_are_read_and_nothing_is_left(tmp_path: Path) -> None:
     source = """
     from sys import getrefcount

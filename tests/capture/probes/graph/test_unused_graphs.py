@@ -25,7 +25,7 @@ def step():
     switched.train(False)
     switched(torch.ones(4, 8)).sum().backward()  # walked
     switched.train()
-    switched(torch.ones(4, 8))
+    switched(torch.ones(4, 8))  # trained
     target(torch.ones(4, 8))  # untrained
 """
 
@@ -43,6 +43,7 @@ def test_rows_of_calls_in_eval_mode_and_of_what_nothing_trains(tmp_path: Path) -
         line_of(user, "never"): ("Sequential", "eval", 3, 0, False),
         line_of(user, "walked"): ("Linear", "eval", 3, 3, False),
         line_of(user, "untrained"): ("Linear", "train", 3, 0, False),
+        line_of(user, "trained"): ("Linear", "trained", 3, 0, False),
     }
     assert saved == [2 * 4 * 8 * 4]  # the input, for the weight's gradient; the output of tanh
 

@@ -256,6 +256,13 @@ def test_what_trains_nothing_is_said(tmp_path, make):
     assert "package.module:callable" in found.caveat
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_a_parameter_that_holds_nan_all_along_is_not_changed(tmp_path, dtype):
+    spoiled = torch.nn.Parameter(torch.tensor([1.0, float("nan"), 2.0], dtype=dtype))
+    assert trained(tmp_path, forward_only).state == "forward"
+    assert spoiled.numel() == 3  # alive till here
+
+
 def test_without_a_warm_up_nothing_is_said_of_operators(tmp_path):
     recording = record(
         tmp_path, no_torch, (), roots=[Path(__file__)], steps=8, warmup=0, device="cpu"

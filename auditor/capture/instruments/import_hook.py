@@ -28,6 +28,12 @@ class AfterImport(importlib.abc.MetaPathFinder):
         else:
             sys.meta_path.insert(0, self)
 
+    def uninstall(self) -> None:
+        """Watch no more. May be called twice."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        self._acted = True
+
     def _act(self) -> None:
         if not self._acted:
             self._acted = True

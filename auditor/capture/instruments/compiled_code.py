@@ -1,0 +1,112 @@
+"""Programs that torch compiles: our own code is kept out of their graphs, and optimizers that step
+inside them are told of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from auditor.capture.instruments.import_hook import AfterImport
+from auditor.capture.instruments.monkeypatch import SWAPPED, Patches
+from auditor.capture.instruments.torch_private.compiler import (
+    MARK,
+    PACKAGE,
+    Listener,
+    beneath_compiled,
+    is_compilation,
+    leave_out,
+    when_left,
+    when_told,
+)
+from auditor.capture.instruments.user_frames import OWN, OWN_ROOMS
+
+Told = Callable[[Any], None]
+
+
+class CompiledCode:
+    """One for the process, as the compiler is. Costs nothing until the program imports that.
+
+    Hooks of ours are invisible to the compiler (``compiler.traced_as``) and what runs of them
+    beneath compiled code is not compiled. An optimizer whose step was traced runs no hook: it is
+    told of when the compiled function has returned.
+    """
+
+    def __init__(self) -> None:
+        self._patches = Patches()
+        self._import: AfterImport | None = None
+        self._told: list[Told] = []
+        self._put_off: list[Callable[[], None]] = []
+        self._tells_of_leaving = False
+        self.compiles = 0
+        """Frames, and backwards of frames, that were compiled so far; 0 where nobody compiles."""
+        self.listeners: list[Listener] = []
+        """Hear all that the compiler says of its work; what they raise is lost."""
+
+    def install(self) -> None:
+        """Act when the compiler is imported, or at once."""
+        if self._import is None:
+            self._import = AfterImport(PACKAGE, self._imported)
+            self._import.install()
+
+    def uninstall(self) -> None:
+        """Put its rules back. May be called twice."""
+        waiting, self._import = self._import, None
+        if waiting is not None:
+            waiting.uninstall()
+        self._patches.undo()
+        self.compiles = 0
+        self._tells_of_leaving = False
+        self._put_off.clear()
+        MARK.optimizer = None
+
+    def add(self, told: Told) -> None:
+        """Call ``told`` with each optimizer that has stepped in compiled code."""
+        self._told.append(told)
+
+    def remove(self, told: Told) -> None:
+        """Call it no more. May be called twice."""
+        if told in self._told:
+            self._told.remove(told)
+
+    def outside(self, do: Callable[[], None]) -> None:
+        """Call ``do`` now, or when the compiled function has returned beneath which we are: a pass
+        cannot be switched inside of one.
+        """
+        if self._tells_of_leaving and beneath_compiled(sys._getframe(1)):
+            self._put_off.append(do)
+        else:
+            do()
+
+    def _imported(self) -> None:
+        ours = [each.replace(os.sep, "/") for each in (OWN, *OWN_ROOMS)]
+        self._patches.on_undo(leave_out([*ours, SWAPPED]))
+        when_told(self._patches.attribute, self._hears)
+        self._tells_of_leaving = when_left(self._patches.attribute, self._left, self._waits)
+
+    def _hears(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
+        with contextlib.suppress(Exception):  # the user's program goes on
+            if name.endswith("compilation_metrics"):
+                known = data()
+                self.compiles += is_compilation(name, known)
+        for listener in tuple(self.listeners):
+            with contextlib.suppress(Exception):
+                listener(name, data, text)
+
+    def _waits(self) -> bool:
+        return MARK.optimizer is not None or bool(self._put_off)
+
+    def _left(self) -> None:
+        optimizer, MARK.optimizer = MARK.optimizer, None
+        if optimizer is not None:
+            for told in tuple(self._told):
+                told(optimizer)
+        waiting, self._put_off = self._put_off, []
+        for do in waiting:
+            do()
+
+
+COMPILED_CODE = CompiledCode()

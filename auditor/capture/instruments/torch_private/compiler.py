@@ -1,0 +1,187 @@
+"""Torch's compiler, where the program imported it: nothing here does. What it is told to leave
+alone, and what it traces in the place of hooks of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, Final, Protocol, TypeVar
+
+from auditor.capture.instruments.torch_private.look_up import on_instances, private
+
+_F = TypeVar("_F")
+
+PACKAGE: Final = "torch._dynamo"
+"""The module that whoever compiles imports. Without it: nothing is compiled, and nothing is done
+here.
+"""
+
+_INLINE: Final = "_torchdynamo_inline"
+_skip_rules = on_instances("torch._dynamo.trace_rules.SKIP_DIRS")
+_rules_anew = on_instances("torch._dynamo.trace_rules._recompile_re")
+_LOGGING: Final = private("torch._logging")
+_tells = on_instances("torch._logging.trace_structured")
+_turned = on_instances("torch._dynamo.eval_frame._maybe_set_eval_frame")
+
+TURN: Final = "_maybe_set_eval_frame"
+"""Its name: compiled functions call it as they begin and as they end. Without it: see
+:func:`when_left`.
+"""
+
+
+def _module(name: str) -> ModuleType | None:
+    return sys.modules.get(f"{PACKAGE}.{name}")
+
+
+# -- what is not compiled --------------------------------------------------------------------------
+
+
+def leave_out(prefixes: Iterable[str]) -> Callable[[], None]:
+    """Functions of files whose names begin so are not compiled, until what this returns is called.
+
+    Without ``SKIP_DIRS`` or ``_recompile_re``: nothing is left out, and our hooks that run beneath
+    compiled code are compiled as the user's would be.
+    """
+    rules = _module("trace_rules")
+    skipped, anew = _skip_rules(rules), _rules_anew(rules)
+    added = list(prefixes)
+    if skipped is None or anew is None:
+        return lambda: None
+    skipped.extend(added)
+    anew()
+
+    def back() -> None:
+        while added:
+            each = added.pop()
+            if each in skipped:
+                skipped.remove(each)
+        anew()
+
+    return back
+
+
+# -- what is traced in the place of ours -----------------------------------------------------------
+
+
+class Mark:
+    """What compiled code writes to when it has stepped an optimizer: it is traced, and no hook of
+    ours runs in it. Without ``_torchdynamo_inline``: nothing is written to it.
+    """
+
+    optimizer: Any = None
+
+
+MARK: Final = Mark()
+"""One for the process. Without ``_torchdynamo_inline``: it holds nothing."""
+
+# Named as no file is: what lies in a file of ours is left out, which would be a graph break.
+_TRACED = """
+def nothing(*args, **kwargs):
+    return None
+
+def stepped(*args, **kwargs):
+    MARK.optimizer = args[0]
+"""
+exec(compile(_TRACED, "<audit: traced>", "exec"), globals())
+NOTHING: Final[FunctionType] = globals()["nothing"]
+"""Traced in the place of a hook: adds no operator and no break. Without ``_torchdynamo_inline``: see
+:func:`traced_as`.
+"""
+STEPPED: Final[FunctionType] = globals()["stepped"]
+"""The same for a hook after an optimizer's step: :data:`MARK` holds the optimizer when the compiled
+code has run. Without ``_torchdynamo_inline``: see :func:`traced_as`.
+"""
+
+
+def traced_as(function: _F, other: Any) -> _F:
+    """The function; the compiler traces ``other`` where it meets it. Without
+    ``_torchdynamo_inline`` (a torch that does not ask for it): its graph breaks there.
+    """
+    if isinstance(function, FunctionType):
+        setattr(function, _INLINE, other)
+    return function
+
+
+# -- what the compiler says of its work ------------------------------------------------------------
+
+
+class Listener(Protocol):
+    """Hears a message: its name, what makes its data, what makes its text (which may be long).
+    Without ``trace_structured``: it hears none.
+    """
+
+    def __call__(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
+        """A message."""
+
+
+def when_told(replace: Callable[[Any, str, Any], None], listener: Listener) -> bool:
+    """Have ``listener`` hear what the compiler tells TORCH_TRACE and tlparse, whether these ask for
+    it or not. It must not raise.
+
+    Without ``torch._logging.trace_structured``: False, and nothing is known of compilations.
+    """
+    tells = _tells(_LOGGING)
+    if tells is None:
+        return False
+
+    def trace_structured(name: str, metadata_fn: Any = dict, **more: Any) -> Any:
+        listener(name, metadata_fn, more.get("payload_fn"))
+        return tells(name, metadata_fn, **more)
+
+    replace(_LOGGING, "trace_structured", trace_structured)
+    return True
+
+
+def is_compilation(name: str, data: dict[str, Any]) -> bool:
+    """Whether a message says that a frame, or the backward of one, was compiled. Without that name
+    of it: never.
+    """
+    return name.endswith("compilation_metrics") and (
+        data.get("co_name") is not None or name.startswith("bwd")
+    )
+
+
+# -- when compiled code has run --------------------------------------------------------------------
+
+
+_FRAMES: Final = os.path.join(os.sep, "torch", "_dynamo", "eval_frame.py")
+
+
+def beneath_compiled(frame: FrameType | None) -> bool:
+    """Whether a frame, or one that called it, is that of a compiled function, or of one that is kept
+    out of them. Without that file's name: no, and nothing is put off.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_FRAMES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def when_left(
+    replace: Callable[[Any, str, Any], None],
+    action: Callable[[], None],
+    waits: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Have ``action`` called whenever a compiled function has returned that no other one called, if
+    something ``waits`` for it (looking who called walks the stack); ``replace`` sets an attribute.
+
+    Without ``_maybe_set_eval_frame``: False, and optimizers that step in compiled code are not
+    noticed.
+    """
+    frames = _module("eval_frame")
+    turned = _turned(frames)
+    if turned is None:
+        return False
+
+    def turns(callback: Any) -> Any:
+        before = turned(callback)
+        if callback is None and waits() and not beneath_compiled(sys._getframe(1).f_back):
+            action()
+        return before
+
+    replace(frames, TURN, turns)
+    return True

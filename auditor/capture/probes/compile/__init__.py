@@ -1,0 +1,1 @@
+"""Probes of what ``torch.compile`` does inside the program."""

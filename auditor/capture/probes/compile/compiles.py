@@ -1,0 +1,173 @@
+"""What ``torch.compile`` does: compilations, broken graphs, guards that failed, and its limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.compiler import is_compilation
+from auditor.capture.probes.base import Context, Probe
+from auditor.recordings.schema import CompileRow, RegionRow
+
+_BREAK = re.compile(r"[Gg]raph break in user code at (?P<file>.+?):(?P<line>\d+)\n")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
+_CODE = re.compile(r"\bgb\d{4}\b", re.IGNORECASE)
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
+_LIMIT = re.compile(r"recompile.?limit|cache.?size.?limit", re.IGNORECASE)
+_ATTEMPTING = "Encountered graph break when attempting to trace"
+
+TOLD = 300
+"""Characters of a reason that are kept."""
+
+
+class CompilesProbe(Probe):
+    """Writes ``compiles`` and ``regions``.
+
+    The compiler tells of breaks and failed guards while it compiles a frame, and then of the frame:
+    the rows wait for its number. Nothing is imported, and a program that does not compile costs
+    nothing.
+    """
+
+    name = "compiles"
+    parts = ("compiles", "regions")
+    passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._patches = Patches(self.missed)
+        self._waiting: list[CompileRow] = []
+
+    def install(self) -> None:
+        """Hear the compiler from the start, and see what is given to it."""
+        COMPILED_CODE.listeners.append(self._heard)
+        self._patches.around(torch, "compile", before=self._region)
+        self._patches.around(torch.nn.Module, "compile", before=self._region)
+
+    def uninstall(self) -> None:
+        """Hear no more."""
+        if self._heard in COMPILED_CODE.listeners:
+            COMPILED_CODE.listeners.remove(self._heard)
+        self._patches.undo()
+
+    def start(self) -> None:
+        """What is heard belongs to this pass."""
+        for part in self.parts:
+            self.context.writer.touch(part)
+
+    # -- what is given to the compiler -------------------------------------------------------------
+
+    def _region(self, model: Any = None, *_: Any, **__: Any) -> None:
+        if model is None:  # a decorator with arguments: it calls again, with what it decorates
+            return
+        what = str(getattr(model, "__name__", type(model).__name__))
+        at, in_step = self.context.frames.here(), self.context.in_step
+        if at is not None:
+            self.context.add(RegionRow(at=at, what=what, in_step=in_step))
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def _heard(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
+        try:
+            self._take(name, data, text)
+        except Exception as error:
+            self.missed(error)
+
+    def _take(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
+        if name == "artifact" and text is not None:
+            kind = data().get("name")
+            if kind == "dynamo_graph_break_reason":
+                self._broke(str(text()))
+            elif kind == "recompile_reasons":
+                self._recompiles(text())
+        elif name.endswith("compilation_metrics"):
+            self._compiled(name, data())
+
+    def _broke(self, text: str) -> None:
+        place = _BREAK.search(text)
+        frames = [
+            each.groupdict() for each in _FRAME.finditer(text.partition("Traceback (most")[0])
+        ]
+        if place is None:  # the whole frame is left to Python: said of frames that are no region
+            return
+        named = [each for each in frames if (each["file"], each["line"]) == place.group(1, 2)]
+        function = named[-1]["name"] if named else ""
+        code = _CODE.search(text)
+        row = CompileRow(
+            what="break", reason=_why(text), gb=code.group().lower() if code is not None else ""
+        )
+        self._placed(row, place["file"], int(place["line"]), function)
+
+    def _recompiles(self, reasons: Any) -> None:
+        each = [reasons] if isinstance(reasons, str) else list(reasons or ())
+        if not each:
+            return
+        newest = str(each[0])  # the other entries of the frame's cache are older
+        guard = newest.partition("\n")[0].partition("  #")[0].strip()
+        row = CompileRow(what="recompile", reason=re.sub(r"^\d+/\d+: ", "", guard)[:TOLD])
+        frames = [found.groupdict() for found in _FRAME.finditer(newest)]
+        if frames:
+            self._placed(row, frames[-1]["file"], int(frames[-1]["line"]), frames[-1]["name"])
+        else:
+            self._placed(row, "", 0, "")
+
+    def _placed(self, row: CompileRow, file: str, line: int, function: str) -> None:
+        """Where the compiler says; the user's line that calls, where that is torch's own."""
+        row.own = bool(file) and self.context.frames.is_user(file)
+        row.at = (
+            self.context.frames.site(file, line, _resumed(function))
+            if row.own
+            else self.context.frames.here()
+        )
+        row.pass_name, row.step = self.context.pass_name, self.context.step
+        self._waiting.append(row)
+
+    def _compiled(self, name: str, data: dict[str, Any]) -> None:
+        frame, _, attempt = str(data.get("compile_id") or "").strip("[]").rpartition("/")
+        backward = name.startswith("bwd")
+        done = CompileRow(
+            what="backward" if backward else "compile",
+            function=_resumed(str(data.get("co_name") or "")),
+            us=_us(data),
+        )
+        rows = [done] if is_compilation(name, data) else []
+        if not backward:
+            waiting, self._waiting = self._waiting, []
+            rows = [*waiting, *rows]
+            if _LIMIT.search(str(data.get("fail_reason") or "")):
+                failed = [each for each in waiting if each.what == "recompile"]
+                rows += [_limit(each) for each in failed[-1:]]
+        for row in rows:
+            row.frame, row.attempt = frame, int(attempt) if attempt.isdecimal() else 0
+            row.function = row.function or done.function
+            self.context.add(row)
+
+
+def _limit(last: CompileRow) -> CompileRow:
+    return CompileRow(what="limit", at=last.at, reason=last.reason, own=last.own)
+
+
+def _why(text: str) -> str:
+    """``Unsupported Tensor.item() call .... Dynamo does not support ...``."""
+    after = re.split(r"Reason: ", text, maxsplit=1)[-1]
+    if after.startswith(_ATTEMPTING):
+        after = after.partition("\n")[2]
+    said = re.split(r"\n\s*(?:Hint:|Developer debug|User code)", after.strip())[0]
+    title, _, more = said.partition("Explanation: ")
+    return ". ".join(" ".join(part.split()) for part in (title, more) if part.strip())[:TOLD]
+
+
+def _resumed(function: str) -> str:
+    """A function that goes on after a break is that function."""
+    while found := _RESUMED.search(function):
+        function = found["name"]
+    return function
+
+
+def _us(data: dict[str, Any]) -> float:
+    begin, end = data.get("start_time_us"), data.get("end_time_us")
+    return float(data.get("duration_us") or (end - begin if begin and end else 0))

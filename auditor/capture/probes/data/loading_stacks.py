@@ -1,0 +1,166 @@
+"""Which lines of the user's the loading takes its time in: stacks of the step's own thread inside
+the loader, and of the worker processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from auditor.capture.instruments.loader_workers import ASKED, Frame, WatchedLoop, frames_of, told
+from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.stack_sampler import StackSampler
+from auditor.capture.instruments.torch_private.data import (
+    NEXT_INDEX,
+    WORKER_LOOP,
+    WORKER_MODULE,
+)
+from auditor.capture.instruments.user_frames import LOADER
+from auditor.capture.probes.base import Context
+from auditor.recordings.schema import LoadingRow
+
+DEEPEST = 16
+"""User frames of a stack that are written down, from the loader's on."""
+
+_Key = tuple[Any, str, str, tuple[int, ...], str]
+
+
+class LoadingStacks:
+    """Writes ``loading``. Workers are met when they are started, and asked when the diagnostic
+    pass begins: they may live longer than a pass.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._always = Patches()
+        self._sampler = StackSampler()
+        self._folder: Path | None = None
+        self._loop: WatchedLoop | None = None
+        self._starting: list[Any] = []
+        """What their starters are known by, by the number that workers are given."""
+        self._on = False
+
+    def uninstall(self) -> None:
+        """Put torch's worker loop back, and remove what workers wrote."""
+        self._always.undo()
+        self._loop = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def starts_workers(self, owner: Any) -> None:
+        """Workers of this loader are about to be started; ``owner`` is hashable."""
+        self._sampler.rest()
+        if self._context.operators is not None or WORKER_MODULE is None:
+            return  # a rehearsal has no times
+        if self._folder is None or self._loop is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="audit-loading-"))
+            self._loop = WatchedLoop(str(self._folder))
+            self._always.attribute(WORKER_MODULE, WORKER_LOOP, self._loop)
+            self._ask()
+        if owner not in self._starting:
+            self._starting.append(owner)
+        self._loop.loader = self._starting.index(owner)
+
+    # -- the diagnostic pass -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._context.writer.touch(LoadingRow.part)
+        self._on = self._context.operators is None
+        self._ask()
+
+    def stop(self, number: Callable[[Any], int]) -> None:
+        """Look no more, and write what was seen; ``number`` gives an owner's in the recording."""
+        if not self._on:
+            return
+        self._on = False
+        self._ask()
+        self._sampler.end()
+        self._sampler.rest()
+        self._write(number)
+
+    def _ask(self) -> None:
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                asked = self._folder / ASKED
+                asked.touch() if self._on else asked.unlink(missing_ok=True)
+
+    def rest(self) -> None:
+        """End the thread that looks: the process may be about to fork."""
+        self._sampler.rest()
+
+    @property
+    def sampler(self) -> StackSampler | None:
+        """Begins and ends a wait of the step's thread; None where nobody looks."""
+        return self._sampler if self._on else None
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def _write(self, number: Callable[[Any], int]) -> None:
+        seen: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+        def add(owner: Any, where: str, frames: list[Frame], us: float, looks: int) -> None:
+            total = seen[(owner, where, phase_of(frames), *self._users(frames))]
+            total[0] += us
+            total[1] += looks
+
+        for (owner, stack), (us, looks) in self._sampler.taken().items():
+            add(owner, "step", frames_of(stack), us, looks)
+        for loader, us, looks, frames in () if self._folder is None else told(self._folder):
+            if loader < len(self._starting):
+                add(self._starting[loader], "worker", frames, us, looks)
+        for (owner, where, phase, sites, via), (total_us, often) in seen.items():
+            self._context.add(
+                LoadingRow(
+                    loader=number(owner),
+                    where=where,
+                    phase=phase,
+                    stack=list(sites),
+                    via=via or None,
+                    us=total_us,
+                    n=int(often),
+                )
+            )
+
+    def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
+        """Sites of the user's frames, outermost first, and the library's function that the
+        innermost of them calls.
+        """
+        mine = [at for at, frame in enumerate(frames) if self._context.frames.is_user(frame[0])]
+        if not mine:
+            return (), _library(frames[0]) if frames else ""
+        sites = tuple(self._site(frames[at]) for at in reversed(mine))[:DEEPEST]
+        inner = mine[0] - 1
+        return sites, _library(frames[inner]) if inner >= 0 else ""
+
+    def _site(self, frame: Frame) -> int:
+        file, line, name = frame
+        return self._context.frames.site(file, line, name)
+
+
+def _library(frame: Frame) -> str:
+    """``json/__init__.py:load``."""
+    file, _, name = frame
+    return f"{'/'.join(file.replace(chr(92), '/').split('/')[-2:])}:{name}"
+
+
+def phase_of(frames: Iterable[Frame]) -> str:
+    """What the loader is at: ``sampler``, ``dataset``, ``collate`` or, waiting for workers and the
+    like, ``other``.
+    """
+    for file, line, name in frames:
+        if LOADER not in file:
+            continue
+        called = name.rpartition(".")[2]
+        if called == NEXT_INDEX:
+            return "sampler"
+        if called == "fetch":
+            return "collate" if "collate_fn" in linecache.getline(file, line) else "dataset"
+    return "other"

@@ -1,0 +1,109 @@
+"""Which tensors that an operator is given are whole parameters or their gradients."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.torch_private.training import own_parameters
+from auditor.capture.instruments.weakrefs import alive
+from auditor.capture.probes.numerics.op_ranges_mode import plain
+from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
+
+FOREACH = frozenset(
+    {
+        "abs",
+        "add",
+        "addcdiv",
+        "addcmul",
+        "clamp",
+        "clamp_max",
+        "clamp_min",
+        "copy",
+        "div",
+        "exp",
+        "lerp",
+        "linalg_vector_norm",
+        "maximum",
+        "minimum",
+        "mul",
+        "neg",
+        "norm",
+        "pow",
+        "reciprocal",
+        "sign",
+        "sqrt",
+        "sub",
+        "zero",
+    }
+)
+"""Operators that torch has for a list of tensors, too: ``torch._foreach_add_`` and its like."""
+
+
+class ParametersNow:
+    """Parameters of modules and optimizers, held weakly, and the storages that they and their
+    gradients have now.
+    """
+
+    def __init__(self) -> None:
+        self.stale = True
+        """A backward ran since: gradients may be others."""
+        self._held: list[Any] = []
+        self._where: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """Ask for all parameters that there are. Slow: asks all live objects."""
+        found = {
+            id(each): each
+            for module in live_modules()
+            for each in own_parameters(module).values()
+            if isinstance(each, torch.Tensor)
+        }
+        for optimizer in live_optimizers():
+            found.update((id(each), each) for each in tensors_of(optimizer))
+        self._held = [weak for each in found.values() if (weak := _weakly(each)) is not None]
+        self.stale = True
+
+    def given_whole(self, given: list[torch.Tensor]) -> tuple[int, int] | None:
+        """Which parameter an operator works on, one element for one: all that it is given has the
+        parameter's shape or one element. None if it works on none so.
+        """
+        if self.stale:
+            self._locate()
+        large = [each for each in given if each.numel() != 1]
+        if any(each.shape != large[0].shape for each in large[1:]):
+            return None
+        for each in large or given:
+            place = _place_of(each)
+            known = None if place is None else self._where.get(place)
+            if known is not None and known[1] == each.numel():
+                return place
+        return None
+
+    def _locate(self) -> None:
+        self.stale = False
+        self._where.clear()
+        for number, weak in enumerate(self._held):
+            parameter = alive(weak)
+            for each in () if parameter is None else (parameter, parameter.grad):
+                place = None if each is None else _place_of(plain(each))
+                if place is not None:
+                    self._where[place] = number, each.numel()
+
+
+def _weakly(tensor: torch.Tensor) -> Any:
+    try:
+        return weakref.ref(tensor)
+    except TypeError:
+        return None
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[int, int] | None:
+    try:
+        return int(key_of(tensor.untyped_storage())), int(tensor.storage_offset())
+    except (NotImplementedError, RuntimeError):  # wrapped and sparse tensors own no plain storage
+        return None

@@ -1,0 +1,1 @@
+"""Probes of work that is thrown away."""

@@ -1,0 +1,438 @@
+"""The watch that follows values from operator to operator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
+from auditor.capture.instruments.torch_private.tensors import key_of
+from auditor.capture.instruments.user_frames import Frames
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.numerics.op_ranges_mode import plain
+from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.waste.flow import Flow, Held, Node, Path, Value
+from auditor.capture.probes.waste.flow_operators import FlowOperator
+
+MOST_NODES = 400_000
+"""Calls that are remembered: some hundred bytes each."""
+
+HOST_BYTES = 1 << 16
+"""Of what the host makes (``torch.tensor``) as much is compared."""
+
+Spots = tuple[tuple[int, int], ...]
+"""Code objects and instructions in them."""
+
+_SENDING = os.path.join("torch", "multiprocessing", "")
+"""Files of torch that send tensors to other processes, and receive them."""
+
+_EVAL_FRAME = os.path.join("torch", "_dynamo", "eval_frame.py")
+
+storage_of = torch.Tensor.untyped_storage
+"""As it is before it is watched."""
+
+
+class Stacks:
+    """The user's lines on the stack, cheaply."""
+
+    def __init__(self, frames: Frames, upload: CodeType | None) -> None:
+        self._frames = frames
+        self._kinds: dict[int, str] = {}
+        self._codes: list[CodeType] = []  # alive, so that an id is one's; hashing them is slow
+        if upload is not None:
+            self._note(upload, "upload")
+        self._paths: dict[tuple[Any, ...], Path] = {}
+
+    def here(self) -> tuple[Path, Spots, set[str]]:
+        """The lines, their expressions, and of what kind other functions on the stack are:
+        ``compiled``, ``upload`` (the shadow device copies to itself), ``sending``.
+        """
+        frame: FrameType | None = sys._getframe(2)
+        users: list[FrameType] = []
+        others: set[str] = set()
+        kinds = self._kinds
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._note(code, self._kind(code))
+            if kind == "user":
+                users.append(frame)
+            elif kind:
+                others.add(kind)
+            frame = frame.f_back
+        key = tuple([(id(each.f_code), each.f_lasti) for each in reversed(users)])
+        path = self._paths.get(key)
+        if path is None:
+            path = tuple(self._frames.number(each) for each in reversed(users))
+            self._paths[key] = path
+        return path, key, others
+
+    def _note(self, code: CodeType, kind: str) -> str:
+        self._codes.append(code)
+        self._kinds[id(code)] = kind
+        return kind
+
+    def _kind(self, code: CodeType) -> str:
+        if self._frames.is_user(code.co_filename):
+            return "user"
+        if code.co_filename.endswith(_EVAL_FRAME):
+            name = getattr(code, "co_qualname", code.co_name)
+            return "" if name.startswith("DisableContext") else "compiled"
+        return "sending" if _SENDING in code.co_filename else ""
+
+
+class FlowMode(OperatorMode):
+    """Follows values by their storages: views share them. Results are those of the operators."""
+
+    def __init__(
+        self,
+        context: Context,
+        buffers: Iterable[torch.Tensor],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(on_error)
+        self._context = context
+        self.stacks = Stacks(context.frames, _upload() if context.device.shadow else None)
+        self._operators: dict[Any, FlowOperator] = {}
+        self._seen: dict[tuple[int, Any], dict[int, Node]] = {}
+        self._types: dict[type, bool] = {torch.Tensor: True, torch.nn.Parameter: True}
+        self.flow = Flow()
+        self.blind = ""
+        """Why nothing can be said; empty: something can."""
+        self.backward: tuple[int, Path] | None = None
+        """The backward that runs: its number, and the lines that called it."""
+        self.backwards = 0
+        """How many have begun."""
+        self._keys: dict[int, int | None] | None = None
+        """Keys by ``id``, while what we look at is alive and its storage stays."""
+        self._made = 0
+        self._uploads = False
+        for buffer in buffers:
+            self.value(buffer).fixed = True
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def key(self, tensor: torch.Tensor) -> int | None:
+        """By which its storage is known; None of one without."""
+        known = self._keys
+        if known is not None and id(tensor) in known:
+            return known[id(tensor)]
+        try:
+            key = int(key_of(storage_of(plain(tensor))))
+        except (NotImplementedError, RuntimeError):  # sparse, wrapped
+            key = None
+        if known is not None:
+            known[id(tensor)] = key
+        return key
+
+    def value(self, tensor: torch.Tensor) -> Value:
+        """What a tensor's storage holds now."""
+        key = self.key(tensor)
+        held = None if key is None else self.flow.held.get(key)
+        if held is not None:
+            return held.value
+        value = Value(None, self._new())
+        if key is not None:
+            self._hold(key, tensor, value, -1)
+        return value
+
+    def find(self, tensor: torch.Tensor) -> Value | None:
+        """The same, if it was seen."""
+        key = self.key(tensor)
+        held = None if key is None else self.flow.held.get(key)
+        return None if held is None else held.value
+
+    def _hold(self, key: int, tensor: torch.Tensor, value: Value, step: int) -> None:
+        self.flow.held[key] = Held(StorageWeakRef(storage_of(plain(tensor))), value, step)
+
+    def _new(self) -> int:
+        self._made += 1
+        return hash(("new", self._made))
+
+    def escape(self, tensor: torch.Tensor, *, address: bool) -> None:
+        """Somebody reads the tensor; with its address also what will be written there."""
+        value = self.value(tensor)
+        self.flow.kept.append(value)
+        value.raw = False
+        key = self.key(tensor)
+        if address and key is not None:
+            self.flow.held[key].escaped = True
+
+    # -- one call ----------------------------------------------------------------------------------
+
+    def watches(self, func: Any) -> bool:
+        """Until it is known that nothing can be said."""
+        return super().watches(func) and not self.blind
+
+    def before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call reads, as it is before the call writes."""
+        self._keys = {}
+        try:
+            return self._before(func, args, kwargs)
+        finally:
+            self._keys = None
+
+    def _before(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        operator = self._operators.get(func)
+        if operator is None:
+            operator = self._operators[func] = FlowOperator(func)
+        if operator.view and not operator.fresh:
+            return None
+        given = list(tensors((*args, *kwargs.values())))
+        if not all(self._plain(each) for each in given):
+            return None
+        written = list(operator.written(args, kwargs))
+        over = {id(each) for each in written if operator.overwrites and _whole(each)}
+        read = [each for each in given if id(each) not in over]
+        inputs = [self.value(each) for each in read]
+        if any(value.raw for value in inputs) and not (operator.overwrites or operator.raw):
+            self._unseen(operator, read, written)
+        over.update(id(each) for each in operator.statistics(args))
+        recipe = self._recipe(func, operator, (args, kwargs), over)
+        return operator, given, written, inputs, recipe, (args, kwargs)
+
+    def after(self, call: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Note the call and what it made."""
+        self._keys = {}
+        try:
+            self._after(call, result)
+        finally:
+            self._keys = None
+
+    def _after(self, call: Any, result: Any) -> None:
+        operator, given, written, inputs, recipe, (args, kwargs) = call
+        if operator.fresh:
+            self._fresh(given[0])
+            return
+        made = self._made_by(result, given)
+        if made is None:
+            made, strange = [], True
+        else:
+            strange = False
+        node = self._node(operator, inputs, sink=operator.sink or strange)
+        nbytes = sum(each.nbytes for each in made)
+        node.nbytes = nbytes
+        moved = nbytes + sum(_bytes(each) for each in given if not operator.like)
+        node.work = operator.work(args, kwargs, result, moved)
+        node.recipe = self._new() if operator.random or recipe is None else recipe
+        reads = [] if operator.like else inputs
+        node.fixed = (
+            not (operator.random or operator.sink or strange)
+            and recipe is not None
+            and all(value.fixed for value in reads)
+        )
+        self._place(node, operator, given, made)
+        for tensor in made:
+            self._lay(tensor, node, raw=operator.raw)
+        for tensor in written:
+            self._write(tensor, node)
+
+    def _plain(self, tensor: torch.Tensor) -> bool:
+        kind = type(tensor)
+        known = self._types.get(kind)
+        if known is None:
+            known = self._types[kind] = hasattr(tensor, "_inner") or (
+                not hasattr(kind, "__tensor_flatten__")
+                and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+            )
+        if not known:
+            self.blind = f"the step computes with {kind.__name__}, whose operators are not seen"
+        return known
+
+    def _made_by(self, result: Any, given: list[torch.Tensor]) -> list[torch.Tensor] | None:
+        """New tensors; None where one of them has no storage to know it by."""
+        old = {self.key(each) for each in given}
+        made = [each for each in tensors((result,)) if self._plain(each)]
+        if any(self.key(each) is None for each in made):
+            return None
+        return [each for each in made if self.key(each) not in old]
+
+    def _node(self, operator: FlowOperator, inputs: list[Value], *, sink: bool) -> Node:
+        flow = self.flow
+        in_step = self._context.in_step
+        path, spots, others = self.stacks.here() if in_step else ((), (), set[str]())
+        self._uploads = "upload" in others
+        running = self.backward
+        if running is not None and not path:
+            path = running[1]
+        node = Node(
+            number=len(flow.nodes),
+            step=self._context.step,
+            path=path,
+            op=operator.name,
+            work=0,
+            inputs=tuple(dict.fromkeys(inputs)),
+            backward=None if running is None else running[0],
+            sink=sink or "sending" in others,
+            compiled="compiled" in others,
+            product=operator.product,
+            after=self.backwards,
+            spots=spots,
+        )
+        flow.nodes.append(node)
+        if len(flow.nodes) >= MOST_NODES:
+            self.blind = f"the watched steps run more than {MOST_NODES} operators"
+        return node
+
+    def _place(
+        self,
+        node: Node,
+        operator: FlowOperator,
+        given: list[torch.Tensor],
+        made: list[torch.Tensor],
+    ) -> None:
+        """Where in the graph it stands, what it copies, and whether it was there before."""
+        if node.backward is not None:
+            here = current_node()
+            node.forward = None if here is None else number_of(here)
+            return
+        if torch.is_grad_enabled() and any(each.requires_grad for each in given):
+            node.graph, node.forward = True, next_number() - 1
+            node.records = self._records(given)
+        source = next((each for each in given if each.device.type == "cpu" and each.dim()), None)
+        into = made or given[:1]
+        if (
+            operator.name in ("to_copy", "copy")
+            and source is not None
+            and (self._uploads or any(each.device.type not in ("cpu", "meta") for each in into))
+        ):
+            node.copied = _said(source)
+            node.nbytes = source.nbytes
+        if not node.sink and not operator.random and not node.fixed and made:
+            known = self._seen.setdefault((node.step, node.recipe), {})
+            node.repeats = _repeated(node, known)
+            known.setdefault(node.records, node)
+
+    def _records(self, given: list[torch.Tensor]) -> int:
+        """A number that graphs share which go back to the same leaves."""
+        leaves = {
+            hash(("leaf", self.key(each))) if each.is_leaf else self.value(each).records
+            for each in given
+            if each.requires_grad
+        }
+        return leaves.pop() if len(leaves) == 1 else hash(frozenset(leaves))
+
+    def _lay(self, tensor: torch.Tensor, node: Node, *, raw: bool) -> None:
+        key = self.key(tensor)
+        if key is None:
+            return
+        value = Value(node, node.recipe, node.fixed, raw, node.records)
+        node.made.append(value)
+        self._hold(key, tensor, value, self._context.step)
+
+    def _write(self, tensor: torch.Tensor, node: Node) -> None:
+        key = self.key(tensor)
+        if key is None:
+            return
+        held = self.flow.held.get(key)
+        value = Value(node, node.recipe, node.fixed, records=node.records)
+        node.made.append(value)
+        if held is None:
+            self._hold(key, tensor, value, -1)
+            return
+        before = held.value
+        if before.fixed and before.node is not None and not node.fixed:
+            before.node.spoiled = True
+        if before.node is not None and before not in node.inputs:
+            before.node.replaced = True
+        held.value = value
+
+    # -- recipes -----------------------------------------------------------------------------------
+
+    def _recipe(
+        self, func: Any, operator: FlowOperator, call: tuple[Any, Any], over: set[int]
+    ) -> int | None:
+        """A number that two calls share that make the same of the same; None where that is not
+        known.
+        """
+        try:
+            return hash((func, self._frozen(call, operator, over), torch.is_autocast_enabled()))
+        except TypeError:
+            return None
+
+    def _frozen(self, what: Any, operator: FlowOperator, over: set[int]) -> Any:
+        if isinstance(what, torch.Tensor):
+            geometry = (tuple(what.shape), what.dtype, what.device)
+            if operator.like or id(what) in over:
+                return geometry
+            inner = plain(what)
+            try:
+                where = (inner.storage_offset(), inner.stride())
+            except (NotImplementedError, RuntimeError):
+                return self._new()
+            value, key = self.value(what), self.key(what)
+            if key is not None and self.flow.held[key].escaped:
+                return self._new()  # whoever has its address may have written there
+            return value.recipe, geometry, where
+        if isinstance(what, (list, tuple)):
+            return tuple([self._frozen(each, operator, over) for each in what])
+        if isinstance(what, dict):
+            return tuple([(key, self._frozen(each, operator, over)) for key, each in what.items()])
+        return type(what), what
+
+    def _fresh(self, tensor: torch.Tensor) -> None:
+        """``torch.tensor(...)``: what the host made, compared by its bytes."""
+        value = self.value(tensor)
+        inner = plain(tensor)
+        if inner.device.type == "cpu" and inner.nbytes <= HOST_BYTES and inner.is_contiguous():
+            held = bytes(storage_of(inner).tolist()) if inner.nbytes else b""
+            value.recipe, value.fixed = hash((held, inner.dtype, tuple(inner.shape))), True
+
+    # -- who else writes ---------------------------------------------------------------------------
+
+    def _unseen(
+        self, operator: FlowOperator, read: list[torch.Tensor], written: list[torch.Tensor]
+    ) -> None:
+        """Memory that nobody wrote is read: somebody did whose operators are not seen."""
+        targets = {self.key(each) for each in written}
+        for each in read:
+            value = self.find(each)
+            if value is not None and value.raw and self.key(each) not in targets and each.numel():
+                self.blind = (
+                    f"something wrote into a tensor of torch.empty before {operator.name} read it, "
+                    "past torch's operators"
+                )
+
+
+def _upload() -> CodeType:
+    """What the shadow device runs to copy a tensor of the host's to itself: its operators work on
+    the host's.
+    """
+    from auditor.capture.shadow.copies import to_device
+
+    return to_device.__code__
+
+
+def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
+    """Which of these calls made the same: with a graph to the same leaves, or where one of the two
+    has no graph. The gradient of an input needs a graph of its own.
+    """
+    if node.records in known or not known:
+        return known.get(node.records)
+    return known.get(0) if node.records else next(iter(known.values()))
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Bytes of its elements; 0 of one that has no elements of its own (sparse)."""
+    return int(tensor.nbytes) if tensor.layout == torch.strided else 0
+
+
+def _whole(tensor: torch.Tensor) -> bool:
+    """It is all that there is in its storage."""
+    try:
+        return bool(plain(tensor).nbytes >= storage_of(plain(tensor)).nbytes())
+    except (NotImplementedError, RuntimeError):
+        return False
+
+
+def _said(tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return f"{dtype}{list(tensor.shape)}"

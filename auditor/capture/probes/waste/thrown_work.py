@@ -1,0 +1,266 @@
+"""Work whose results nobody needs: a few steps, every operator followed from its operands to who
+reads its result.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+import torch
+
+from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.torch_private.training import own_buffers
+from auditor.capture.instruments.user_frames import OWN
+from auditor.capture.probes.base import Context
+from auditor.capture.probes.data.dataloader_facts import tensors_in
+from auditor.capture.probes.numerics.nonfinite import homes_of
+from auditor.capture.probes.operator_probe import OperatorProbe
+from auditor.capture.probes.optim.optimizer_hooks import (
+    OptimizerSteps,
+    live_optimizers,
+    tensors_of,
+)
+from auditor.capture.probes.sync.origin_modes import tensors
+from auditor.capture.probes.sync.reads_methods import StandIn
+from auditor.capture.probes.waste.flow_judging import Gradient, Judging
+from auditor.capture.probes.waste.flow_mode import FlowMode
+from auditor.recordings.schema import ThrownRow
+
+ADDRESSES = ("numpy", "data_ptr", "share_memory_", "untyped_storage", "__dlpack__")
+"""Methods that hand out a tensor's memory: who reads it then is not seen."""
+
+READS = ("tolist", "__deepcopy__", "__reduce_ex__")
+"""Methods that read it past torch's operators."""
+
+RETURNED = 1000
+"""Tensors that are looked for in what the target returns."""
+
+
+class ThrownWorkProbe(OperatorProbe):
+    """Writes ``thrown`` when its pass is over."""
+
+    name = "thrown"
+    parts = ("thrown",)
+    passes = frozenset({"numbers"})
+    after = ("numerics", "piecewise", "doubles")  # entered last: it does not see what these compute
+    in_rehearsals = True
+    unseen = "the flow of some values was not seen"
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._mode: FlowMode | None = None
+        self._gradients: list[Gradient] = []
+        self._owners: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._calls = 0
+        self._open = 0
+        self._steps = 0
+        self._stepped = False
+        self._told = OptimizerSteps(after=self.guarded(self._optimizer_stepped))
+
+    def install(self) -> None:
+        """Notice steps."""
+        self._told.install()
+
+    def uninstall(self) -> None:
+        """Stop noticing."""
+        self._told.uninstall()
+
+    def watch(self) -> None:
+        """Follow values."""
+        self._gradients, self._calls, self._open, self._steps = [], 0, 0, 0
+        self._stepped = False
+        self._owners = {
+            id(each): (weakref.ref(each), f"{type(optimizer).__name__} {number}")
+            for number, optimizer in enumerate(live_optimizers())
+            for each in tensors_of(optimizer)
+        }
+        buffers = [
+            each
+            for module in live_modules()
+            for each in own_buffers(module).values()
+            if isinstance(each, torch.Tensor)
+        ]
+        self._mode = FlowMode(self.context, buffers, self.fail)
+        self._watch_addresses()
+        self._watch_threads()
+        BACKWARD_HOOKS.add(self)
+        self._patches.on_undo(lambda: BACKWARD_HOOKS.remove(self))
+        self.enter(self._mode)
+
+    def _optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        self._stepped = True
+
+    def step_gave(self, returned: Any) -> None:
+        """That is its caller's to read."""
+        if self._mode is not None:
+            for tensor in tensors_in(returned, RETURNED):
+                self._mode.escape(tensor, address=False)
+
+    def step_end(self) -> None:
+        """What outlives the step in more than a variable is kept for somebody."""
+        self._steps += 1
+        mode = self._mode
+        self._look_for_threads()
+        if mode is not None:
+            local = {mode.key(each) for each in self._locals()}
+            for key, value in mode.flow.survivors(self.context.step):
+                if key not in local:
+                    mode.flow.stored.append(value)
+
+    def _locals(self) -> Iterator[torch.Tensor]:
+        """Tensors in variables of the functions that run, or wait in a ``yield``."""
+        held = getattr(self.context.target, "args", ())
+        waiting = getattr(held[0], "gi_frame", None) if held else None
+        frame = sys._getframe(1) if waiting is None else waiting
+        while frame is not None:
+            if self.context.frames.is_user(frame.f_code.co_filename):
+                for value in tuple(frame.f_locals.values()):
+                    yield from tensors((value,) if not isinstance(value, (dict, list)) else ())
+            frame = frame.f_back
+
+    def stop(self) -> None:
+        """Leave the mode, then judge and write the rows."""
+        self._patches.undo()
+        mode, self._mode = self._mode, None
+        if mode is None:
+            return
+        self.context.writer.touch("thrown")
+        judged = self._steps and not mode.blind
+        if judged:
+            judging = Judging(mode.flow, self._gradients, self._steps)
+            alive = [each for ref, _ in self._owners.values() if (each := ref()) is not None]
+            for row in judging.rows(homes_of(alive) if self._gradients else {}):
+                self.context.add(row)
+        nodes = mode.flow.nodes
+        copied = sum(node.nbytes for node in nodes if node.copied)
+        self.context.add(
+            ThrownRow(
+                what="all",
+                steps=self._steps,
+                operators=len(nodes) / max(1, self._steps),
+                share=1.0,
+                nbytes=copied // max(1, self._steps),
+                blind=mode.blind,
+                trained=self._stepped,
+            )
+        )
+        self._gradients, self._owners = [], {}
+
+    # -- who takes memory away ---------------------------------------------------------------------
+
+    def _watch_addresses(self) -> None:
+        for name in (*ADDRESSES, *READS):
+            original = getattr(torch.Tensor, name, None)
+            if original is not None:
+                call = self._taking(original, address=name in ADDRESSES)
+                self._patches.attribute(torch.Tensor, name, StandIn(original, call))
+
+    def _taking(self, original: Callable[..., Any], *, address: bool) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def taken(*args: Any, **kwargs: Any) -> Any:
+            mode = self._mode
+            by = sys._getframe(1).f_code.co_filename
+            if (
+                mode is not None
+                and mode.live
+                and args
+                and isinstance(args[0], torch.Tensor)
+                and not by.startswith(OWN)
+            ):
+                try:
+                    mode.escape(args[0], address=address)
+                except Exception as error:  # the user's step goes on
+                    self.fail(error)
+            return original(*args, **kwargs)
+
+        return taken
+
+    # -- other threads -----------------------------------------------------------------------------
+
+    def _watch_threads(self) -> None:
+        """Notice the program's own threads: what they read is not seen."""
+        self._look_for_threads()
+        for owner, name in ((threading.Thread, "start"), (ThreadPoolExecutor, "submit")):
+            original = getattr(owner, name)
+            self._patches.attribute(owner, name, self._starting(original))
+
+    def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def started(*args: Any, **kwargs: Any) -> Any:
+            mode = self._mode
+            if mode is not None and not mode.flow.threads and args:
+                try:
+                    what = args[1] if len(args) > 1 else getattr(args[0], "_target", None)
+                    files = [
+                        file
+                        for each in (getattr(args[0], "run", None), what)
+                        if (file := _home(each))
+                    ]
+                    mode.flow.threads = any(map(self.context.frames.is_user, files))
+                except Exception as error:  # the user's step goes on
+                    self.fail(error)
+            return original(*args, **kwargs)
+
+        return started
+
+    def _look_for_threads(self) -> None:
+        mode = self._mode
+        if mode is None or mode.flow.threads or threading.active_count() == 1:
+            return
+        own = threading.get_ident()
+        for number, top in sys._current_frames().items():
+            frame: FrameType | None = None if number == own else top
+            while frame is not None:
+                mode.flow.threads |= self.context.frames.is_user(frame.f_code.co_filename)
+                frame = frame.f_back
+
+    # -- backwards ---------------------------------------------------------------------------------
+
+    def backward_begins(self, call: Backward) -> None:
+        """What runs from now on is its."""
+        self._open += 1
+        mode = self._mode
+        if mode is None or self._open > 1:
+            return
+        self._calls = mode.backwards = self._calls + 1
+        path = mode.stacks.here()[0] if self.context.in_step else ()
+        mode.backward = self._calls, path
+        for tensor in call.tensors:
+            mode.flow.kept.append(mode.value(tensor))
+
+    def backward_ends(self, call: Backward) -> None:
+        """Note what it left in the parameters' gradients."""
+        self._open -= 1
+        mode = self._mode
+        if mode is None or self._open or mode.backward is None:
+            return
+        number, path = mode.backward
+        mode.backward = None
+        for owned, (ref, optimizer) in self._owners.items():
+            parameter = ref()
+            gradient = None if parameter is None else parameter.grad
+            value = None if gradient is None else mode.find(gradient)
+            if value is not None and value.node is not None and value.node.backward == number:
+                self._gradients.append(
+                    Gradient(number, self.context.step, path, optimizer, owned, value)
+                )
+
+
+def _home(function: Any) -> str:
+    """The file that what a thread will run is written in; empty where that is not known."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not callable(function):
+        return ""
+    inner = inspect.unwrap(function)
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+    return "" if code is None else str(code.co_filename)

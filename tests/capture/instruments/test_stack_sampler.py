@@ -1,0 +1,76 @@
+"""Stacks of a thread inside a watched call."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+from auditor.capture.instruments.stack_sampler import SWITCH_S, StackSampler
+
+
+def asleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def busy(seconds: float) -> int:
+    end, turns = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end:
+        turns += 1
+    return turns
+
+
+def watched(sampler: StackSampler, what, seconds: float) -> None:
+    sampler.begin("key")
+    try:
+        what(seconds)
+    finally:
+        sampler.end()
+
+
+def test_time_goes_to_the_function_that_takes_it() -> None:
+    sampler = StackSampler()
+    for what in (asleep, busy):
+        began = time.perf_counter_ns()
+        watched(sampler, what, 0.1)
+        took_us = (time.perf_counter_ns() - began) / 1e3
+        seen = sampler.taken()
+        assert {key for key, _ in seen} == {"key"}
+        assert all(stack[-1][0] is what.__code__ for _, stack in seen if stack), (
+            "the frame that begins is the end of each stack, without itself"
+        )
+        assert 0.0 < sum(us for us, _ in seen.values()) <= took_us
+        assert sum(looks for _, looks in seen.values()) >= 2
+    sampler.rest()
+
+
+def test_nothing_is_seen_outside_and_nothing_is_left_behind() -> None:
+    sampler, before, threads = StackSampler(), sys.getswitchinterval(), threading.active_count()
+    sampler.begin("key")
+    assert sys.getswitchinterval() <= SWITCH_S and threading.active_count() == threads + 1
+    sampler.end()
+    sampler.taken()
+    assert sys.getswitchinterval() == before
+    asleep(0.05)
+    assert sampler.taken() == {}
+    sampler.rest()
+    sampler.rest()
+    assert threading.active_count() == threads
+    watched(sampler, asleep, 0.05)
+    assert sampler.taken(), "it begins again after a rest"
+    sampler.rest()
+
+
+def test_a_look_after_the_call_has_ended_counts_for_nothing() -> None:
+    sampler = StackSampler()
+
+    def call() -> object:
+        sampler.begin("key")
+        kept = sampler._watched
+        sampler.end()
+        return kept
+
+    sampler._watched = call()
+    sampler._look()
+    assert sampler.taken() == {}
+    sampler.rest()

@@ -1,0 +1,93 @@
+"""What the probe writes of real compilations, at the lines of the program."""
+
+from __future__ import annotations
+
+import torch
+
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.probes.compile.compiles import CompilesProbe, _resumed, _why
+from tests.capture.drive import Drive, line_of, load
+from tests.capture.test_compiled import fresh
+
+PROGRAM = """
+import torch
+
+net, state = torch.nn.Linear(4, 4), {"n": ""}
+
+@torch.compile(backend="eager")  # made
+def forward(x):
+    h = net(x)
+    print(end="")  # printed
+    return h * (2 if state["n"] == "last" else 1)  # guarded
+
+def step(n="1"):
+    state["n"] = n
+    forward(torch.ones(2, 4)).sum().backward()
+    if n == "inside":
+        torch.compile(net, backend="eager")  # anew
+"""
+
+
+def recorded(tmp_path, values):
+    fresh()
+    before = torch.compile, torch.nn.Module.compile
+    COMPILED_CODE.install()
+    try:
+        with Drive(tmp_path, CompilesProbe) as drive:
+            program = load(tmp_path, PROGRAM)
+            taken = iter(values)
+            drive.run("quiet", lambda: program.step(next(taken)), len(values))
+    finally:
+        COMPILED_CODE.uninstall()
+    assert (torch.compile, torch.nn.Module.compile) == before
+    assert drive.warnings == []
+    return program, drive
+
+
+def test_compilations_breaks_and_guards_have_their_lines(tmp_path):
+    program, drive = recorded(tmp_path, ["1", "2", "2"])
+    rows = drive.rows("compiles")
+    told = [(row["what"], row["step"], row.get("at_line")) for row in rows]
+    printed, guarded = line_of(program, "printed"), line_of(program, "guarded")
+    assert told == [
+        ("break", 0, printed),
+        ("compile", 0, None),
+        ("compile", 0, None),
+        ("recompile", 1, guarded),
+        ("compile", 1, None),
+    ]
+    assert {row["function"] for row in rows} == {"forward"}
+    assert rows[0]["reason"].startswith("Failed to trace builtin operator. Dynamo does not know")
+    assert rows[0]["gb"] == "gb0059"
+    assert rows[3]["reason"].endswith("== '1'")
+    assert rows[3]["frame"] == rows[4]["frame"] == rows[2]["frame"]
+    assert [row.get("attempt", 0) for row in rows] == [0, 0, 0, 1, 1]
+    assert all(row["us"] > 0 for row in rows if row["what"] == "compile")
+
+
+def test_the_limit_is_told_once_it_is_reached(tmp_path):
+    program, drive = recorded(tmp_path, [str(n) for n in range(12)])
+    limits = [row for row in drive.rows("compiles") if row["what"] == "limit"]
+    assert [(row["step"], row["at_line"]) for row in limits] == [(8, line_of(program, "guarded"))]
+
+
+def test_regions_are_told_with_where_they_are_made(tmp_path):
+    program, drive = recorded(tmp_path, ["1", "inside"])
+    regions = drive.rows("regions")
+    assert [(row["at_line"], row.get("what"), row.get("in_step", False)) for row in regions] == [
+        (line_of(program, "made"), "forward", False),
+        (line_of(program, "anew"), "Linear", True),
+    ]
+
+
+def test_a_program_that_compiles_nothing_has_no_rows(tmp_path):
+    with Drive(tmp_path, CompilesProbe) as drive:
+        program = load(tmp_path, "def step():\n    pass\n")
+        drive.run("quiet", program.step)
+    assert (drive.rows("compiles"), drive.rows("regions")) == ([], [])
+
+
+def test_reasons_and_names_are_shortened():
+    text = "Graph break in user code at a.py:3\nReason: Data-dependent jump\nUser code traceback:\n"
+    assert _why(text) == "Data-dependent jump"
+    assert _resumed("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_3_at_4") == "f"

@@ -1,0 +1,220 @@
+"""Which lines the loading takes its time in: in the step itself, in workers, in the sampler."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader
+from torch.utils.data._utils import fetch, worker
+
+from auditor.capture.probes.data.dataloader import DataLoaderProbe
+from auditor.capture.probes.data.loading_stacks import phase_of
+from auditor.recordings.folder import Recording
+from tests.capture.drive import Drive, line_of, load
+
+HEAD = """
+import random, time, numpy, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+"""
+
+SLOW = """
+def fetched(i):
+    time.sleep(0.004)  # deep
+    return torch.full((3,), float(i))
+
+class Slow(Dataset):
+    def __len__(self): return 4000
+    def __getitem__(self, i):
+        return fetched(i)  # item
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for i in range(400):
+            time.sleep(0.004)  # stream
+            yield torch.ones(3)
+
+class Order:
+    def __len__(self): return 1000
+    def __iter__(self):
+        for i in range(1000):
+            time.sleep(0.008)  # order
+            yield [i]
+
+def pack(rows):
+    time.sleep(0.008)  # pack
+    return torch.stack(rows)
+
+quick = TensorDataset(torch.ones(4000, 3))
+"""
+
+MADE = {
+    "dataset": ("DataLoader(Slow(), batch_size=2, num_workers={w})", ["item", "deep"]),
+    "collate": ("DataLoader(torch.ones(999, 3), batch_size=2, collate_fn=pack, num_workers={w})", ["pack"]),
+    "stream": ("DataLoader(Stream(), batch_size=2, num_workers={w})", ["stream"]),
+    "sampler": ("DataLoader(quick, batch_sampler=Order(), num_workers={w})", ["order"]),
+}  # fmt: skip
+
+
+def program(folder: Path, source: str):
+    return load(folder, HEAD.lstrip("\n") + textwrap.dedent(source))
+
+
+def rows_of(drive: Drive):
+    drive.writer.flush()
+    rows = drive.rows("loading")
+    recording = Recording(drive.folder)
+    for row in rows:
+        row["lines"] = [recording.site_row(number).line for number in row["stack"]]
+    return rows
+
+
+def most(rows):
+    return max(rows, key=lambda row: row["us"])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("kind", MADE)
+def test_the_lines_that_take_the_time(kind: str, workers: int, tmp_path: Path) -> None:
+    made, marks = MADE[kind]
+    source = f"{SLOW}\nbatches = iter({made.format(w=workers)})\ndef step(): next(batches)\n"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("quiet", user.step, steps=2)
+        assert rows_of(drive) == []
+        drive.run("loud", user.step, steps=12)
+        rows = rows_of(drive)
+        del user.batches
+    where = "worker" if workers and kind != "sampler" else "step"
+    dear = most([row for row in rows if row["where"] == where])
+    assert dear["lines"] == [line_of(user, mark) for mark in marks]
+    assert dear["phase"] == {"stream": "dataset"}.get(kind, kind) and dear["n"] > 2
+    assert {row["loader"] for row in rows} == {0}
+    if where == "worker":
+        waits = [row for row in rows if row["where"] == "step"]
+        assert not waits or most(waits)["phase"] == "other"
+
+
+def test_a_spawned_worker_tells_as_well(tmp_path: Path) -> None:
+    source = """
+    loader = DataLoader(range(1_000_000), batch_size=100_000, collate_fn=sorted, num_workers=1,
+                        multiprocessing_context="spawn")
+    def step(): next(batches)
+    """
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        user.batches = iter(user.loader)
+        drive.run("loud", user.step, steps=6)
+        rows = rows_of(drive)
+        del user.batches
+    assert [row for row in rows if row["where"] == "worker" and row["phase"] == "dataset"]
+
+
+NOISE = """
+seen = []
+class Noise(Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        return torch.tensor([float(torch.rand(1)), random.random(), numpy.random.rand()])
+def begin(number):
+    random.seed(number)
+def run(workers, **more):
+    torch.manual_seed(3), random.seed(3), numpy.random.seed(3)
+    loader = DataLoader(Noise(), batch_size=4, shuffle=True, num_workers=workers, **more)
+    batches = iter(loader)
+    def step(): seen.append(next(batches))
+    return step
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_the_loader_yields_is_the_same_to_the_bit(workers: int, tmp_path: Path) -> None:
+    more = "worker_init_fn=begin, persistent_workers=True" if workers else ""
+    user = program(tmp_path, f"{NOISE}\ndef make(): return run({workers}, {more})\n")
+    step = user.make()
+    for _ in range(8):
+        step()
+    plain = [batch.clone() for batch in user.seen]
+    del step
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, f"{NOISE}\ndef make(): return run({workers}, {more})\n")
+        step = user.make()
+        drive.run("quiet", step, steps=2)
+        drive.run("loud", step, steps=6)
+        del step
+    assert all(one.equal(other) for one, other in zip(plain, user.seen, strict=True))
+
+
+def test_everything_is_put_back(tmp_path: Path) -> None:
+    def state():
+        return worker._worker_loop, fetch._MapDatasetFetcher.fetch, threading.active_count()
+
+    folders = os.path.join(tempfile.gettempdir(), "audit-loading-*")
+    before, there = state(), set(glob.glob(folders))
+    source = f"{SLOW}\nloader = DataLoader(Slow(), num_workers=1)\ndef step(): next(iter(loader))\n"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, source)
+        drive.run("loud", user.step, steps=2)
+    assert state() == before and set(glob.glob(folders)) <= there
+    next(iter(DataLoader([1, 2], num_workers=1)))
+
+
+def test_a_phase_is_named_by_the_loaders_own_frames() -> None:
+    mine = ("/home/me/train.py", 3, "Data.__getitem__")
+    torchs = "/x/torch/utils/data/"
+    assert phase_of([mine]) == "other"
+    assert phase_of([mine, (f"{torchs}dataloader.py", 9, "_BaseDataLoaderIter._next_index")]) == (
+        "sampler"
+    )
+    assert phase_of([("/home/me/fetch.py", 1, "fetch"), mine]) == "other"
+    file, (lines, first) = (
+        fetch.__file__,
+        __import__("inspect").getsourcelines(fetch._MapDatasetFetcher.fetch),
+    )
+    at = {
+        "collate": next(n for n, line in enumerate(lines, first) if "collate_fn" in line),
+        "dataset": next(n for n, line in enumerate(lines, first) if "for idx" in line),
+    }
+    for phase, line in at.items():
+        assert phase_of([mine, (file, line, "_MapDatasetFetcher.fetch")]) == phase
+
+
+STARTS = """
+class Data(Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.ones(3)
+loader = DataLoader(Data(), batch_size=2, num_workers={w}, persistent_workers={p})
+def dropped(): next(iter(loader))  # iter
+def epoch():
+    for batch in loader: pass
+"""
+
+
+@pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
+def test_how_iterators_begin(workers: int, persistent: bool, tmp_path: Path) -> None:
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, STARTS.format(w=workers, p=persistent))
+        drive.run("quiet", user.dropped, steps=3)
+        drive.run("quiet", user.epoch, steps=1)
+        rows, (loader,) = drive.rows("batches"), drive.rows("loaders")
+        site = Recording(drive.folder).site_row(loader["iter_at"])
+        user.loader._iterator = None
+    assert site.line == line_of(user, "iter")
+    assert [(row["n"], row["made"]) for row in rows] == [(1, 1)] * 3 + [(4, 1)]
+    assert all(0 < row["start_us"] <= row["wait_us"] for row in rows)
+    once = rows[1]
+    assert once["start_us"] == pytest.approx(once["wait_us"]), "there was nothing but the beginning"
+
+
+def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path: Path) -> None:
+    source = "batches = iter(DataLoader([1.0] * 9))\ndef step(): next(batches)\n"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        drive.run("quiet", program(tmp_path, source).step, steps=2)
+        assert all("made" not in r and "start_us" not in r for r in drive.rows("batches"))
+        assert "iter_at" not in drive.rows("loaders")[0]
+    assert isinstance(DataLoader([1]), DataLoader)
