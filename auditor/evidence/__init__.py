@@ -11,7 +11,9 @@ from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.activation_checkpointing import ActivationCheckpointing
 from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.backward import Backward
+from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.recorded.debug_modes import DebugModes
 from auditor.evidence.recorded.device_calls import DeviceCalls
@@ -19,11 +21,14 @@ from auditor.evidence.recorded.float64_ops import Float64Ops
 from auditor.evidence.recorded.grad_norms import GradientNorms
 from auditor.evidence.recorded.half_updates import Updates
 from auditor.evidence.recorded.indexing_loops import IndexingLoops
+from auditor.evidence.recorded.kept_tensors import KeptTensors
 from auditor.evidence.recorded.leaves_outside_optimizer import LeavesOutsideOptimizer
 from auditor.evidence.recorded.load_state_dict import Loads
+from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
 from auditor.evidence.recorded.nonfinite import Nonfinite
+from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
 from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
@@ -32,6 +37,7 @@ from auditor.evidence.recorded.reads import Reads
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.stale_grads import StaleGrads
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
 from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
 from auditor.evidence.recorded.zero_grad import ZeroGrads
@@ -43,6 +49,7 @@ from auditor.evidence.snapshot.never_freed import NeverFreed
 from auditor.evidence.snapshot.out_of_memory import OutOfMemory
 from auditor.evidence.snapshot.peak import PeakHolders
 from auditor.evidence.snapshot.segments import Snapshot
+from auditor.evidence.snapshot.varying_sizes import VaryingSizes
 from auditor.evidence.snapshot.what_if import WhatIf
 from auditor.evidence.source.config_values import Configs
 from auditor.evidence.source.files import Source
@@ -53,10 +60,12 @@ __all__ = [
     "Allocations",
     "Amp",
     "Backward",
+    "BackwardRewalks",
     "Batches",
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",
+    "Compiles",
     "Configs",
     "Copies",
     "CreateGraphCycles",
@@ -69,12 +78,15 @@ __all__ = [
     "GrowingLines",
     "HostMemory",
     "IndexingLoops",
+    "KeptTensors",
     "LateGrowth",
     "LeavesOutsideOptimizer",
+    "Loading",
     "Loads",
     "Machine",
     "NeverFreed",
     "Nonfinite",
+    "NormBuffers",
     "OomHandlers",
     "OpRanges",
     "Others",
@@ -90,8 +102,10 @@ __all__ = [
     "StaleGrads",
     "Steps",
     "Table",
+    "ThrownWork",
     "UnusedGraphs",
     "Updates",
+    "VaryingSizes",
     "WhatIf",
     "ZeroGrads",
 ]

@@ -49,6 +49,13 @@ class Table:
         """
         raise NotImplementedError
 
+    @classmethod
+    def without_parts(cls, evidence: Evidence) -> Self | None:
+        """What is known although a part is missing, such as the line that a run died at; None if
+        that is nothing.
+        """
+        return None
+
 
 class Evidence:
     """All that is known of one recording: each part read once, each table built once, for rules,
@@ -144,6 +151,8 @@ class Evidence:
 
     def _build(self, table: type[Table]) -> Table:
         missing = [part for part in table.parts if not self.has(part)]
+        if missing and (known := table.without_parts(self)) is not None:
+            return known
         if missing:
             raise NotLooked(self.why_broken((table,)) or why_missing(self, table, missing))
         if table.of_values and self.recording.device.null:

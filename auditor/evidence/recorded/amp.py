@@ -14,13 +14,19 @@ from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import AmpRow
 
+ROWS = ("update", "growth")
+"""Rows of the pass's end, which are no events."""
+
 
 @dataclass(frozen=True)
 class AmpEvent:
     """One kind of thing at one place in one step.
 
     ``what``: ``autocast`` and ``autocast_no_grad`` (entered, with gradients on and off), ``scale``
-    (of an enabled GradScaler), ``clip_scaled`` (clipping gradients that were still scaled),
+    (of an enabled GradScaler), ``made`` (one, in the step), ``clamp_scaled`` and ``mul_scaled``
+    (a gradient's own ``clamp_`` or ``mul_``, while it was scaled), ``step_again`` (an optimizer
+    stepped twice on the same gradients), ``update_early`` (a scaler updated before it stepped
+    another optimizer of the same step), ``clip_scaled`` (clipping such gradients),
     ``step_scaled`` (an optimizer stepped with such), ``backward`` (under autocast),
     ``backward_unscaled`` (of what float16 computed, where nothing scaled the loss),
     ``old_autocast`` and ``old_scaler`` (of a class that torch 2.4 deprecated).
@@ -68,6 +74,18 @@ class Amp(Table):
     steps: int = 0
     events: tuple[AmpEvent, ...] = ()
     updates: tuple[ScaleUpdate, ...] = ()
+    intervals: tuple[float, ...] = ()
+    """``growth_interval`` of the scalers that scaled a loss."""
+    not_updated: Site | None = None
+    """Where torch refused a second ``step``, since no ``update()`` came between, and the run
+    ended.
+    """
+
+    @classmethod
+    def without_parts(cls, evidence: Evidence) -> Amp | None:
+        """What ended the run, if that was a missing ``update()``."""
+        site = _not_updated(evidence)
+        return None if site is None else cls(not_updated=site)
 
     @classmethod
     def build(cls, evidence: Evidence) -> Amp:
@@ -76,7 +94,7 @@ class Amp(Table):
         rows = [
             row for row in rows_of(evidence, AmpRow) if row.pass_name == "loud" and row.step < steps
         ]
-        events = tuple(_event(evidence, row) for row in rows if row.what != "update")
+        events = tuple(_event(evidence, row) for row in rows if row.what not in ROWS)
         updates = [row for row in rows if row.what == "update"]
         scales = tuple(
             ScaleUpdate(evidence.recording.site(row.at), row.step, row.before, row.after)
@@ -85,7 +103,8 @@ class Amp(Table):
             and row.after is not None
             and not evidence.recording.device.null  # zeros, whatever the scale
         )
-        return cls(steps, events, scales)
+        intervals = tuple(row.before or 0.0 for row in rows if row.what == "growth")
+        return cls(steps, events, scales, intervals, _not_updated(evidence))
 
     def places(self, what: str) -> Iterator[AmpPlace]:
         """Where it happened, in order of file and line."""
@@ -113,6 +132,20 @@ class Amp(Table):
     def skipped(self) -> tuple[ScaleUpdate, ...]:
         """Updates after a step that was skipped."""
         return tuple(each for each in self.updates if each.skipped)
+
+
+NOT_UPDATED = "step() has already been called since the last update()"
+"""What torch says of a second ``step`` of one optimizer; of a second ``unscale_`` it says likewise,
+which can be that alone.
+"""
+
+
+def _not_updated(evidence: Evidence) -> Site | None:
+    error = evidence.recording.manifest.get("error") or {}
+    file, line = error.get("file"), error.get("line")
+    if NOT_UPDATED not in str(error.get("message") or "") or not file or line is None:
+        return None
+    return evidence.recording.site_at(file, line, error.get("function") or "")
 
 
 def _event(evidence: Evidence, row: AmpRow) -> AmpEvent:

@@ -29,6 +29,8 @@ class BackwardCall:
     retain: bool = False
     create: bool = False
     held_bytes: int | None = None
+    followed: bool = False
+    """With ``create_graph``: it is known whether its gradients were differentiated."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Retained:
 @dataclass(frozen=True)
 class Backward(Table):
     """Backward calls of the loud pass; ``reused`` are the lines whose kept graph was walked again
-    (file, line).
+    (file, line), ``differentiated`` those with ``create_graph`` whose gradients were differentiated
+    or are kept.
     """
 
     parts: ClassVar[tuple[str, ...]] = ("backward", "reused", "steps")
@@ -74,6 +77,7 @@ class Backward(Table):
     steps: int = 0
     calls: tuple[BackwardCall, ...] = ()
     reused: frozenset[tuple[str, int]] = frozenset()
+    differentiated: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Backward:
@@ -83,10 +87,34 @@ class Backward(Table):
             for row in rows_of(evidence, BackwardRow)
             if row.pass_name == "loud"
         )
-        kept = (evidence.recording.site(row.at) for row in rows_of(evidence, ReusedRow))
+        walked = [
+            (row.gradients, evidence.recording.site(row.at)) for row in rows_of(evidence, ReusedRow)
+        ]
         return cls(
-            len(evidence.get(Steps).loud), calls, frozenset((site.file, site.line) for site in kept)
+            len(evidence.get(Steps).loud),
+            calls,
+            frozenset((site.file, site.line) for gradients, site in walked if not gradients),
+            frozenset((site.file, site.line) for gradients, site in walked if gradients),
         )
+
+    def never_differentiated(self) -> Iterator[Retained]:
+        """Lines that made a graph of their gradients which no later backward walked and nothing
+        keeps.
+        """
+        calls = sorted((call for call in self.calls if call.step < self.steps), key=_by_line)
+        for line, there in groupby(calls, key=_by_line):
+            made = tuple(call for call in there if call.create)
+            if made and all(call.followed for call in made) and line not in self.differentiated:
+                yield Retained(made[0].site, made, self.steps)
+
+    def walked_again(self) -> Iterator[Site]:
+        """Lines that kept graphs with ``retain_graph`` which a later backward walked."""
+        found = {
+            _by_line(call): call.site
+            for call in self.calls
+            if call.retain and _by_line(call) in self.reused
+        }
+        return iter(found.values())
 
     def never_reused(self) -> Iterator[Retained]:
         """Lines that kept graphs which no later backward walked.
@@ -114,4 +142,5 @@ def _call(evidence: Evidence, row: BackwardRow) -> BackwardCall:
         retain=row.retain,
         create=row.create,
         held_bytes=row.held_bytes,
+        followed=row.followed,
     )

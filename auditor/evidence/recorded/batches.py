@@ -12,7 +12,7 @@ from auditor import amounts
 from auditor.batch_means import Estimate, mean_of
 from auditor.evidence.recorded.machine import Device, device_of
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
-from auditor.evidence.recorded.steps import Step, Steps
+from auditor.evidence.recorded.steps import Step, Steps, queued_share
 from auditor.evidence.source.files import Source
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -20,6 +20,11 @@ from auditor.recordings.schema import BatchRow, LoaderRow
 from auditor.rule import NotLooked
 
 Cause = Literal["default device", "collate function", "dataset"]
+
+CROWDED = 0.1
+"""Share of its time that the step's thread waited for a processor, from which it is taken that
+workers did, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Loader:
 
     ``collate_at`` and ``dataset_at`` are the user's source where it is recorded: the line that
     moves tensors to a device if there is one, else the definition. ``length`` is None for an
-    iterable dataset.
+    iterable dataset. ``pins``: it was given ``pin_memory=True``.
     """
 
     number: int
@@ -41,6 +46,9 @@ class Loader:
     dataset_at: Site | None = None
     collate: str = ""
     collate_at: Site | None = None
+    pins: bool = False
+    iter_at: Site | None = None
+    persistent: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,13 @@ class Batch:
     devices: frozenset[str] = frozenset()
     sample_devices: frozenset[str] = frozenset()
     default_device: str = "cpu"
+    batches: int = 0
+    made: int = 0
+    start_us: float = 0.0
+    queued_us: float | None = None
+    """The longest that one of its workers waited for a processor since the batch before; None where
+    that is not known.
+    """
 
     @property
     def resident(self) -> bool:
@@ -63,12 +78,41 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Starts:
+    """How often the iterators of one loader began in the quiet steps, how many ``batches`` these
+    took, and how much of the ``wait_us`` went to beginning: making it, its first batch, ending its
+    workers.
+    """
+
+    made: int = 0
+    batches: int = 0
+    us: float = 0.0
+    wait_us: float = 0.0
+    each_us: tuple[float, ...] = ()
+    """The same for each step in which one began."""
+
+    @property
+    def share(self) -> float:
+        """Share of the waiting."""
+        return self.us / self.wait_us if self.wait_us else 0.0
+
+    @property
+    def batches_each(self) -> float:
+        """Batches taken from an iterator, on average; all of them where none began."""
+        return self.batches / max(1, self.made)
+
+
+@dataclass(frozen=True)
 class Waiting:
-    """How long the quiet steps waited for input; ``loader`` is the one they waited for most."""
+    """How long the quiet steps waited for input; ``loader`` is the one they waited for most. What
+    workers waited for a processor is in no time. ``crowded``: it is not known, and the step's own
+    thread waited for one.
+    """
 
     loader: Loader
     waits_us: tuple[float, ...]
     steps_us: tuple[float, ...]
+    crowded: bool = False
 
     @property
     def mean_us(self) -> float:
@@ -201,16 +245,51 @@ class Batches(Table):
         """How the quiet steps waited; None if there were none."""
         totals: dict[int, float] = {}
         waits = {step.number: 0.0 for step in self.quiet_steps}
-        for batch in self.quiet:
+        queued = dict(waits)
+        for batch, for_workers_us in self._for_their_workers():
             if batch.step in waits:
-                waits[batch.step] += batch.wait_us
-                totals[batch.loader] = totals.get(batch.loader, 0.0) + batch.wait_us
+                own_us = batch.wait_us - for_workers_us
+                waits[batch.step] += own_us
+                queued[batch.step] += for_workers_us
+                totals[batch.loader] = totals.get(batch.loader, 0.0) + own_us
         slowest = max(totals, key=lambda number: totals[number], default=None)
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
             return None
+        mine = [batch for batch in self.quiet if batch.loader == slowest]
+        told = sum(batch.queued_us is not None for batch in mine)
+        unknown = loader.workers > 0 and 2 * told < len(mine)
         return Waiting(
-            loader, tuple(waits.values()), tuple(step.own_us for step in self.quiet_steps)
+            loader,
+            tuple(waits.values()),
+            tuple(
+                max(waits[step.number], step.own_us - queued[step.number])
+                for step in self.quiet_steps
+            ),
+            crowded=unknown and queued_share(self.quiet_steps) >= CROWDED,
+        )
+
+    def _for_their_workers(self) -> Iterator[tuple[Batch, float]]:
+        """The quiet batches, and how much of each wait its loader's workers may have waited for a
+        processor: a wait of theirs that one step did not notice may hold up a later one, which
+        takes what was loaded ahead.
+        """
+        left: dict[int, float] = {}
+        for batch in self.quiet:
+            us = left.get(batch.loader, 0.0) + (batch.queued_us or 0.0)
+            taken = min(us, batch.wait_us)
+            left[batch.loader] = us - taken
+            yield batch, taken
+
+    def starts(self, loader: int) -> Starts:
+        """How its iterators began."""
+        mine = [batch for batch in self.quiet if batch.loader == loader]
+        return Starts(
+            sum(batch.made for batch in mine),
+            sum(batch.batches for batch in mine),
+            sum(batch.start_us for batch in mine),
+            sum(batch.wait_us for batch in mine),
+            tuple(batch.start_us for batch in mine if batch.made),
         )
 
     def resident(self) -> Iterator[Resident]:
@@ -245,6 +324,10 @@ def _batch(row: BatchRow) -> Batch:
         devices=frozenset(row.devices or ()),
         sample_devices=frozenset(row.sample_devices or ()),
         default_device=row.default_device or "cpu",
+        batches=row.n,
+        made=row.made or 0,
+        start_us=row.start_us or 0.0,
+        queued_us=row.queued_us,
     )
 
 
@@ -258,7 +341,10 @@ def _loader(evidence: Evidence, source: Source, row: LoaderRow) -> Loader:
         dataset=row.dataset,
         dataset_at=_definition(evidence, source, row.dataset_file, row.dataset_line),
         collate=row.collate,
+        pins=row.pin_memory,
         collate_at=_definition(evidence, source, row.collate_file, row.collate_line),
+        iter_at=_site(evidence, row.iter_at),
+        persistent=row.persistent,
     )
 
 

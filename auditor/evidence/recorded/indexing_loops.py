@@ -1,4 +1,4 @@
-"""Python loops that went over a tensor piece by piece."""
+"""Python loops that went over a tensor piece by piece, over masks of it, or over parameters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import PiecewiseRow
@@ -22,7 +24,8 @@ class IndexingLoop:
     """A line that one operator runs on, turn after turn, on ``steps`` watched steps.
 
     ``turns`` and ``operators`` (of all turns) in each step; ``share`` of all operators outside the
-    backward; ``elements`` of a piece at most.
+    backward; ``elements`` of a piece at most. ``head`` is the line of the ``for``, None where it is
+    the same one or was not found.
     """
 
     site: Site
@@ -32,6 +35,11 @@ class IndexingLoop:
     share: float
     elements: int
     steps: int = 1
+    kind: str = "pieces"
+    """What it is given in turn: ``pieces`` of a tensor, ``masks`` (values that one is compared
+    with) or ``parameters``.
+    """
+    head: Site | None = None
 
 
 @dataclass(frozen=True)
@@ -65,18 +73,37 @@ class IndexingLoops(Table):
 
 
 def _is_own(evidence: Evidence, row: PiecewiseRow) -> bool:
+    """The user's line has the loop: it calls the operator, or it cut the pieces for a module."""
     via = evidence.recording.site_row(row.at).via or ""
-    return not via or via.startswith(FUNCTIONS)
+    return not via or via.startswith(FUNCTIONS) or row.cut is not None
 
 
 def _loop(evidence: Evidence, rows: list[PiecewiseRow]) -> IndexingLoop:
     steps = len({row.step for row in rows})
+    site, head = _place(evidence, rows[0])
     return IndexingLoop(
-        site=evidence.recording.site(rows[0].at),
+        site=site,
         op=rows[0].op,
         turns=sum(row.n for row in rows) / steps,
         operators=sum(row.operators for row in rows) / steps,
         share=sum(row.operators for row in rows) / max(1, sum(row.all for row in rows)),
         elements=max(row.elements for row in rows),
         steps=steps,
+        kind=rows[0].kind,
+        head=head,
     )
+
+
+def _place(evidence: Evidence, row: PiecewiseRow) -> tuple[Site, Site | None]:
+    """The line in the loop, and the loop's own. Where the operator runs in a function that the loop
+    calls, the line in the loop is the one that cuts the pieces.
+    """
+    source, recording = evidence.get(Source), evidence.recording
+    sites = [recording.site(at) for at in (row.at, row.cut) if at is not None]
+    for site in sites:
+        line = loop_around(source, site)
+        if line is not None:
+            file = recording.site_row(row.at if site is sites[0] else row.cut or row.at).file
+            head = recording.site_at(file, line, site.function) if line != site.line else None
+            return site, head
+    return sites[0], None

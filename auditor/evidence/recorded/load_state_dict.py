@@ -36,7 +36,7 @@ class Group:
         if not _same(self.after.get("lr"), self.first.get("lr"), tolerance):
             return None  # set again after loading
         key = next((each for each in ("max_lr", "initial_lr") if each in self.after), "lr")
-        was = self.before.get(key, self.before["lr"] if key == "initial_lr" else None)
+        was = self.before.get(key, self.before.get("lr") if key == "initial_lr" else None)
         now = self.after.get(key)
         if (
             not was

@@ -5,11 +5,13 @@ them.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from auditor.evidence.recorded.device_calls import DeviceCalls
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.source.files import Source, parsed
 from auditor.evidence.source.oom_handlers_source import Guard, Retry, functions, guards
@@ -17,68 +19,138 @@ from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import EnclosingRow
 
-Reason = Literal["same_graph", "not_cleared", "inside", "kept", "forgotten", "stepped"]
+Reason = Literal[
+    "swallows",
+    "hides",
+    "died",
+    "same_graph",
+    "not_cleared",
+    "unchanged",
+    "inside",
+    "kept",
+    "forgotten",
+    "stepped",
+]
+
+WHOLE = frozenset({"<module>", "main", "run", "train", "fit", "launch", "cli", "worker"})
+"""Functions whose ``try``, outside a loop, is around the whole training: it ends there."""
+
+FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+), in ', re.MULTILINE)
+"""A frame of a traceback, as Python prints it."""
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """One line of a handler, and the reasons why it does harm."""
+    """One line of a handler, and the reasons why it does harm. ``again``: lines inside the handler
+    that try again.
+    """
 
     site: Site
     handler: Site
     reasons: tuple[Reason, ...]
+    again: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)
 class OomHandlers(Table):
-    """Handlers that guard a backward which the audited step ran. ``errors`` counts those that the
-    program caught meanwhile.
+    """Handlers that guard a backward which the audited step ran, or that the error passed which
+    ended it. ``errors`` counts those that the program caught meanwhile.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ("enclosing", "steps")
+    parts: ClassVar[tuple[str, ...]] = ("enclosing", "steps", "calls")
 
     flaws: tuple[Flaw, ...] = ()
     handlers: int = 0
     errors: int = 0
+    calls: DeviceCalls | None = None
+    """What empties the cache; None of a run that died before that was recorded."""
+
+    @classmethod
+    def without_parts(cls, evidence: Evidence) -> OomHandlers | None:
+        """The handlers that the error passed which ended the run, if it died of one."""
+        found, flaws = _judged(evidence, {}, _traceback(evidence))
+        return cls(flaws, found, 2) if any("died" in each.reasons for each in flaws) else None
 
     @classmethod
     def build(cls, evidence: Evidence) -> OomHandlers:
-        """From the lines around the loud pass's backward calls and the recorded source."""
+        """From the lines around the loud pass's backward calls, the traceback of the error that
+        ended the run, and the recorded source.
+        """
         lines: dict[str, set[int]] = defaultdict(set)
         for row in rows_of(evidence, EnclosingRow):
             for site in map(evidence.recording.site, row.lines):
                 lines[site.file].add(site.line)
-        texts = evidence.get(Source).texts
-        trees = {file: tree for file, text in texts.items() if (tree := parsed(text)) is not None}
-        named = functions(trees.values())
-        found = [
-            (file, guard)
-            for file in lines
-            if file in trees
-            for guard in guards(trees[file], lines[file], named)
-        ]
-        flaws = tuple(flaw for file, guard in found for flaw in _flaws(evidence, file, guard))
+        found, flaws = _judged(evidence, lines, _traceback(evidence))
         steps = evidence.get(Steps)
         caught = max((step.ooms for step in (*steps.quiet, *steps.loud)), default=0)
-        return cls(flaws, len(found), caught)
+        return cls(flaws, found, caught, evidence.get(DeviceCalls))
 
 
-def _flaws(evidence: Evidence, file: str, guard: Guard) -> Iterator[Flaw]:
+def _judged(
+    evidence: Evidence, ran: Mapping[str, set[int]], ended: list[tuple[str, int]]
+) -> tuple[int, tuple[Flaw, ...]]:
+    """How many handlers guard these lines, and what is wrong with them."""
+    lines = defaultdict(set, {file: set(numbers) for file, numbers in ran.items()})
+    for file, line in ended:
+        lines[file].add(line)
+    texts = evidence.get(Source).texts
+    trees = {file: tree for file, text in texts.items() if (tree := parsed(text)) is not None}
+    named = functions(trees.values())
+    found = [
+        (file, guard)
+        for file in lines
+        if file in trees
+        for guard in guards(trees[file], lines[file], named, texts[file])
+    ]
+    flaws = tuple(flaw for file, guard in found for flaw in _flaws(evidence, file, guard, ended))
+    return sum(not guard.anything for _, guard in found), flaws
+
+
+def _traceback(evidence: Evidence) -> list[tuple[str, int]]:
+    """Files, as sites name them, and lines of the error that ended the run, and of those that it
+    came from.
+    """
+    error = evidence.recording.manifest.get("error") or {}
+    if evidence.recording.manifest.get("outcome") != "oom":
+        return []
+    return [
+        (evidence.recording.relative(frame["file"]), int(frame["line"]))
+        for frame in FRAME.finditer(error.get("traceback") or "")
+    ]
+
+
+def _flaws(
+    evidence: Evidence, file: str, guard: Guard, ended: list[tuple[str, int]]
+) -> Iterator[Flaw]:
     function = guard.scope.name if not isinstance(guard.scope, ast.Module) else "<module>"
 
     def site(node: ast.stmt | ast.expr | ast.ExceptHandler) -> Site:
         return evidence.recording.site_at(file, node.lineno, function)
 
+    handler = site(guard.handler)
+    if guard.anything:
+        if guard.swallows and (guard.loop is not None or function not in WHOLE):
+            yield Flaw(handler, handler, ("hides",))
+        return
+    at_handler: list[Reason] = ["swallows"] if guard.swallows else []
+    if any(each == file and guard.died_at(line) for each, line in ended):
+        at_handler.append("died")
+    again = []
     for retry in guard.retries:
         reasons = tuple(_reasons(retry))
-        if reasons:
-            yield Flaw(site(retry.node), site(guard.handler), reasons)
+        if retry.inside or retry.node is guard.handler:
+            at_handler += reasons
+            again += [site(retry.node)] if reasons and retry.inside else []
+        elif reasons:
+            yield Flaw(site(retry.node), handler, reasons)
     if guard.kept is not None:
-        yield Flaw(site(guard.kept), site(guard.handler), ("kept",))
+        yield Flaw(site(guard.kept), handler, ("kept",))
     if guard.steps_anyway:
-        yield Flaw(site(guard.handler), site(guard.handler), ("stepped",))
+        at_handler.append("stepped")
     elif guard.forgets_gradients:
-        yield Flaw(site(guard.handler), site(guard.handler), ("forgotten",))
+        at_handler.append("forgotten")
+    if at_handler:
+        yield Flaw(handler, handler, tuple(at_handler), tuple(again))
 
 
 def _reasons(retry: Retry) -> Iterator[Reason]:
@@ -88,3 +160,5 @@ def _reasons(retry: Retry) -> Iterator[Reason]:
         yield "inside"
     if not retry.cleared:
         yield "not_cleared"
+    if retry.unchanged:
+        yield "unchanged"

@@ -42,7 +42,7 @@ def step_series(evidence: Evidence, steps: Sequence[StepRow]) -> tuple[Series, .
     All know the step that did not complete, where one ended the run.
     """
     ended = _ended(evidence)
-    timed = not evidence.recording.device.null
+    timed = not evidence.recording.device.simulated
     times = _times(steps, _waits(evidence)) if timed else ()
     return tuple(replace(line, ended=ended) for line in (*times, *_memory(steps)))
 
@@ -146,6 +146,7 @@ def _causes(row: StepRow, before: StepRow, waits: Mapping[int, float]) -> dict[s
         "garbage collection": row.gc_us,
         "waiting for the loader": waits.get(row.step, 0.0),
         "waiting for the processor": row.queued_us,
+        "torch.compile compiled": row.us if row.compiles else 0.0,
         "the allocator gave cached memory back to the device": row.us if retried else 0.0,
     }
 

@@ -36,6 +36,8 @@ class Step:
     by_device: bool = False
     host_us: float = 0.0
     """Time by the host's clock; 0 where that is ``us`` itself."""
+    compiles: int = 0
+    """Frames that ``torch.compile`` compiled in it: its time is the compiler's."""
 
     @property
     def own_us(self) -> float:
@@ -48,11 +50,24 @@ class Step:
 
 
 def own_times(steps: Sequence[Step]) -> tuple[float, ...]:
-    """:attr:`Step.own_us` of each, in order. A step of which nothing is left tells no time: it is
-    left out where others do.
+    """:attr:`Step.own_us` of each, in order. A step of which nothing is left tells no time, and one
+    that compiled tells the compiler's: they are left out where others tell theirs.
     """
-    return tuple(us for step in steps if (us := step.own_us) > 0.0) or tuple(
-        step.own_us for step in steps
+    own = [step for step in steps if not step.compiles] or steps
+    return tuple(us for step in own if (us := step.own_us) > 0.0) or tuple(
+        step.own_us for step in own
+    )
+
+
+def compiled_caution(steps: Sequence[Step]) -> str:
+    """A sentence about the timed steps in which ``torch.compile`` compiled; empty without any."""
+    n = sum(1 for step in steps if step.compiles)
+    if not n:
+        return ""
+    if n == len(steps):
+        return "torch.compile compiled in every timed step: their time is mostly the compiler's"
+    return (
+        f"torch.compile compiled in {n} of {len(steps)} timed steps: the step time leaves them out"
     )
 
 
@@ -140,4 +155,5 @@ def _step(row: StepRow, device_us: float | None) -> Step:
         queued_us=queued_us,
         by_device=device_us is not None,
         host_us=host_us,
+        compiles=row.compiles,
     )

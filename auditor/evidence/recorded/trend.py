@@ -54,13 +54,32 @@ class Trend:
         )
 
     @property
+    def returned(self) -> float:
+        """Share of all rises that falls took back: near 0 in a leak, much where memory comes and
+        goes in pieces of another size on each step.
+        """
+        changes = [after - before for before, after in pairwise(self.values)]
+        up = sum(each for each in changes if each > 0)
+        return -sum(each for each in changes if each < 0) / up if up > 0 else 0.0
+
+    @property
     def last_third(self) -> float:
         """Share of the growth that fell in the last third of the series: 1/3 if steady, near 0 if
-        it levelled off.
+        it levelled off. By median slopes between its steps, which a first jump or one noisy step
+        does not bend.
         """
-        if self.total <= 0:
-            return 0.0
-        return (self.values[-1] - self.values[-1 - (len(self.values) - 1) // 3]) / self.total
+        values = self.values[:: -(-len(self.values) // MOST)] if self.values else ()
+        whole = _median_slope(values)
+        late = _median_slope(values[-1 - max(4, (len(values) - 1) // 3) :])
+        return late / whole / 3 if self.total > 0 and whole > 0 else 0.0
+
+    @property
+    def noise(self) -> float:
+        """Median distance of the values from their straight line: not bent by a single one."""
+        slope = _median_slope(self.values[:MOST])
+        rest = [value - slope * step for step, value in enumerate(self.values)]
+        middle = median(rest) if rest else 0.0
+        return median(abs(each - middle) for each in rest) if rest else 0.0
 
     @property
     def peak(self) -> float:
@@ -74,6 +93,12 @@ class Trend:
             "steps that rose",
             f"{amounts.percent(self.rises)}",
         )
+
+
+def _median_slope(values: Sequence[float]) -> float:
+    """Theil-Sen; 0 for fewer than two values."""
+    slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(enumerate(values), 2)]
+    return median(slopes) if slopes else 0.0
 
 
 def sen_slope(values: Sequence[float]) -> Slope | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 
+from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
 from auditor.evidence.recorded.steps import Steps
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
@@ -29,7 +30,10 @@ class UnusedGraph:
     held: bool = False
     saved_bytes: int | None = None
     mode: str = "eval"
-    """``eval`` or ``train``."""
+    """``eval``, ``train`` (no optimizer holds its parameters) or ``trained`` (one does)."""
+    fed: bool = False
+    """Something that it was given wants a gradient."""
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class UnusedGraphs(Table):
                     row.held,
                     row.saved_bytes,
                     row.mode,
+                    row.fed,
+                    tuple(row.parameters),
                 )
                 for row in rows
             )
@@ -69,6 +75,19 @@ class UnusedGraphs(Table):
             for each in self.places
             if each.calls >= calls and not each.walked and not each.held
         )
+
+    def for_nobody(self, calls: int, leaves: Iterable[OutsideLeaf]) -> Iterator[UnusedGraph]:
+        """Lines whose graphs a backward walks to give gradients to parameters alone that no
+        optimizer holds and whose gradients nobody looks at: a teacher, or an average of weights
+        that the program changes itself.
+        """
+        known = {leaf.name: leaf for leaf in leaves if leaf.registered and not leaf.known}
+        for each in self.places:
+            if each.calls < calls or not each.walked or each.fed or each.mode == "trained":
+                continue
+            own = [known[name] for name in each.parameters if name in known]
+            if own and (each.mode == "eval" or any(leaf.changed for leaf in own)):
+                yield each
 
 
 @dataclass(frozen=True)

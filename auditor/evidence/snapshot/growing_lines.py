@@ -14,7 +14,12 @@ from auditor.evidence.snapshot.file import snapshot_of
 from auditor.evidence.snapshot.history import Allocations, Course
 from auditor.evidence.snapshot.segments import origins_of
 from auditor.evidence.source.files import Source
-from auditor.evidence.source.self_concatenation import Accumulated, accumulated_at
+from auditor.evidence.source.self_concatenation import (
+    Accumulated,
+    accumulated,
+    accumulated_at,
+    joined_lists,
+)
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import StepRow
@@ -42,16 +47,23 @@ class GrowingLines(Table):
     files: ClassVar[tuple[str, ...]] = ("snapshot.pickle",)
 
     lines: tuple[GrowingLine, ...] = ()
+    tensors: tuple[tuple[Site, str], ...] = ()
+    lists: tuple[tuple[Site, str], ...] = ()
+    """What the source lets grow without a bound, history or not: where, and its name. Lists are
+    those that are joined to a tensor.
+    """
 
     @classmethod
     def build(cls, evidence: Evidence) -> GrowingLines:
         """From the history of the device with most memory."""
+        source = evidence.get(Source)
+        named = tuple(dict.fromkeys(accumulated(source))), tuple(joined_lists(source))
         try:
             course = evidence.get(Allocations).devices[0]
             ends = _step_ends(evidence, course)
-            return cls(_growing(evidence, course, ends) if len(ends) > 1 else ())
+            return cls(_growing(evidence, course, ends) if len(ends) > 1 else (), *named)
         except NotLooked:
-            return cls()
+            return cls((), *named)
 
 
 def _step_ends(evidence: Evidence, course: Course) -> tuple[int, ...]:

@@ -1,11 +1,81 @@
-"""The call of ``unscale_`` that a function with a GradScaler lacks, read off its own source."""
+"""What the source says of a GradScaler: the call of ``unscale_`` that a function lacks, how soon
+the scale grows, whether gradients are multiplied by a factor that a norm decides.
+"""
 
 from __future__ import annotations
 
 import ast
+import operator
+import re
 
 from auditor.evidence.source.files import Source, name_of
 from auditor.model import Site
+
+OPERATORS = {
+    ast.Pow: operator.pow,
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+NEVER = re.compile(r"^(float\(['\"]inf['\"]\)|(math|np|numpy|torch)\.inf|sys\.maxsize)$")
+BY_NORM = re.compile(r"norm|clip", re.IGNORECASE)
+
+
+def growth_interval(source: Source, steps: float) -> Site | None:
+    """Where the one GradScaler is made with a ``growth_interval`` of so many steps; None where that
+    is not one line, or says no number.
+    """
+    found = {
+        (file, call.lineno): call
+        for file, text in source.texts.items()
+        for call in (source.nodes(file) if "growth_interval" in text else ())
+        if isinstance(call, ast.Call)
+        and name_of(call.func) == "GradScaler"
+        and any(
+            each.arg == "growth_interval" and _number(each.value) == steps for each in call.keywords
+        )
+    }
+    if len(found) != 1:
+        return None
+    (((file, _), call),) = found.items()
+    return source.site_of(file, call)
+
+
+def multiplies_by_norm(source: Source, site: Site) -> bool:
+    """True if the ``mul_`` on the line is given a factor that is made of a norm, or of a bound for
+    one, in the same function.
+    """
+    scope = _scope(source, site)
+    given = {
+        ast.unparse(call.args[0])
+        for call in source.calls_at(site)
+        if name_of(call.func) == "mul_" and call.args
+    }
+    if scope is None or not given:
+        return False
+    made = [
+        ast.unparse(node.value)
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and given & {ast.unparse(target) for target in node.targets}
+    ]
+    divided = [text for text in (*given, *made) if "/" in text]
+    return any(BY_NORM.search(text) for text in divided)
+
+
+def _number(value: ast.expr) -> float | None:
+    """A number as written, or a power, product, sum or difference of such."""
+    if isinstance(value, ast.Constant):
+        number = value.value
+        return float(number) if isinstance(number, int | float) else None
+    if isinstance(value, ast.BinOp) and type(value.op) in OPERATORS:
+        left, right = _number(value.left), _number(value.right)
+        if left is None or right is None or max(abs(left), abs(right)) > 1e6:
+            return None
+        try:
+            return float(OPERATORS[type(value.op)](left, right))
+        except (OverflowError, ZeroDivisionError):
+            return float("inf")
+    return float("inf") if NEVER.match(ast.unparse(value)) else None
 
 
 def unscale_call(source: Source, site: Site) -> str:

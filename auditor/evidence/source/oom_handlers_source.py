@@ -5,12 +5,20 @@ they leave the gradients.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from auditor.evidence.source.broad_handlers import (
+    goes_on,
+    is_broad,
+    means_memory,
+    shrinks,
+    swallows,
+)
 from auditor.evidence.source.files import Function, name_of
+from auditor.evidence.source.oom_answers import answers, repeats_unchanged
 
 BACKWARD = frozenset({"backward", "manual_backward"})
 STEPS = frozenset({"optim", "opt", "scaler"})
@@ -31,6 +39,7 @@ class Retry:
     inside: bool
     same_graph: bool
     cleared: bool
+    unchanged: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,10 @@ class Guard:
     """Functions of all recorded files by name; a name that several have is left out."""
     loop: ast.For | ast.While | None = None
     """The innermost loop around the try, in the same function."""
+    answers: tuple[list[ast.stmt], ...] = ()
+    """Branches that run because the handler ran."""
+    anything: bool = False
+    """It is not meant for memory: it catches every error, for whatever reason."""
 
     @cached_property
     def body(self) -> list[ast.stmt]:
@@ -77,6 +90,24 @@ class Guard:
             (each for each in _within(self.body, ast.stmt) if _stores(each, self.handler.name)),
             None,
         )
+
+    @property
+    def swallows(self) -> bool:
+        """Every error of the step ends in it."""
+        if self.loop is None and self._trains_inside():
+            return False
+        return swallows(self.handler, self.definitions) and all(map(goes_on, self.answers))
+
+    def _trains_inside(self) -> bool:
+        """The loop over the batches is inside the try: the training ends with it."""
+        loops = (each for kind in (ast.For, ast.While) for each in _within(self.tried.body, kind))
+        return any(_steps(call) for loop in loops for call in _within([loop], ast.Call))
+
+    def died_at(self, line: int) -> bool:
+        """The second error came up at this line, which tries again inside the handler."""
+        return any(
+            retry.inside and retry.node.lineno <= line for retry in self.retries
+        ) and _covers(self.handler.body, line)
 
     @property
     def forgets_gradients(self) -> bool:
@@ -124,7 +155,9 @@ class Guard:
         calls = [
             node
             for node in _within(region, ast.Call)
-            if name_of(node.func) in BACKWARD or ast.unparse(node.func) in again
+            if name_of(node.func) in BACKWARD
+            or ast.unparse(node.func) in again
+            or self._tries(node.func, again)
         ]
         if not calls:
             return None
@@ -139,6 +172,21 @@ class Guard:
             not backward and self._clears_itself(name_of(first.func))
         )
         return Retry(first, inside, backward and _old_graph(first, before), cleared)
+
+    def _tries(self, called: ast.expr, again: Collection[str]) -> bool:
+        """A function of the program's that runs a backward, or calls what was tried: by its bare
+        name, or one of the object's own methods.
+        """
+        own = isinstance(called, ast.Attribute) and ast.unparse(called.value) == "self"
+        function = self.definitions.get(name_of(called))
+        return (
+            (own or isinstance(called, ast.Name))
+            and function is not None
+            and any(
+                name_of(node.func) in BACKWARD or ast.unparse(node.func) in again
+                for node in _within([function], ast.Call)
+            )
+        )
 
     def _by_loop(self, loop: ast.For | ast.While) -> Retry | None:
         """The loop around the try runs it again until it succeeds."""
@@ -158,7 +206,11 @@ class Guard:
             )
         nodes = [node for each in loop.body for node in ast.walk(each)]
         return Retry(
-            self.handler, False, backward is not None and _old_graph(backward, nodes), cleared
+            self.handler,
+            False,
+            backward is not None and _old_graph(backward, nodes),
+            cleared,
+            repeats_unchanged(loop, self.tried, self.handler),
         )
 
     def _succeeds_out_of(self, loop: ast.For | ast.While) -> bool:
@@ -215,19 +267,28 @@ class Guard:
 
 
 def guards(
-    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function]
+    tree: ast.Module, lines: Iterable[int], definitions: dict[str, Function], text: str = ""
 ) -> Iterator[Guard]:
-    """Handlers around any of these lines, each once."""
+    """Handlers around any of these lines that are meant for memory, or else the first that catches
+    everything. ``text``: of the file, with its comments.
+    """
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     wanted = sorted(set(lines))
     for tried in (node for node in ast.walk(tree) if isinstance(node, ast.Try)):
-        handler = next((each for each in tried.handlers if _catches(each)), None)
+        scope, following = _scope(tried, parents), _following(tried, parents)
+        told = {each: tuple(answers(tree, scope, each, following)) for each in tried.handlers}
+        meant = [
+            each
+            for each in tried.handlers
+            if _catches(each, text) or (is_broad(each) and any(map(shrinks, told[each])))
+        ]
+        handler = next(iter(meant or filter(is_broad, tried.handlers)), None)
         ran = tuple(
             n for n in wanted if handler is not None and _covers([*tried.body, *handler.body], n)
         )
         if handler is not None and ran:
-            around = _following(tried, parents), definitions, _loop(tried, parents)
-            yield Guard(_scope(tried, parents), tried, handler, ran, *around)
+            around = following, definitions, _loop(tried, parents), told[handler]
+            yield Guard(scope, tried, handler, ran, *around, not meant)
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
@@ -244,9 +305,10 @@ def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:
     return {name: node for name, node in found.items() if node is not None}
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches(handler: ast.ExceptHandler, text: str) -> bool:
     named = handler.type is not None and _speaks_of_memory([handler.type])
-    return named or _speaks_of_memory(handler.body)
+    meant = is_broad(handler) and means_memory(handler, text)
+    return named or meant or _speaks_of_memory(handler.body)
 
 
 def _speaks_of_memory(nodes: Sequence[ast.AST]) -> bool:

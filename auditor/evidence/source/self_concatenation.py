@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +29,9 @@ JOINS = frozenset(
 
 ONCE = frozenset(("", "main", "__init__"))
 """Functions that run once; the empty name stands for the file itself."""
+ADDS, CUTS = frozenset(("append", "extend")), frozenset(("clear", "pop", "popleft", "remove"))
+SAME = frozenset(("detach", "clone", "contiguous", "data", "cpu", "cuda", "to"))
+"""Methods of a tensor whose result has all of its values."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -52,16 +55,102 @@ class _Assigned(NamedTuple):
 
 
 def accumulated_at(source: Source, site: Site) -> Accumulated | None:
-    """What the statement on the site's line puts behind itself; None where it does not."""
+    """What the statement on the site's line puts behind itself, or behind what the file then keeps
+    as it is (``context = torch.cat([self.memory, h]); self.memory = context.detach()``); None where
+    it does neither.
+    """
     found = list(_assigned(source.nodes(site.file)))
     for each in found:
-        if site.line in each.lines and _joins_itself(each.target, each.value):
-            others = [other for other in found if other.target == each.target and other != each]
-            bounded = isinstance(each.value, ast.Subscript) or any(
-                not other.once or _names(other.value, each.target) for other in others
-            )
-            return Accumulated(each.target, not bounded)
+        if site.line in each.lines:
+            kept = next((kept for kept in _kept_as(each, found) if _joins(kept, each.value)), None)
+            if kept is not None:
+                return Accumulated(kept, not _bounded(kept, each, found))
     return None
+
+
+def accumulated(source: Source) -> Iterator[tuple[Site, str]]:
+    """Where the recorded files put a tensor behind itself that nothing cuts, with its name."""
+    for file in source.texts:
+        found = list(_assigned(source.nodes(file)))
+        for each in found:
+            kept = accumulated_at(source, Site(file, each.lines.start)) if not each.once else None
+            if kept is not None and kept.unbounded:
+                yield source.site_of(file, each.value), kept.name
+
+
+def joined_lists(source: Source) -> Iterator[tuple[Site, str]]:
+    """Where a list is appended to that some line of its file joins to a tensor, and that nothing
+    cuts, empties or begins anew; with its name.
+    """
+    for file in source.texts:
+        yield from _lists_of(source, file)
+
+
+def _lists_of(source: Source, file: str) -> Iterator[tuple[Site, str]]:
+    assigned = list(_assigned(source.nodes(file)))
+    calls = [node for node in source.nodes(file) if isinstance(node, ast.Call)]
+    cut = {
+        ast.unparse(target.value)
+        for node in source.nodes(file)
+        if isinstance(node, ast.Delete)
+        for target in node.targets
+        if isinstance(target, ast.Subscript)
+    }
+    cut.update(_owner(call) for call in calls if _method(call) in CUTS)
+    for call in calls:
+        if _method(call) not in ADDS:
+            continue
+        name = _owner(call)
+        begun = [each for each in assigned if each.target == name]
+        joined = any(
+            name_of(other.func) in JOINS and any(_names(arg, name) for arg in other.args)
+            for other in calls
+        )
+        if (
+            joined
+            and name not in cut
+            and begun
+            and all(each.once and isinstance(each.value, ast.List) for each in begun)
+        ):
+            yield source.site_of(file, call), name
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _owner(call: ast.Call) -> str:
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _bounded(name: str, each: _Assigned, found: Sequence[_Assigned]) -> bool:
+    """Whether something in the file cuts what the assignment lets grow, or begins it anew."""
+    others = [other for other in found if other.target == name and other != each]
+    return isinstance(each.value, ast.Subscript) or any(
+        _names(other.value, name) or not (other.once or _unchanged(other.value) == each.target)
+        for other in others
+    )
+
+
+def _kept_as(each: _Assigned, found: Sequence[_Assigned]) -> Iterator[str]:
+    """Names under which the value of an assignment is kept whole: its own, and those that are given
+    nothing but it.
+    """
+    yield each.target
+    for other in found:
+        if other != each and _unchanged(other.value) == each.target:
+            yield other.target
+
+
+def _unchanged(value: ast.expr) -> str:
+    """The name of which an expression has all values: ``z`` of ``z.detach()``; empty for others."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in SAME
+    ):
+        value = value.func.value
+    return ast.unparse(value) if isinstance(value, (ast.Name, ast.Attribute)) else ""
 
 
 def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
@@ -86,7 +175,9 @@ def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
             yield _Assigned(ast.unparse(target), value, lines, not again and function in ONCE)
 
 
-def _joins_itself(target: str, value: ast.expr) -> bool:
+def _joins(target: str, value: ast.expr) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _joins(target, value.body) or _joins(target, value.orelse)
     joined = value.value if isinstance(value, ast.Subscript) else value
     while (  # torch.cat([bank, z]).detach()
         isinstance(joined, ast.Call)

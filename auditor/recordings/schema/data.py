@@ -39,6 +39,9 @@ class LoaderRow(Row, kw_only=True):
         None
     )
     samples: Annotated[int | None, doc("those of its sampler (the same)")] = older(None)
+    iter_at: Annotated[
+        int | None, doc("where the first step of it made an iterator, if it did")
+    ] = None
 
 
 class BatchRow(PassRow, kw_only=True):
@@ -52,11 +55,23 @@ class BatchRow(PassRow, kw_only=True):
     wait_us: Annotated[
         float,
         doc(
-            "time the step waited in `__next__` and in making the iterator, without the time in "
-            "which its thread was ready to run "
-            "and had no processor"
+            "time the step waited in `__next__`, in making the iterator and in ending its "
+            "workers, without the time in which its thread was ready to run and had no processor"
         ),
     ] = older(0.0)
+    made: Annotated[int | None, doc("iterators that began (absent: none)")] = None
+    start_us: Annotated[
+        float | None,
+        doc("of the wait: making iterators, their first batch, ending their workers"),
+    ] = None
+    queued_us: Annotated[
+        float | None,
+        doc(
+            "(quiet) the longest that one of its workers was ready to run and had no processor, "
+            "since the step before that took a batch (absent: no workers, or the system does not "
+            "say)"
+        ),
+    ] = None
     devices: Annotated[
         dict[str, int] | None, doc('(loud) tensors by the device they lie on: `{"cpu": 3}`')
     ] = None
@@ -69,6 +84,25 @@ class BatchRow(PassRow, kw_only=True):
         ),
     ] = None
     default_device: Annotated[str | None, doc("(loud) where torch makes new tensors: `cpu`")] = None
+
+
+class LoadingRow(PassRow, kw_only=True):
+    """Time in which one stack was seen inside the loading, as an observer met it every few ms.
+    Written at the end of the pass.
+    """
+
+    part = "loading"
+    when = "loud"
+
+    loader: Annotated[int, doc("its number in `loaders`")]
+    where: Annotated[str, doc("`step`: the step's thread, inside the loader; `worker`")]
+    phase: Annotated[
+        str, doc("`dataset`, `collate`, `sampler`; `other`: waiting for workers, and the like")
+    ]
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")]
+    via: Annotated[str | None, doc("the library's function that the innermost calls")] = None
+    us: Annotated[float, doc("time")] = 0.0
+    n: Annotated[int, doc("how often it was seen")] = 0
 
 
 class SaveRow(PassRow, kw_only=True):

@@ -24,6 +24,9 @@ class BackwardRow(PassRow, kw_only=True):
         ),
     ]
     create: Annotated[bool, doc("with create_graph")] = older(value=False)
+    followed: Annotated[
+        bool, doc("with create_graph: `reused` says whether its gradients were differentiated")
+    ] = older(value=False)
     n: N
     us: Annotated[float, doc("host time inside (us)")] = older(0.0)
     anomaly: Annotated[bool, doc("under anomaly mode")] = older(value=False)
@@ -46,7 +49,7 @@ class EnclosingRow(PassRow, kw_only=True):
 
 
 class ReusedRow(PassRow, kw_only=True):
-    """A backward walked a graph that a retained backward had kept."""
+    """A backward walked a graph that a retained backward had kept, or one of gradients."""
 
     part = "reused"
     when = "loud"
@@ -54,6 +57,34 @@ class ReusedRow(PassRow, kw_only=True):
     at: Annotated[int, doc("the retained backward")]
     by: Annotated[int | None, doc("the one that walked its graph")]
     n: N
+    gradients: Annotated[
+        bool, doc("it was the graph of the gradients that `at` made (create_graph)")
+    ] = older(value=False)
+
+
+class RewalkRow(PassRow, kw_only=True):
+    """One backward call, in the order of calls, of a step in which one walked autograd nodes that
+    an earlier one of the same step had walked and kept.
+    """
+
+    part = "rewalked"
+    when = "loud"
+
+    at: At
+    nodes: Annotated[int, doc("autograd nodes that it walked, leaves left out")]
+    again: Annotated[int, doc("of these, walked and kept by an earlier call of the step")]
+    newer: Annotated[int, doc("of those, made after the first call that kept its graph")]
+    kept: Annotated[bool, doc("it kept its graph")] = older(value=False)
+    summed: Annotated[
+        bool,
+        doc("its gradients are added up in `.grad` of all leaves, without a graph of their own"),
+    ] = older(value=False)
+    name: Annotated[str, doc("the variable that held the earlier graph (empty: not found)")] = (
+        older("")
+    )
+    file: Annotated[str, doc("where it is filled, absolute")] = older("")
+    function: Annotated[str, doc("the function there")] = older("")
+    line: Annotated[int | None, doc("null where not found")] = older(None)
 
 
 class CycleRow(PassRow, kw_only=True):
@@ -74,8 +105,8 @@ class CycleRow(PassRow, kw_only=True):
 class EvalRow(PassRow, kw_only=True):
     """At the pass's end, one row per line that built a graph which nobody trains.
 
-    It called a module in eval mode, or one in train mode whose parameters no optimizer holds, with
-    gradients on and got a graph.
+    It called a module in eval mode, one in train mode whose parameters no optimizer holds, or one
+    that is trained and whose graphs nothing walked or kept, with gradients on and got a graph.
     """
 
     part = "evals"
@@ -83,12 +114,16 @@ class EvalRow(PassRow, kw_only=True):
 
     at: At
     module: Annotated[str, doc("its class")]
-    mode: Annotated[str, doc("`eval` or `train`")] = older("eval")
+    mode: Annotated[str, doc("`eval`, `train` or `trained`")] = older("eval")
     n: N
     steps: Annotated[int, doc("on how many")]
     walked: Annotated[int, doc("graphs that a backward walked")]
     held: Annotated[bool, doc("one of an earlier step was still alive at the end")]
     saved_bytes: Annotated[int | None, doc("saved for one call")]
+    fed: Annotated[bool, doc("something that it was given wants a gradient")] = older(value=True)
+    parameters: Annotated[list[str], doc("its trainable parameters, as `strays` names them")] = (
+        older([])
+    )
 
 
 class GraphRow(PassRow, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import PassRow, doc
+from auditor.recordings.schema.base import PassRow, doc, older
 
 
 class OwnerRow(PassRow, kw_only=True):
@@ -45,3 +45,22 @@ class LeanerRow(PassRow, kw_only=True):
     ]
     changed: Annotated[int, doc("tensors concerned")]
     peak_allocated: Annotated[int, doc("bytes")]
+
+
+class KeptRow(PassRow, kw_only=True):
+    """At the pass's end, one row per variable that held more tensors without a graph than at the
+    first step's end.
+    """
+
+    part = "kept"
+    when = "loud"
+
+    root: Annotated[str, doc("`trainer.py:Trainer.step:self.seen[*]`")]
+    file: Annotated[str, doc("where it is filled, absolute")] = older("")
+    function: Annotated[str, doc("the function there")] = older("")
+    name: Annotated[str, doc("the variable")] = older("")
+    path: Annotated[str, doc("from it (`.seen[*]`)")] = older("")
+    line: Annotated[int | None, doc("null where not found")] = older(None)
+    tensors: Annotated[list[int], doc("held at the end of each step")]
+    nbytes: Annotated[list[int], doc("their bytes, likewise")]
+    devices: Annotated[list[str], doc("where the last ones lie")] = older([])

@@ -24,14 +24,18 @@ class AmpRow(PassRow, kw_only=True):
         doc(
             "`autocast` (entered, `dtype` its own; `autocast_no_grad` where gradients are off), "
             "`scale` (of an enabled "
-            "GradScaler), `clip_scaled` (`clip_grad_norm_` of gradients that were still scaled), "
+            "GradScaler), `made` (such a GradScaler, in the step), "
+            "`clip_scaled` (`clip_grad_norm_` of gradients that were still scaled), "
+            "`clamp_scaled` and `mul_scaled` (their own `clamp_` or `mul_`, by the user's code), "
+            "`step_again` (an optimizer stepped twice and no backward ran in between), "
+            "`update_early` (one scaler updated before it stepped another optimizer of the step), "
             "`step_scaled` (an optimizer "
             "stepped by itself after backwards that all began at scaled losses, and nobody asked "
             "for the scale), `backward` (under "
             "autocast), `backward_unscaled` (after float16 autocast, where nothing scaled the "
             "loss: neither a scaler nor a "
             "product at its end), `old_autocast` and `old_scaler` (of a class of `torch.cuda.amp`, "
-            "enabled or not), `update`"
+            "enabled or not), `update`, `growth` (of a scaler, `before` is its growth_interval)"
         ),
     ]
     dtype: Annotated[str | None, doc("of autocast, or empty; left out of an `update`")] = None
@@ -167,7 +171,9 @@ class DoubleParametersRow(PassRow, kw_only=True, tag_field="what", tag="paramete
 
 
 class PiecewiseRow(PassRow, kw_only=True):
-    """Per step, one row for each Python loop over pieces of a tensor."""
+    """Per step, one row for each Python loop over pieces of a tensor, values to compare one with,
+    or parameters.
+    """
 
     part = "piecewise"
     when = "numbers"
@@ -178,11 +184,25 @@ class PiecewiseRow(PassRow, kw_only=True):
     operators: Annotated[int, doc("from the first to the last of these")]
     all: Annotated[int, doc("operators of the step outside the backward")]
     elements: Annotated[int, doc("of a piece at most")]
+    kind: Annotated[str, doc("`pieces`, `masks` or `parameters`")] = older("pieces")
+    cut: Annotated[int | None, doc("the user's own line that cut the pieces")] = older(None)
 
 
 class BadTensor(Parameter, kw_only=True):
     """A parameter that is not finite, or whose gradient is not."""
 
+    value: Annotated[str, doc("`nan` or `inf`")]
+
+
+class NormBufferRow(PassRow, kw_only=True):
+    """A running statistic of a batch norm that was not finite at the end of a step: the first."""
+
+    part = "buffers"
+    when = "loud"
+
+    at: Annotated[int, doc("where the module ran: a number in `sites`")]
+    owner: Annotated[str, doc("its class")]
+    buffer: Annotated[str, doc("`running_mean` or `running_var`")]
     value: Annotated[str, doc("`nan` or `inf`")]
 
 

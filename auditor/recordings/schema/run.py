@@ -95,6 +95,9 @@ class StepRow(PassRow, kw_only=True):
         Counter, doc("times so far that the allocator gave cached memory back to the device")
     ] = UNSET
     ooms: Annotated[Counter, doc("out-of-memory errors so far")] = UNSET
+    compiles: Annotated[
+        int, doc("frames, and backwards of frames, that `torch.compile` compiled in the step")
+    ] = 0
 
 
 class DeviceTimeRow(PassRow, kw_only=True):

@@ -7,6 +7,7 @@ import pytest
 from auditor.evidence import Amp
 from auditor.evidence.recorded.amp import AmpEvent, ScaleUpdate
 from auditor.model import Site
+from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 SITE = Site("trainer.py", 1)
@@ -62,3 +63,34 @@ def test_a_lower_scale_means_a_skipped_step(after, skipped):
 def test_places_without_a_step_are_not_divided_by_nothing():
     (place,) = Amp(0, (AmpEvent("scale", SITE, 0, n=3),)).places("scale")
     assert place.per_step == 3.0
+
+
+def test_the_interval_of_each_scaler(seen):
+    rows = [
+        loud(0, at=0, what="scale", n=1),
+        loud(0, at=0, what="growth", before=2000.0),
+        loud(0, at=0, what="growth", before=1e9),
+    ]
+    table = seen(sites=[1], steps=steps(2), amp=rows).get(Amp)
+    assert (table.intervals, len(table.events)) == ((2000.0, 1e9), 1)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("step() has already been called since the last update().", 3),
+        ("unscale_() has already been called since the last update().", None),
+        ("something else", None),
+    ],
+)
+def test_a_run_that_a_missing_update_ended(seen, home, recorded, message, line):
+    error = {"message": message, "file": f"{home}/trainer.py", "line": 3, "function": "step"}
+    parts = {"steps": steps(1), "amp": []} if recorded else {}
+    evidence = seen(manifest={"error": error, "outcome": "raised"}, **parts)
+    if line is None and not recorded:
+        with pytest.raises(NotLooked, match="ended early"):
+            evidence.get(Amp)
+        return
+    site = evidence.get(Amp).not_updated
+    assert (site and site.line) == line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Batches
-from auditor.evidence.recorded.batches import Batch, Loader, Resident, Waiting
+from auditor.evidence.recorded.batches import CROWDED, Batch, Loader, Resident, Waiting
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Site
@@ -55,8 +55,10 @@ def test_batches_by_pass(seen):
     ]
     table = seen(steps=steps(2, "quiet") + steps(4), loaders=[], batches=rows).get(Batches)
     assert (len(table.quiet_steps), table.loud_steps) == (2, 4)
-    assert table.quiet == (Batch(1, 0, 30.0),)
-    assert table.loud[0] == Batch(1, 1, 0.0, frozenset({"cuda:0", "cpu"}), frozenset({"cpu"}))
+    assert table.quiet == (Batch(1, 0, 30.0, batches=1),)
+    assert table.loud[0] == Batch(
+        1, 1, 0.0, frozenset({"cuda:0", "cpu"}), frozenset({"cpu"}), batches=1
+    )
     assert [each.resident for each in table.loud] == [True, False]
     assert [each.default_device for each in table.loud] == ["cpu", "cuda:0"]
 
@@ -88,6 +90,61 @@ def test_waits_of_the_loader_that_was_waited_for_most():
     assert table.waits_by_step() == {0: 35.0, 2: 10.0, 9: 900.0}
     assert Batches(quiet_steps=quiet_steps, quiet=batches).waiting() is None
     assert Batches(loaders=(Loader(1),), quiet_steps=quiet_steps).waiting() is None
+
+
+@pytest.mark.parametrize(
+    ("queued", "waits", "steps"),
+    [
+        ((None, None, None), (30.0, 0.0, 50.0), (80.0, 80.0, 80.0)),
+        ((0.0, 0.0, 0.0), (30.0, 0.0, 50.0), (80.0, 80.0, 80.0)),
+        ((10.0, 0.0, 20.0), (20.0, 0.0, 30.0), (70.0, 80.0, 60.0)),
+        ((90.0, 0.0, 0.0), (0.0, 0.0, 0.0), (50.0, 80.0, 30.0)),  # what was left holds up the third
+        ((40.0, 15.0, 0.0), (0.0, 0.0, 25.0), (50.0, 80.0, 55.0)),
+        ((0.0, 0.0, 90.0), (30.0, 0.0, 0.0), (80.0, 80.0, 30.0)),  # it held up nothing before
+    ],
+)
+def test_what_workers_waited_for_a_processor_is_in_no_wait(queued, waits, steps):
+    table = Batches(
+        loaders=(Loader(1, workers=2),),
+        quiet_steps=tuple(Step(n, 100.0, queued_us=20.0) for n in range(3)),
+        quiet=tuple(Batch(1, n, us, queued_us=queued[n]) for n, us in enumerate((30.0, 0.0, 50.0))),
+    )
+    found = table.waiting()
+    assert (found.waits_us, found.steps_us) == (waits, steps)
+    assert found.crowded is (queued[0] is None)
+
+
+def test_what_the_workers_of_one_loader_waited_is_not_the_others():
+    quiet = (Batch(1, 0, 30.0, queued_us=90.0), Batch(2, 0, 40.0, queued_us=0.0))
+    table = Batches(
+        loaders=(Loader(1, workers=1), Loader(2, workers=1)),
+        quiet_steps=(Step(0, 100.0),),
+        quiet=quiet,
+    )
+    assert (table.waiting().loader.number, table.waiting().waits_us) == (2, (40.0,))
+
+
+@pytest.mark.parametrize(("known", "crowded"), [(2, False), (1, True)])
+def test_most_waits_of_workers_are_not_known(known, crowded):
+    table = Batches(
+        loaders=(Loader(1, workers=2),),
+        quiet_steps=tuple(Step(n, 100.0, queued_us=50.0) for n in range(4)),
+        quiet=tuple(Batch(1, n, 30.0, queued_us=0.0 if n < known else None) for n in range(4)),
+    )
+    assert table.waiting().crowded is crowded
+
+
+@pytest.mark.parametrize(
+    ("workers", "share", "crowded"),
+    [(1, CROWDED, True), (1, CROWDED - 0.01, False), (0, 0.5, False)],
+)
+def test_a_busy_machine_on_which_waits_of_workers_are_not_known(workers, share, crowded):
+    table = Batches(
+        loaders=(Loader(1, workers=workers),),
+        quiet_steps=(Step(0, 100.0, queued_us=100.0 * share),),
+        quiet=(Batch(1, 0, 30.0),),
+    )
+    assert table.waiting().crowded is crowded
 
 
 @pytest.mark.parametrize(

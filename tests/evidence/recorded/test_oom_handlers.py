@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import OomHandlers
+from auditor.rule import NotLooked
 from tests.evidence.recorded.rows import loud, quiet, steps
 
 INSIDE = """\
@@ -56,24 +57,42 @@ def step(batch):
     except torch.cuda.OutOfMemoryError:
         print("skipped")
 """
+SWALLOWS = """\
+def step(batch):
+    try:
+        model(batch).backward()
+    except RuntimeError:  # OOM
+        optimizer.zero_grad()
+        return
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 def handlers(seen, text, line, **more):
     rows = [loud(0, lines=[0])]
-    parts = {"steps": steps(3, "quiet", ooms=2) + steps(2, ooms=1), "enclosing": rows, **more}
+    parts = {
+        "steps": steps(3, "quiet", ooms=2) + steps(2, ooms=1),
+        "enclosing": rows,
+        "calls": [],
+        **more,
+    }
     return seen(text=text, sites=[line], **parts).get(OomHandlers)
 
 
 @pytest.mark.parametrize(
     ("text", "line", "flaws"),
     [
-        (INSIDE, 4, [(6, 5, ("same_graph", "not_cleared"))]),
-        (INSIDE.replace("        loss.backward()\n    opt", "        model(batch).backward()\n    opt"), 4, [(6, 5, ("inside", "not_cleared"))]),
+        (INSIDE, 4, [(5, 5, ("same_graph", "not_cleared"))]),
+        (INSIDE.replace("        loss.backward()\n    opt", "        model(batch).backward()\n    opt"), 4, [(5, 5, ("inside", "not_cleared"))]),
         (AFTER, 6, []),
         (AFTER.replace("        optimizer.zero_grad()\n        model", "        model"), 6, [(10, 7, ("not_cleared",))]),
         (KEPT, 3, [(5, 4, ("kept",))]),
         (STEPPED, 3, [(4, 4, ("stepped",))]),
         (FORGOTTEN, 3, [(6, 6, ("forgotten",))]),
+        (SWALLOWS, 3, [(4, 4, ("swallows",))]),
+        (SWALLOWS.replace("RuntimeError", "ValueError"), 3, []),
+        (SWALLOWS.replace("# OOM", "# a bad sample"), 3, [(4, 4, ("hides",))]),
         (INSIDE, 7, []),  # a line outside of the try
     ],
 )  # fmt: skip
@@ -81,7 +100,8 @@ def test_the_flaws_of_a_handler(seen, text, line, flaws):
     table = handlers(seen, text, line)
     assert [(each.site.line, each.handler.line, each.reasons) for each in table.flaws] == flaws
     assert {each.site.function for each in table.flaws} <= {"step"}
-    assert (table.handlers, table.errors) == (int(line != 7), 2)
+    assert table.errors == 2
+    assert table.handlers == int(line != 7 and ("OOM" in text) == ("RuntimeError" in text))
 
 
 def test_a_handler_of_the_module_itself(seen):
@@ -94,3 +114,43 @@ def test_what_does_not_parse_or_was_not_recorded_has_no_handlers(seen):
     assert handlers(seen, "def step(:", 1).handlers == 0
     table = handlers(seen, STEPPED, 3, inside="b", enclosing=[], steps=[quiet(0, us=1.0)])
     assert (table.handlers, table.errors, table.flaws) == (0, 0, ())
+
+
+@pytest.mark.parametrize(("outcome", "reasons"), [("oom", ["died"]), ("raised", [])])
+def test_the_second_error_in_a_handler_ended_the_run(seen, home, outcome, reasons):
+    text = INSIDE.replace("        loss.backward()\n    opt", "        tried(batch)\n    opt")
+    text = text.replace(
+        "        loss = model(batch)\n        loss.backward()\n", "        tried(batch)\n"
+    )
+    frames = "".join(f'  File "{home}/trainer.py", line {n}, in step\n    x\n' for n in (3, 5))
+    ended = {"error": {"traceback": f"Traceback:\n{frames}"}, "outcome": outcome}
+    table = handlers(seen, text, 3, manifest=ended)
+    (flaw,) = table.flaws
+    assert flaw.site.line == 4
+    assert [each for each in flaw.reasons if each == "died"] == reasons
+    assert [each.line for each in flaw.again] == [5]
+
+
+def test_an_error_raised_again_is_no_second_one(seen, home):
+    text = SWALLOWS.replace("        return", "        raise")
+    frames = f'  File "{home}/trainer.py", line 6, in step\n    raise\n'
+    ended = {"error": {"traceback": frames}, "outcome": "oom"}
+    assert handlers(seen, text, 3, manifest=ended).flaws == ()
+
+
+@pytest.mark.parametrize(("line", "known"), [(5, True), (3, False)])
+def test_a_run_that_died_in_a_handler_before_anything_was_recorded(seen, home, line, known):
+    text = INSIDE.replace("        loss.backward()\n    opt", "        tried(batch)\n    opt")
+    text = text.replace(
+        "        loss = model(batch)\n        loss.backward()\n", "        tried(batch)\n"
+    )
+    frame = f'  File "{home}/trainer.py", line {line}, in step\n'
+    ended = {"error": {"traceback": frame}, "outcome": "oom"}
+    evidence = seen(text=text, manifest=ended)
+    if not known:
+        with pytest.raises(NotLooked, match="ended early"):
+            evidence.get(OomHandlers)
+        return
+    table = evidence.get(OomHandlers)
+    assert [(each.site.line, "died" in each.reasons) for each in table.flaws] == [(4, True)]
+    assert table.calls is None

@@ -4,6 +4,8 @@ difference.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from auditor.evidence.recorded.step_series import step_series
@@ -18,14 +20,16 @@ def times(tmp_path):
     waits.
     """
 
-    def read(changed, waits=()):
+    def read(changed, waits=(), **manifest):
         usual = {"pass_name": "quiet", "us": 10_000.0, "rss": 1 << 20}
         rows = [StepRow(**{**usual, "step": n, **changed.get(n, {})}) for n in range(20)]
         writer = RecordingWriter(tmp_path)
         for step, wait in waits:
             writer.add(BatchRow(pass_name="quiet", step=step, loader=0, n=1, wait_us=wait))
         writer.close()
-        (tmp_path / "manifest.json").write_text('{"schema": "audit-recording/1"}')
+        (tmp_path / "manifest.json").write_text(
+            json.dumps({"schema": "audit-recording/1", **manifest})
+        )
         return step_series(Evidence(Recording(tmp_path)), rows)
 
     return read
@@ -35,6 +39,12 @@ def test_ordinary_unrest_is_not_marked(times):
     series, memory = times({3: {"us": 14_900.0}, 4: {"us": 11_000.0, "gc_us": 900.0}})
     assert (series.name, series.marks) == ("timing pass", ())
     assert (memory.unit, memory.y[0]) == ("bytes", float(1 << 20))
+
+
+@pytest.mark.parametrize("device", ["rehearse", "null"])
+def test_a_device_that_is_none_has_no_times(times, device):
+    assert [series.unit for series in times({}, device=device)] == ["bytes"]
+    assert [series.unit for series in times({}, device="cpu")] == ["us", "bytes"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Steps
-from auditor.evidence.recorded.steps import Step, own_times, queued_share
+from auditor.evidence.recorded.steps import Step, compiled_caution, own_times, queued_share
 from tests.evidence.recorded.rows import steps
 
 
@@ -108,3 +108,20 @@ def test_what_is_saved_without_anomaly_mode():
     assert busy.value == 140.0 and busy.low < 140.0 < busy.high
     other = Steps(quiet=some(300.0), anomaly_off=some(100.0, 60.0)).saved_with_anomaly_off()
     assert other.value == 260.0 and other.low < 260.0
+
+
+def test_a_step_that_compiled_tells_no_time_where_others_do():
+    compiled, plain = Step(0, 900.0, compiles=2), Step(1, 10.0)
+    assert own_times((compiled, plain)) == (10.0,)
+    assert own_times((compiled,)) == (900.0,)
+
+
+def test_steps_that_compiled_are_said():
+    compiled, plain = Step(0, 900.0, compiles=2), Step(1, 10.0)
+    assert compiled_caution((plain, plain)) == ""
+    assert compiled_caution((compiled, plain, plain)) == (
+        "torch.compile compiled in 1 of 3 timed steps: the step time leaves them out"
+    )
+    assert compiled_caution((compiled, compiled)) == (
+        "torch.compile compiled in every timed step: their time is mostly the compiler's"
+    )

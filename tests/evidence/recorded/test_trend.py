@@ -44,9 +44,9 @@ def test_long_series_are_thinned_evenly():
     [
         ((), 0.0, 0.0, 0.0, 0.0),
         ((5.0,), 0.0, 0.0, 0.0, 5.0),
-        ((1.0, 2.0), 1.0, 1.0, 0.0, 2.0),
+        ((1.0, 2.0), 1.0, 1.0, 1 / 3, 2.0),
         ((1.0, 3.0, 3.0, 4.0), 3.0, 2 / 3, 1 / 3, 4.0),
-        ((0.0, 6.0, 6.0, 8.0, 7.0, 8.0, 10.0), 10.0, 4 / 6, 0.3, 10.0),
+        ((0.0, 6.0, 6.0, 8.0, 7.0, 8.0, 10.0), 10.0, 4 / 6, 5 / 18, 10.0),
         ((4.0, 9.0, 3.0), -1.0, 0.5, 0.0, 9.0),
         ((2.0, 3.0, 2.0, 2.0), 0.0, 1 / 3, 0.0, 3.0),
     ],
@@ -58,9 +58,34 @@ def test_growth_and_its_shares(values, total, rises, last_third, peak):
     assert trend.last_third == pytest.approx(last_third)
 
 
+@pytest.mark.parametrize(
+    ("values", "returned"),
+    [((), 0.0), ((3.0, 1.0), 0.0), ((1.0, 3.0, 5.0), 0.0), ((1.0, 5.0, 4.0, 4.0), 0.25)],
+)
+def test_the_share_of_rises_that_falls_took_back(values, returned):
+    assert Trend(values).returned == returned
+
+
 def test_facts_say_how_much_in_how_many_steps():
     assert Trend((0.0, 1024.0, 1024.0)).facts == (
         ("grown", "1 KiB in 3 steps"),
         ("steps that rose", "50%"),
     )
     assert Trend((1.0,)).slope is None and Trend(tuple(map(float, range(9)))).slope.low == 1.0
+
+
+STEADY = [float(step) for step in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("values", "last_third"),
+    [
+        (STEADY, 1 / 3),
+        ([-500.0, *STEADY[1:]], 1 / 3),  # what the first step makes
+        ([*STEADY[:8], 60.0, *STEADY[9:]], 1 / 3),  # one noisy step
+        ([min(each, 6.0) for each in STEADY], 0.0),
+    ],
+    ids=str,
+)
+def test_one_step_does_not_bend_the_last_third(values, last_third):
+    assert Trend(tuple(values)).last_third == pytest.approx(last_third, abs=0.06)

@@ -53,7 +53,21 @@ BACKWARD = 5
 )
 def test_which_handlers_are_meant(clause, caught):
     tree = ast.parse(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
-    assert bool(list(guards(tree, [3], {}))) is caught
+    assert any(not each.anything for each in guards(tree, [3], {})) is caught
+
+
+@pytest.mark.parametrize(
+    ("clause", "anything"),
+    [
+        ("except:\n        pass", [True]),
+        ("except RuntimeError:\n        print('no luck')", [True]),
+        ("except RuntimeError:\n        torch.cuda.empty_cache()", [False]),
+        ("except ValueError:\n        pass", []),
+    ],
+)
+def test_what_catches_anything_is_told_apart(clause, anything):
+    tree = ast.parse(f"def step():\n    try:\n        loss.backward()\n    {clause}\n")
+    assert [each.anything for each in guards(tree, [3], {})] == anything
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.self_concatenation import Accumulated, accumulated_at
+from auditor.evidence.source.self_concatenation import (
+    Accumulated,
+    accumulated,
+    accumulated_at,
+    joined_lists,
+)
 from auditor.model import Site
 
 
@@ -93,3 +98,63 @@ def test_what_puts_nothing_behind_itself(statement):
 def test_another_line_is_none_of_it():
     assert found("bank = torch.cat([bank, x])\ny = 1\n", 2) is None
     assert accumulated_at(Source(), Site("gone.py", 1, "")) is None
+
+
+TWO_LINES = """
+class Memory(Module):
+    def __init__(self):
+        self.memory = None
+
+    def forward(self, h):
+        context = h if self.memory is None else torch.cat([self.memory, h], dim=1)
+        self.memory = {kept}
+        return context
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "unbounded"),
+    [("context", True), ("context.detach()", True), ("context[:, -64:].detach()", None)],
+)
+def test_what_is_kept_under_another_name(kept, unbounded):
+    told = found(TWO_LINES.strip().format(kept=kept), 6)
+    assert told == (None if unbounded is None else Accumulated("self.memory", unbounded))
+
+
+LIST = """
+features = []
+
+def step():
+    z = model(x)
+    features.append(z.detach())
+    bank = torch.stack(features)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        (("", ""), ["features"]),
+        (("append(z.detach())", "extend(z)"), ["features"]),
+        (("torch.stack(features)", "len(features)"), []),  # never joined
+        (("    bank", "    del features[:-4]\n    bank"), []),
+        (("    bank", "    features.pop(0)\n    bank"), []),
+        (("    z =", "    features = []\n    z ="), []),
+        (("features = []", "features = deque(maxlen=4)"), []),
+        (("features = []", ""), []),  # who knows what it is
+        (("    bank", "    if len(features) > 4:\n        features.clear()\n    bank"), []),
+    ],
+    ids=str,
+)
+def test_lists_that_are_joined_and_never_cut(change, names):
+    told = list(joined_lists(Source({"train.py": LIST.strip().replace(*change, 1)})))
+    assert [name for _, name in told] == names
+    if names:
+        assert told[0][0].text.startswith("features.")
+
+
+def test_tensors_that_nothing_cuts_are_named_as_well():
+    text = "bank = torch.zeros(0)\ndef step():\n    global bank\n    bank = torch.cat([bank, z])"
+    ((site, name),) = accumulated(Source({"train.py": text}))
+    assert (site.line, name) == (4, "bank")
+    assert list(accumulated(Source({"train.py": text + "[-9:]"}))) == []

@@ -1,0 +1,117 @@
+"""What ``torch.compile`` did: graphs that are broken, functions that it compiled again and again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import CompileRow, RegionRow
+from auditor.rule import NotLooked
+
+UNDISTURBED = ("warmup", "quiet", "anomaly_off")
+"""Passes in which nothing of ours makes the compiler compile anew."""
+
+_NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+@dataclass(frozen=True)
+class Break:
+    """A line that breaks the graph of ``function``, also as it was compiled last."""
+
+    site: Site
+    function: str
+    reason: str
+    gb: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class Recompiled:
+    """Compilations of one function for one guard that failed, at one line, on ``steps``.
+
+    ``guard`` is what failed last; ``us`` is the time of all of them. ``limit``: the last was one
+    too many, and the function runs eagerly since.
+    """
+
+    site: Site
+    function: str
+    guard: str
+    n: int
+    steps: int
+    us: float
+    own: bool
+    limit: bool
+
+
+@dataclass(frozen=True)
+class Compiles(Table):
+    """What was compiled in the passes that nothing of ours disturbs."""
+
+    parts: ClassVar[tuple[str, ...]] = ("compiles", "regions")
+
+    breaks: tuple[Break, ...] = ()
+    recompiled: tuple[Recompiled, ...] = ()
+    compiled: int = 0
+    """Frames that were compiled, each counted as often as it was."""
+    us: float = 0.0
+    """Time of all compilations."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> Compiles:
+        """From the rows of these passes."""
+        rows = [row for row in rows_of(evidence, CompileRow) if row.pass_name in UNDISTURBED]
+        if not rows and not evidence.rows(RegionRow):
+            raise NotLooked("the program compiles nothing (torch.compile)")
+        done = [row for row in rows if row.what in ("compile", "backward")]
+        return cls(
+            tuple(_breaks(evidence, rows)),
+            tuple(_recompiled(evidence, rows)),
+            sum(1 for row in done if row.what == "compile"),
+            sum(row.us for row in done),
+        )
+
+
+def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
+    """One for each line: those that the last compilation of a frame had, for an earlier one may be
+    in use no more.
+    """
+    last = {row.frame: row.attempt for row in rows if row.what == "compile"}
+    seen: set[tuple[str, int]] = set()
+    for row in rows:
+        if row.what != "break" or row.at is None or row.attempt != last.get(row.frame, row.attempt):
+            continue
+        site = evidence.recording.site(row.at)
+        if (site.file, site.line) not in seen:
+            seen.add((site.file, site.line))
+            yield Break(site, row.function, row.reason, row.gb, row.own)
+
+
+def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:
+    us = {(row.frame, row.attempt): row.us for row in rows if row.what == "compile"}
+    limits = {row.frame for row in rows if row.what == "limit"}
+    groups: dict[tuple[str, int, str], list[CompileRow]] = {}
+    for row in rows:
+        if row.what == "recompile" and row.at is not None:
+            key = row.frame, row.at, _NUMBER.sub("N", row.reason)
+            groups.setdefault(key, []).append(row)
+    for (frame, at, _), each in groups.items():
+        yield Recompiled(
+            site=evidence.recording.site(at),
+            function=next((row.function for row in each if row.function), ""),
+            guard=each[-1].reason,
+            n=len(each),
+            steps=len({(row.pass_name, row.step) for row in each}),
+            us=sum(us.get((frame, row.attempt), 0.0) for row in each),
+            own=each[-1].own,
+            limit=frame in limits and _led_to(rows, frame, each),
+        )
+
+
+def _led_to(rows: Sequence[CompileRow], frame: str, group: Sequence[CompileRow]) -> bool:
+    """Whether one of these guards failed when the limit was reached."""
+    reached = {row.attempt for row in rows if row.what == "limit" and row.frame == frame}
+    return any(row.attempt in reached for row in group)

@@ -1,0 +1,77 @@
+"""Variables that hold more tensors without a graph after each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.recorded.retained_graphs import grows
+from auditor.evidence.source.bounds import Bounds
+from auditor.evidence.source.files import Source
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import KeptRow
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """A variable and what it held at the end of each step. ``site`` is the line that fills it, None
+    if it was not found. ``bounded``: some line of its file cuts it, or begins it anew.
+    """
+
+    name: str
+    site: Site | None
+    tensors: tuple[int, ...]
+    nbytes: tuple[int, ...]
+    devices: tuple[str, ...] = ()
+    bounded: bool = False
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Bytes by which it grew, per step."""
+        return (self.nbytes[-1] - self.nbytes[0]) / max(1, len(self.nbytes) - 1)
+
+
+@dataclass(frozen=True)
+class KeptTensors(Table):
+    """Such variables of the loud pass, the one that grew most first."""
+
+    parts: ClassVar[tuple[str, ...]] = ("kept",)
+
+    keepers: tuple[Keeper, ...] = ()
+
+    @classmethod
+    def without_parts(cls, evidence: Evidence) -> KeptTensors:
+        """Older recordings lack the part."""
+        return cls()
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> KeptTensors:
+        """From the loud pass."""
+        bounds = Bounds(evidence.get(Source))
+        keepers = [
+            Keeper(
+                f"{row.name}{row.path}",
+                evidence.recording.site_at(row.file, row.line, row.function) if row.line else None,
+                tuple(row.tensors),
+                tuple(row.nbytes),
+                tuple(row.devices),
+                bounds.cut(row.file, f"{row.name}{row.path}"),
+            )
+            for row in rows_of(evidence, KeptRow)
+            if row.pass_name == "loud" and len(row.tensors) == len(row.nbytes)
+        ]
+        return cls(tuple(sorted(keepers, key=lambda each: -each.bytes_per_step)))
+
+    def growing(self, share: float, *, device: bool) -> Iterator[Keeper]:
+        """Those that hold more on ``share`` of the steps and never let go, on a device or in host
+        memory, and whose line is known.
+        """
+        return (
+            each
+            for each in self.keepers
+            if each.site is not None
+            and grows(each.tensors, share)
+            and ({"cpu"} != set(each.devices)) is device
+        )

@@ -1,0 +1,194 @@
+"""Work whose results nobody needed, by line."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import ClassVar
+
+from auditor.evidence.recorded.steps import Steps, own_times
+from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import CopyRow, ThrownRow
+from auditor.rule import NotLooked
+
+REHEARSAL = "rehearsal"
+
+TRAINING = frozenset({"backward", "manual_backward", "zero_grad"})
+"""Calls by which the function is known that takes a training step: what it returns is its
+caller's.
+"""
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """A line and what it did for nothing on ``steps`` watched steps, per step: ``operators``, their
+    ``share`` of the work of all, ``nbytes`` of results.
+
+    ``others`` are further lines of the same; ``other`` is the backward whose gradients go through
+    the line, or the line that had computed it before.
+    """
+
+    what: str
+    site: Site
+    steps: int
+    operators: float
+    share: float
+    nbytes: int = 0
+    op: str = ""
+    owner: str = ""
+    names: tuple[str, ...] = ()
+    n: int = 0
+    graph: bool = False
+    products: int = 0
+    other: Site | None = None
+    others: tuple[Site, ...] = ()
+
+    @property
+    def lines(self) -> str:
+        """The further lines, in words; empty where there are none."""
+        own = dict.fromkeys(str(each) for each in self.others)
+        return ", ".join(own)
+
+
+@dataclass(frozen=True)
+class ThrownWork(Table):
+    """What the pass ``numbers`` saw; ``us`` of a step is the median of the timing pass, None
+    without one.
+    """
+
+    parts: ClassVar[tuple[str, ...]] = ("thrown",)
+
+    found: tuple[Thrown, ...] = ()
+    copied: int = 0
+    """Bytes that were copied to the device per step."""
+    us: float | None = None
+    copied_from: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+    """Lines that copy to the device in the rehearsal: other rules tell of these."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> ThrownWork:
+        """From what the pass left; of one line each."""
+        rows = rows_of(evidence, ThrownRow)
+        whole = next((row for row in rows if row.what == "all"), None)
+        if whole is None:
+            raise NotLooked("the precision pass was not finished")
+        if whole.blind:
+            raise NotLooked(whole.blind)
+        if not whole.trained:
+            raise NotLooked("no optimizer stepped in the precision pass")
+        found = [_thrown(evidence, row) for row in rows if row.at is not None]
+        quiet = own_times(evidence.get(Steps).quiet) if evidence.has("steps") else ()
+        return cls(
+            tuple(_by_line(found)),
+            whole.nbytes,
+            median(quiet) if quiet else None,
+            frozenset(_copies(evidence)),
+        )
+
+    def of(self, *what: str) -> Iterator[Thrown]:
+        """Those of these kinds."""
+        return (each for each in self.found if each.what in what)
+
+
+def handed_on(source: Source, site: Site) -> bool:
+    """True if the statement gives a name to what the function that trains then returns: its caller
+    may read it, in a run that is not this one.
+    """
+    around = [
+        node
+        for node in source.nodes(site.file)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+    ]
+    if not around:
+        return False
+    function = max(around, key=lambda node: node.lineno)
+    inside = list(ast.walk(function))
+    if not any(isinstance(node, ast.Call) and name_of(node.func) in TRAINING for node in inside):
+        return False
+    handed: set[str] = set()
+    returns = [node for node in inside if isinstance(node, (ast.Return, ast.Yield))]
+    if any(node.lineno <= site.line <= (node.end_lineno or node.lineno) for node in returns):
+        return True
+    assigns = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
+    for node in assigns:
+        if node.lineno <= site.line <= (node.end_lineno or node.lineno):
+            handed |= _names(node, ast.Store)
+    grown = -1
+    while grown != len(handed):
+        grown = len(handed)
+        for node in assigns:
+            if _names(node.value, ast.Load) & handed:
+                handed |= _names(node, ast.Store)
+    return any(_names(node, ast.Load) & handed for node in returns)
+
+
+def _names(node: ast.AST, how: type[ast.expr_context]) -> set[str]:
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, how)
+    }
+
+
+def _thrown(evidence: Evidence, row: ThrownRow) -> Thrown:
+    recording = evidence.recording
+    return Thrown(
+        what=row.what,
+        site=recording.site(row.at or 0),
+        steps=row.steps,
+        operators=row.operators,
+        share=row.share,
+        nbytes=row.nbytes,
+        op=row.op,
+        owner=row.owner,
+        names=tuple(name for name in row.names if name),
+        n=row.n,
+        graph=row.graph,
+        products=row.products,
+        other=None if row.other is None else recording.site(row.other),
+        others=tuple(recording.site(each) for each in row.lines),
+    )
+
+
+def _by_line(found: list[Thrown]) -> Iterator[Thrown]:
+    """Several expressions of one line are one; but each table that it builds is its own."""
+    lines: dict[tuple[str, str, int, str], Thrown] = {}
+    for number, each in enumerate(found):
+        owner = str(number) if each.what == "constant" else each.owner
+        key = (each.what, each.site.file, each.site.line, owner)
+        known = lines.get(key)
+        lines[key] = (
+            each
+            if known is None
+            else replace(
+                known if known.share >= each.share else each,
+                operators=known.operators + each.operators,
+                share=known.share + each.share,
+                nbytes=known.nbytes + each.nbytes,
+                op=known.op if known.op == each.op else f"{known.op}, {each.op}",
+                n=known.n + each.n,
+                products=known.products + each.products,
+                others=(*known.others, *each.others),
+            )
+        )
+    for each in lines.values():
+        others = {
+            (site.file, site.line): site
+            for site in each.others
+            if (site.file, site.line) != (each.site.file, each.site.line)
+        }
+        yield replace(each, others=tuple(others.values()))
+
+
+def _copies(evidence: Evidence) -> Iterator[tuple[str, int]]:
+    rehearsed = evidence.inside(REHEARSAL)
+    if rehearsed is not None and rehearsed.has(CopyRow.part):
+        for row in rehearsed.rows(CopyRow):
+            if row.at is not None:
+                site = rehearsed.recording.site(row.at)
+                yield site.file, site.line

@@ -1,0 +1,350 @@
+"""Where the program makes the float64 tensors that its step uses: NumPy's arrays, whose default is
+float64, made to tensors without a dtype.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from auditor.evidence.source.files import Function, Source, name_of
+from auditor.model import Site
+
+Width = Literal["wide", "narrow", "unknown"]
+
+TENSORS = frozenset({"from_numpy", "tensor", "as_tensor", "asarray", "Tensor"})
+MAKES_WIDE = frozenset(
+    [
+        "hanning",
+        "hamming",
+        "blackman",
+        "kaiser",
+        "bartlett",
+        "linspace",
+        "logspace",
+        "zeros",
+        "ones",
+        "eye",
+        "full",
+        "empty",
+        "rand",
+        "randn",
+        "random",
+        "normal",
+        "uniform",
+        "standard_normal",
+        "exponential",
+        "beta",
+        "gamma",
+        "laplace",
+        "lognormal",
+        "random_sample",
+        "to_numpy",
+        "genfromtxt",
+        "loadtxt",
+    ]
+)
+"""Calls of NumPy's and pandas' whose result is float64 unless they are told otherwise."""
+
+MAKES_WHOLE = frozenset({"integers", "randint", "permutation", "argmax", "argsort", "arange"})
+KEEPS = frozenset(
+    [
+        "array",
+        "asarray",
+        "ascontiguousarray",
+        "stack",
+        "concatenate",
+        "vstack",
+        "hstack",
+        "copy",
+        "reshape",
+        "transpose",
+        "ravel",
+        "flatten",
+        "squeeze",
+        "clip",
+        "abs",
+        "sqrt",
+        "exp",
+        "log",
+        "mean",
+        "std",
+        "sum",
+        "where",
+    ]
+)
+"""Calls whose result is as wide as what they are given."""
+
+NARROWS = frozenset(
+    [
+        "float",
+        "half",
+        "bfloat16",
+        "long",
+        "int",
+        "bool",
+        "short",
+        "float32",
+        "float16",
+        "FloatTensor",
+        "HalfTensor",
+    ]
+)
+WIDE_NAMES = re.compile(r"\b(float64|double)\b|^float$|^'(float64|f8|d)'$|^\"(float64|f8|d)\"$")
+CONVERTS = frozenset({"to", "type"})
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A call that makes a float64 tensor. ``names``: what its result is called, of a variable in
+    the lines of ``known`` alone (None: in the whole file), with a dot before it of an attribute.
+    """
+
+    site: Site
+    width: Width
+    names: frozenset[str] = frozenset()
+    known: range | None = None
+
+    def is_used_at(self, site: Site) -> bool:
+        """One of its names stands on the line."""
+        here = site.file == self.site.file and (self.known is None or site.line in self.known)
+        return any(
+            re.search(rf"{re.escape(name)}\b", site.text)
+            if name.startswith(".")
+            else here and re.search(rf"(?<![\w.]){re.escape(name)}\b", site.text)
+            for name in self.names
+        )
+
+
+def double_origins(source: Source) -> tuple[Origin, ...]:
+    """Calls of ``torch.from_numpy``, ``torch.tensor`` and the like whose result nothing narrows and
+    whose array is float64, or of a dtype that the source does not show.
+    """
+    return tuple(
+        origin
+        for file, text in source.texts.items()
+        if "from_numpy" in text or "tensor(" in text or "float64" in text or "double" in text
+        for origin in _of_file(source, file)
+    )
+
+
+def origin_of(site: Site, origins: Iterable[Origin]) -> Site | None:
+    """The one call that made what is first used on the site's line: by its name, or because there
+    is no other; None where that is not clear.
+    """
+    known = list(origins)
+    if any((each.site.file, each.site.line) == (site.file, site.line) for each in known):
+        return None
+    for chosen in (
+        [each for each in known if each.width == "wide" and each.is_used_at(site)],
+        [each for each in known if each.width == "wide"],
+        known,
+    ):
+        lines = {(each.site.file, each.site.line): each.site for each in chosen}
+        if len(lines) == 1:
+            return next(iter(lines.values()))
+        if lines:
+            return None
+    return None
+
+
+def _of_file(source: Source, file: str) -> Iterator[Origin]:
+    nodes = list(source.nodes(file))
+    if not nodes:
+        return
+    tree = nodes[0]
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        if name_of(node.func) == "set_default_dtype" and "64" in ast.unparse(node):
+            yield Origin(source.site_of(file, node), "wide")
+        if not _is_torch(node):
+            continue
+        width = _tensor_width(node, parents)
+        if width != "narrow" and not _narrowed(node, parents):
+            names = frozenset(_names(node, parents))
+            yield Origin(source.site_of(file, node), width, names, _lines_of(node, parents))
+
+
+def _is_torch(call: ast.Call) -> bool:
+    """``torch.from_numpy(..)``, or a factory of torch's that is asked for float64."""
+    if not isinstance(call.func, ast.Attribute):
+        return name_of(call.func) == "from_numpy"
+    if not isinstance(call.func.value, ast.Name) or call.func.value.id != "torch":
+        return False
+    return call.func.attr in TENSORS - {"Tensor"} or _dtype(call) is not None
+
+
+def _dtype(call: ast.Call) -> str | None:
+    return next((ast.unparse(each.value) for each in call.keywords if each.arg == "dtype"), None)
+
+
+def _tensor_width(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Width:
+    asked = _dtype(call)
+    if asked is not None:
+        return "wide" if WIDE_NAMES.search(asked) else "narrow"
+    if not call.args:
+        return "narrow"
+    width = _width(call.args[0], parents, 8)
+    if width == "unknown" and name_of(call.func) != "from_numpy":
+        return "unknown" if _speaks_of_arrays(call.args[0]) else "narrow"
+    return width
+
+
+def _speaks_of_arrays(value: ast.expr) -> bool:
+    return any(
+        isinstance(each, ast.Name) and each.id in ("np", "numpy") for each in ast.walk(value)
+    )
+
+
+def _width(value: ast.expr, parents: dict[ast.AST, ast.AST], depth: int) -> Width:
+    """How wide the numbers of an expression are."""
+    if depth <= 0:
+        return "unknown"
+    if isinstance(value, ast.Call):
+        return _call_width(value, parents, depth)
+    if isinstance(value, ast.BinOp):
+        sides = [_width(each, parents, depth - 1) for each in (value.left, value.right)]
+        sides = [
+            side
+            for side, each in zip(sides, (value.left, value.right), strict=True)
+            if not isinstance(each, ast.Constant)
+        ]
+        return _widest(sides)
+    if isinstance(value, ast.Subscript | ast.UnaryOp | ast.Starred):
+        inner = value.operand if isinstance(value, ast.UnaryOp) else value.value
+        return _width(inner, parents, depth - 1)
+    if isinstance(value, ast.Attribute) and value.attr in ("values", "T"):
+        inside = _width(value.value, parents, depth - 1)
+        return "wide" if value.attr == "values" and inside == "unknown" else inside
+    if isinstance(value, ast.Name | ast.Attribute):
+        given = _assigned(value, parents)
+        return "unknown" if given is None else _width(given, parents, depth - 1)
+    if isinstance(value, ast.Constant | ast.List | ast.Tuple | ast.ListComp):
+        return "narrow"  # torch takes Python's own numbers at its default dtype
+    return "unknown"
+
+
+def _call_width(call: ast.Call, parents: dict[ast.AST, ast.AST], depth: int) -> Width:
+    name, asked = name_of(call.func), _dtype(call)
+    if name == "astype" and call.args:
+        asked = ast.unparse(call.args[0])
+    if asked is not None:
+        return "wide" if WIDE_NAMES.search(asked) else "narrow"
+    if name in NARROWS or name in MAKES_WHOLE:
+        return "narrow"
+    if name in MAKES_WIDE:
+        return "wide" if not _of_torch(call) else "narrow"
+    if name in KEEPS:
+        inner = call.args[:1]
+        if isinstance(call.func, ast.Attribute) and not _is_module(call.func.value):
+            inner = [call.func.value]
+        if inner and isinstance(inner[0], ast.List | ast.ListComp | ast.Tuple | ast.GeneratorExp):
+            return _elements(inner[0], parents, depth)
+        return _width(inner[0], parents, depth - 1) if inner else "unknown"
+    return "unknown"
+
+
+def _elements(
+    value: ast.List | ast.ListComp | ast.Tuple | ast.GeneratorExp,
+    parents: dict[ast.AST, ast.AST],
+    depth: int,
+) -> Width:
+    """Of the array that NumPy makes of a list: Python's floats become float64."""
+    inner = [value.elt] if isinstance(value, ast.ListComp | ast.GeneratorExp) else value.elts
+    if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in inner):
+        return "wide"
+    return _widest([_width(each, parents, depth - 1) for each in inner])
+
+
+def _widest(widths: list[Width]) -> Width:
+    for each in ("wide", "unknown"):
+        if each in widths:
+            return "wide" if each == "wide" else "unknown"
+    return "narrow"
+
+
+def _is_module(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in ("np", "numpy", "torch")
+
+
+def _of_torch(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "torch"
+
+
+def _assigned(value: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST]) -> ast.expr | None:
+    """What a name was given last before it is read in its function or else in its file, and an
+    attribute anywhere in its class.
+    """
+    wanted, scope = ast.unparse(value), parents.get(value)
+    homes = ast.ClassDef if isinstance(value, ast.Attribute) else Function
+    while scope is not None:
+        if isinstance(scope, homes | ast.Module):
+            found = [
+                node
+                for node in ast.walk(scope)
+                if isinstance(node, ast.Assign)
+                and any(ast.unparse(each) == wanted for each in node.targets)
+                and node.value is not value
+                and (isinstance(value, ast.Attribute) or node.lineno < value.lineno)
+            ]
+            if found:
+                return max(found, key=lambda node: node.lineno).value
+        scope = parents.get(scope)
+    return None
+
+
+def _narrowed(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
+    """``.float()``, ``.to(torch.float32)`` or ``dtype=`` behind the call, in the same
+    expression.
+    """
+    node: ast.AST = call
+    while isinstance(above := parents.get(node), ast.Attribute | ast.Call | ast.Subscript):
+        if isinstance(above, ast.Call) and above.func is node:
+            name = name_of(above.func)
+            given = [ast.unparse(each) for each in above.args] + [_dtype(above) or ""]
+            kinds = [each for each in given if "torch." in each and "device" not in each]
+            if name in NARROWS or (name in CONVERTS and any(map(_is_narrow, kinds))):
+                return True
+        elif isinstance(above, ast.Call) and name_of(above.func) in NARROWS:
+            return True
+        node = above
+    return False
+
+
+def _is_narrow(kind: str) -> bool:
+    return not WIDE_NAMES.search(kind)
+
+
+def _names(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> Iterator[str]:
+    """Variables and attributes that the result goes to, and the name of a buffer."""
+    node: ast.AST | None = call
+    while node is not None and not isinstance(node, ast.stmt):
+        if isinstance(node, ast.Call) and name_of(node.func) in (
+            "register_buffer",
+            "register_parameter",
+        ):
+            yield from (
+                f".{each.value}"
+                for each in node.args
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+        node = parents.get(node)
+    if isinstance(node, ast.Assign):
+        for each in (inner for target in node.targets for inner in ast.walk(target)):
+            if isinstance(each, ast.Attribute):
+                yield f".{each.attr}"
+            elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                yield each.id
+
+
+def _lines_of(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> range | None:
+    """Lines of the innermost function around the call."""
+    node: ast.AST | None = call
+    while node is not None and not isinstance(node, Function):
+        node = parents.get(node)
+    return None if node is None else range(node.lineno, (node.end_lineno or node.lineno) + 1)

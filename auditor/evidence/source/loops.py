@@ -1,0 +1,32 @@
+"""Which loop a line of the source stands in."""
+
+from __future__ import annotations
+
+import ast
+
+from auditor.evidence.source.files import Source
+from auditor.model import Site
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def loop_around(source: Source, site: Site) -> int | None:
+    """First line of the innermost loop or comprehension around the site, in the same function; None
+    if there is none.
+    """
+    innermost: ast.AST | None = None
+    for node in source.nodes(site.file):
+        if isinstance(node, (*LOOPS, *COMPREHENSIONS, *FUNCTIONS)) and _covers(node, site.line):
+            innermost = node  # ast.walk goes by depth: later is further inside
+    if innermost is None or isinstance(innermost, FUNCTIONS):
+        return None
+    return getattr(innermost, "lineno", None)
+
+
+def _covers(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+    if isinstance(node, ast.Lambda) and first == line:
+        return False  # a key function within the line
+    return first <= line <= (last or first)

@@ -1,0 +1,268 @@
+"""Where the program's own datasets, collate functions and transforms can make NaN or infinities, or
+let missing values through.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from auditor.evidence.source.files import Function, Source, name_of
+from auditor.model import Site
+
+Kind = Literal["division", "logarithm", "missing", "written"]
+
+SPREADS = frozenset({"std", "nanstd", "var", "ptp", "norm", "sum", "count_nonzero"})
+"""What may be zero for a sample that is constant, or empty."""
+
+LOGS = frozenset({"log", "log2", "log10", "sqrt", "logit"})
+GUARDS = frozenset(
+    [
+        "clip",
+        "clamp",
+        "clamp_",
+        "clamp_min",
+        "maximum",
+        "max",
+        "where",
+        "nan_to_num",
+        "fillna",
+        "replace",
+        "isfinite",
+        "isnan",
+    ]
+)
+REPAIRS = re.compile(
+    r"\b(fillna|dropna|nan_to_num|interpolate|isna|isnull|isnan|Imputer|ffill|bfill)"
+)
+READS = re.compile(r"\b(read_csv|read_table|read_parquet|read_excel|genfromtxt)\s*\(")
+TENSORS = frozenset({"tensor", "as_tensor", "from_numpy", "FloatTensor", "Tensor"})
+NOT_A_NUMBER = re.compile(
+    r"^(float\(['\"]([+-]?inf|nan)['\"]\)|-?(np|numpy|math|torch)\.(nan|inf))$"
+)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A line that can make such a value, as ``text``; ``each``: of one sample or one batch, not of
+    all the data at once.
+    """
+
+    site: Site
+    kind: Kind
+    text: str
+    each: bool
+    weak: bool = False
+    """True of a division by any number of the data: it counts where nothing else can have made the
+    value.
+    """
+
+
+def leak(source: Source, value: str, *, from_the_start: bool) -> Leak | None:
+    """The one line that can have made ``value`` (``nan`` or ``inf``) in the data; None where there
+    are several or none. ``from_the_start``: the first batch held it.
+    """
+    known = list(_leaks(source))
+    made = [
+        each
+        for each in known
+        if each.kind in ("division", "logarithm") and (each.each or from_the_start)
+    ]
+    made, weak = [each for each in made if not each.weak], [each for each in made if each.weak]
+    missing = [each for each in known if each.kind == "missing" and value == "nan"]
+    written = [each for each in known if each.kind == "written" and value in each.text.lower()]
+    per_sample = [each for each in made if each.each]
+    for chosen in (missing if not per_sample else [*missing, *per_sample], made, written, weak):
+        lines = {(each.site.file, each.site.line): each for each in chosen}
+        if lines:
+            return next(iter(lines.values())) if len(lines) == 1 else None
+    return None
+
+
+def _leaks(source: Source) -> Iterator[Leak]:
+    for file, text in source.texts.items():
+        nodes = list(source.nodes(file))
+        collates = {
+            name_of(each.value)
+            for node in nodes
+            if isinstance(node, ast.Call)
+            for each in node.keywords
+            if each.arg in ("collate_fn", "transform", "target_transform")
+        }
+        prepares = set(_preparations(nodes, collates))
+        for function in prepares:
+            yield from _in_function(source, file, function)
+            yield from _written(source, file, function)
+        if READS.search(text) and not REPAIRS.search(text):
+            yield from _missing(source, file, nodes)
+
+
+def _preparations(nodes: Iterable[ast.AST], collates: set[str]) -> Iterator[ast.AST]:
+    """Methods of datasets and transforms, collate functions, and what they call of this file."""
+    functions = {node.name: node for node in nodes if isinstance(node, Function)}
+    found: list[ast.AST] = [
+        node for name, node in functions.items() if name in collates or "collate" in name
+    ]
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and _prepares(node):
+            found += [each for each in node.body if isinstance(each, Function)]
+    yield from found
+    called = {
+        name_of(node.func)
+        for each in found
+        for node in ast.walk(each)
+        if isinstance(node, ast.Call)
+    }
+    yield from (node for name, node in functions.items() if name in called and node not in found)
+
+
+def _prepares(node: ast.ClassDef) -> bool:
+    methods = {each.name for each in node.body if isinstance(each, Function)}
+    bases = {name_of(base) for base in node.bases}
+    return bool(methods & {"__getitem__", "__getitems__"}) or (
+        bool(methods & {"__iter__", "__call__"}) and not bases & {"Module", "Sampler"}
+    )
+
+
+def _in_function(source: Source, file: str, function: ast.AST) -> Iterator[Leak]:
+    once = getattr(function, "name", "") == "__init__"
+    for node in ast.walk(function):
+        kind: Kind | None = None
+        weak = False
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
+            by = node.right if isinstance(node, ast.BinOp) else node.value
+            weak = not _may_be_zero(by, function)
+            kind = "division" if not weak or _is_data(by, function) else None
+        elif isinstance(node, ast.Call) and name_of(node.func) in LOGS:
+            kind = "logarithm" if _is_bare(node, function) else None
+        if kind is not None and isinstance(node, ast.expr | ast.stmt):
+            yield Leak(source.site_of(file, node), kind, ast.unparse(node), not once, weak)
+
+
+def _may_be_zero(value: ast.expr, function: ast.AST, depth: int = 3) -> bool:
+    """A spread or a difference (``high - low``) that nothing keeps from zero."""
+    if depth <= 0 or _guarded(value):
+        return False
+    if isinstance(value, ast.Name | ast.Attribute):
+        made = _given(value, function)
+        return made is not None and _may_be_zero(made, function, depth - 1)
+    if isinstance(value, ast.Call):
+        return name_of(value.func) in SPREADS
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
+        said = ast.unparse(value).lower()
+        return "max" in said and "min" in said
+    return isinstance(value, ast.Subscript) and _may_be_zero(value.value, function, depth - 1)
+
+
+def _is_data(value: ast.expr, function: ast.AST) -> bool:
+    """Numbers that the function was given or has picked, with nothing done to them: no constant, no
+    setting, no length.
+    """
+    if isinstance(value, ast.Subscript):
+        return ast.unparse(value.value).rpartition(".")[2] not in ("shape", "size")
+    if not isinstance(value, ast.Name) or value.id.isupper():
+        return False
+    made = _given(value, function)
+    if made is not None:
+        return isinstance(made, ast.Subscript) and _is_data(made, function)
+    return any(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == value.id
+        for target in _unpacked(function)
+        for node in ast.walk(target)
+    ) or value.id in _parameters(function)
+
+
+def _unpacked(function: ast.AST) -> Iterator[ast.expr]:
+    """Targets of ``a, b = ..``."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Tuple):
+            yield from (each for each in node.targets if isinstance(each, ast.Tuple))
+
+
+def _parameters(function: ast.AST) -> set[str]:
+    given = function.args if isinstance(function, Function) else None
+    return set() if given is None else {each.arg for each in (*given.posonlyargs, *given.args)}
+
+
+def _is_bare(call: ast.Call, function: ast.AST) -> bool:
+    """Nothing keeps what the logarithm is given above zero."""
+    own = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in (
+        "np",
+        "numpy",
+        "torch",
+        "math",
+    )
+    given = call.func.value if own and isinstance(call.func, ast.Attribute) else None
+    given = call.args[0] if given is None and call.args else given
+    if given is None or isinstance(given, ast.Constant) or _guarded(given):
+        return False
+    if isinstance(given, ast.Name):
+        made = _given(given, function)
+        return made is None or not _guarded(made)
+    return True
+
+
+def _guarded(value: ast.expr) -> bool:
+    """Something is added, or a bound is set."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return True
+        if isinstance(node, ast.Call) and name_of(node.func) in GUARDS - {"max"}:
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "max" and len(node.args) > 1:
+            return True
+        if isinstance(node, ast.BoolOp | ast.IfExp):
+            return True
+    return False
+
+
+def _given(value: ast.expr, function: ast.AST) -> ast.expr | None:
+    """What the name was given last before the line in the function; None where that is not one
+    plain value, or a later one changed it.
+    """
+    wanted = ast.unparse(value)
+    found = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign | ast.AugAssign) and node.lineno < value.lineno
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for each in (target.elts if isinstance(target, ast.Tuple) else [target])
+        if ast.unparse(getattr(each, "value", each) if isinstance(each, ast.Subscript) else each)
+        == wanted
+    ]
+    last = max(found, key=lambda node: node.lineno, default=None)
+    if not isinstance(last, ast.Assign) or isinstance(last.targets[0], ast.Subscript):
+        return None
+    if isinstance(last.targets[0], ast.Tuple):
+        names = [ast.unparse(each) for each in last.targets[0].elts]
+        values = last.value.elts if isinstance(last.value, ast.Tuple) else []
+        return values[names.index(wanted)] if len(values) == len(names) else None
+    return last.value
+
+
+def _missing(source: Source, file: str, nodes: list[ast.AST]) -> Iterator[Leak]:
+    """The tensors that are made of a table which was read and not searched for missing values."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and name_of(node.func) in TENSORS and node.args:
+            said = ast.unparse(node.args[0])
+            if re.search(r"\.values\b|\.to_numpy\(|\bframe|\bdf\b", said) and not _is_whole(node):
+                yield Leak(source.site_of(file, node), "missing", ast.unparse(node), each=True)
+
+
+def _is_whole(call: ast.Call) -> bool:
+    """It is asked for whole numbers, which cannot be missing, or for the label's column."""
+    said = ast.unparse(call)
+    return bool(re.search(r"int|long|bool|label|target|\.pop\(", said))
+
+
+def _written(source: Source, file: str, function: ast.AST) -> Iterator[Leak]:
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Subscript)
+            and NOT_A_NUMBER.match(ast.unparse(node.value))
+        ):
+            yield Leak(source.site_of(file, node), "written", ast.unparse(node), each=True)

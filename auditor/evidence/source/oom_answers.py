@@ -1,0 +1,210 @@
+"""What a program does with a handler's word that memory ran out: the branches that it decides, and
+loops that try the same thing again.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from auditor.evidence.source.files import Function, name_of
+
+FAILED = object()
+"""The value of what a handler assigns where the source does not show whether it is true."""
+
+HARMLESS = frozenset(
+    [
+        "empty_cache",
+        "ipc_collect",
+        "collect",
+        "synchronize",
+        "reset_peak_memory_stats",
+        "zero_grad",
+        "sleep",
+        "print",
+        "log",
+        "info",
+        "debug",
+        "warning",
+        "warn",
+        "error",
+        "exception",
+    ]
+)
+"""Calls between two tries that leave what is tried as it was."""
+
+COUNTS = re.compile(r"oom|skip|fail|retr|tries|attempt|count|err|stat", re.IGNORECASE)
+DRAWS = re.compile(
+    r"next|sample|draw|fetch|batch|pop|load|rand|shuffle|choice|split|chunk", re.IGNORECASE
+)
+"""Names of calls that may bring another batch, or a smaller one, to the next try."""
+
+
+def answers(
+    tree: ast.Module,
+    scope: Function | ast.Module,
+    handler: ast.ExceptHandler,
+    following: Iterable[ast.stmt],
+) -> Iterator[list[ast.stmt]]:
+    """Branches that run because the handler ran: behind it, and where its function is called."""
+    told = dict(_told(handler))
+    for statement in following:
+        if isinstance(statement, ast.If | ast.While):
+            for name, value in told.items():
+                yield from _branch(statement, name, value)
+    if isinstance(scope, Function) and not scope.name.startswith("__"):
+        for function in ast.walk(tree):
+            if isinstance(function, Function | ast.Module) and function is not scope:
+                yield from _of_caller(function, scope.name)
+
+
+def repeats_unchanged(
+    loop: ast.For | ast.While, tried: ast.Try, handler: ast.ExceptHandler
+) -> bool:
+    """True of a loop without an end of its own that tries the same thing again: nothing between two
+    tries changes it (or it only changes as far as a bound), ends the loop or takes another batch.
+    """
+    if not isinstance(loop, ast.While) or any(DRAWS.search(name) for name in _called(loop)):
+        return False
+    if not isinstance(loop.test, ast.Constant) and not _is_flag(loop.test, tried):
+        return False
+    between = [each for each in loop.body if each is not tried]
+    if handler.body and isinstance(handler.body[-1], ast.Continue):
+        between = [each for each in between if each.lineno < tried.lineno]
+    read = {
+        ast.unparse(node)
+        for each in tried.body
+        for node in ast.walk(each)
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+    }
+    return tried in loop.body and all(
+        _leaves_as_is(each, read) for each in [*handler.body, *between]
+    )
+
+
+def _is_flag(test: ast.expr, tried: ast.Try) -> bool:
+    """``while not done``, where the try sets ``done``."""
+    flag = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    return isinstance(flag, ast.Name) and any(
+        isinstance(node, ast.Name) and node.id == flag.id and isinstance(node.ctx, ast.Store)
+        for each in [*tried.body, *tried.orelse]
+        for node in ast.walk(each)
+    )
+
+
+def _called(loop: ast.While) -> set[str]:
+    return {name_of(node.func) for node in ast.walk(loop) if isinstance(node, ast.Call)}
+
+
+def _leaves_as_is(statement: ast.stmt, read: set[str]) -> bool:
+    if isinstance(statement, ast.Pass | ast.Continue | ast.Delete):
+        return True
+    if isinstance(statement, ast.Expr):
+        value = statement.value
+        return isinstance(value, ast.Constant) or (
+            isinstance(value, ast.Call) and name_of(value.func) in HARMLESS
+        )
+    if isinstance(statement, ast.AugAssign):
+        target = ast.unparse(statement.target)
+        return (
+            isinstance(statement.op, ast.Add)
+            and COUNTS.search(target) is not None
+            and target not in read
+        )
+    if isinstance(statement, ast.If):
+        return all(_leaves_as_is(each, read) for each in [*statement.body, *statement.orelse])
+    if isinstance(statement, ast.Assign) and _is_bounded(statement.value):
+        return True
+    return (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Constant)
+        and all(isinstance(each, ast.Name) and each.id not in read for each in statement.targets)
+    )
+
+
+def _is_bounded(value: ast.expr) -> bool:
+    """``min(2 * parts, 8)``, ``max(1, size // 2)``: at the bound it stays the same."""
+    return (
+        isinstance(value, ast.Call)
+        and name_of(value.func) in ("min", "max")
+        and len(value.args) == 2
+        and any(isinstance(each, ast.Constant) for each in value.args)
+    )
+
+
+def _told(handler: ast.ExceptHandler) -> Iterator[tuple[str, object]]:
+    """Names that the handler assigns, with their values."""
+    for statement in handler.body:
+        if isinstance(statement, ast.Assign):
+            given = statement.value
+            value = given.value if isinstance(given, ast.Constant) else FAILED
+            yield from ((ast.unparse(each), value) for each in statement.targets)
+
+
+def _of_caller(function: Function | ast.Module, name: str) -> Iterator[list[ast.stmt]]:
+    """What runs where a call of this function came back without a result."""
+    own = list(_own(function))
+    results = {
+        ast.unparse(target)
+        for node in own
+        if isinstance(node, ast.Assign) and _is_call(node.value, name)
+        for target in node.targets
+    }
+    for node in own:
+        if isinstance(node, ast.If | ast.While):
+            for each in sorted(results):
+                yield from _branch(node, each, None)
+            calls = (part for part in ast.walk(node.test) if isinstance(part, ast.Call))
+            for call in calls:
+                if _is_call(call, name):
+                    yield from _branch(node, ast.unparse(call), None)
+
+
+def _own(function: Function | ast.Module) -> Iterator[ast.AST]:
+    """What stands in the function itself, without those defined in it."""
+    todo: list[ast.AST] = [*function.body]
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, Function | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+
+
+def _is_call(value: ast.expr, name: str) -> bool:
+    return isinstance(value, ast.Call) and name_of(value.func) == name
+
+
+def _branch(asked: ast.If | ast.While, name: str, value: object) -> Iterator[list[ast.stmt]]:
+    """The branch taken while ``name`` has this value; none where the test does not show it."""
+    taken = _holds(asked.test, name, value)
+    if taken is not None:
+        yield asked.body if taken else asked.orelse
+
+
+def _holds(test: ast.expr, name: str, value: object) -> bool | None:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _holds(test.operand, name, value)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        parts = {_holds(each, name, value) for each in test.values}
+        decides = isinstance(test.op, ast.Or)
+        if decides in parts:
+            return decides
+        return None if parts == {None} else not decides
+    if ast.unparse(test) == name:
+        return bool(value)
+    if isinstance(test, ast.Compare) and ast.unparse(test.left) == name and len(test.ops) == 1:
+        return _compares(test, value)
+    return None
+
+
+def _compares(test: ast.Compare, value: object) -> bool | None:
+    other = test.comparators[0]
+    if not isinstance(other, ast.Constant) or not isinstance(
+        test.ops[0], ast.Is | ast.Eq | ast.IsNot | ast.NotEq
+    ):
+        return None
+    same = value is not FAILED and value == other.value
+    return same if isinstance(test.ops[0], ast.Is | ast.Eq) else not same

@@ -1,0 +1,243 @@
+"""Where the size of a batch is made: the line of a collate function, of a dataset or of the step
+that pads, resizes or cuts it, when another line only moves it to the device.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from auditor.evidence.source.files import Function, Source, name_of
+from auditor.model import Site
+
+MOVES = frozenset(("to", "cuda"))
+PADS = frozenset(("pad_sequence", "pad", "interpolate", "resize", "crop", "random_crop"))
+"""Last names of functions whose result has a size of its own."""
+MAKES = frozenset(("zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full"))
+"""Last names of functions that are given a size."""
+DRAWS = MAKES | {"rand", "randn", "randint", "normal"}
+GIVES = ("__call__", "__getitem__", "__iter__")
+"""Methods of a collating object and of a dataset that give batches or samples."""
+DEPTH = 4
+"""Names that are followed from one assignment to the next, at most."""
+
+Place = tuple[str, int]
+"""File and first line of a definition."""
+Scope = ast.Module | Function | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Where the collate functions and datasets of the loaders are defined that gave batches."""
+
+    collates: tuple[Place, ...] = ()
+    datasets: tuple[Place, ...] = ()
+
+
+def size_made_at(source: Source, site: Site, given: Definitions | None = None) -> Site | None:
+    """The line that gives what the site's line moves its size; None where that line moves nothing,
+    or no source tells. ``given`` is None where nobody knows the loaders: then the one collate
+    function or dataset of all files serves.
+    """
+    moved = [
+        call.func.value
+        for call in source.calls_at(site)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in MOVES
+    ]
+    if not moved:
+        return None
+    scope = _scope(source, site)
+    found = (_origin(source, scope, each, site) for each in moved)
+    node = next((each for each in found if each is not None), None)
+    if node is None:
+        return next(_in_loaders(source, given), None)
+    return None if node.lineno == site.line else source.site_of(site.file, node)
+
+
+LONGEST = frozenset(("max", "amax", "pad_sequence", "pad_packed_sequence"))
+"""Last names of functions that take a size from the longest part of a batch."""
+ROUNDS = ("ceil", "round", "bucket", "bisect", "multiple", "searchsorted", "bit_length", "digitize")
+"""Parts of names that tell that a size is rounded up to one of a few."""
+
+
+def longest_of_batch(source: Source, site: Site) -> bool:
+    """Whether the function around the line takes a size from the longest part of its batch, and
+    nothing in it rounds that up: then no two batches need have the same.
+    """
+    nodes = list(ast.walk(_scope(source, site)))
+    names = [name_of(node.func) for node in nodes if isinstance(node, ast.Call)]
+    divided = any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Mod))
+        for node in nodes
+    )
+    rounded = divided or any(part in name.lower() for name in names for part in ROUNDS)
+    return not rounded and not LONGEST.isdisjoint(names)
+
+
+def _origin(source: Source, scope: Scope, moved: ast.expr, site: Site) -> ast.expr | None:
+    """What in the site's own file made the moved value: followed through assignments and calls of
+    the file's functions.
+    """
+    value, line = moved, site.line
+    for _ in range(DEPTH):
+        made = _sizing(value, DRAWS)
+        if made is not None:
+            return made
+        called = _called(source, site.file, value)
+        if called is not None:
+            return next(_sizings(called, DRAWS), None)
+        given = _assigned(scope, value, line)
+        if given is None:
+            return None
+        value, line = given.value, given.lineno
+    return None
+
+
+def _called(source: Source, file: str, value: ast.expr) -> Function | None:
+    """The file's own function that the expression calls."""
+    name = name_of(value.func) if isinstance(value, ast.Call) else ""
+    return next(
+        (node for node in source.nodes(file) if isinstance(node, Function) and node.name == name),
+        None,
+    )
+
+
+def _assigned(scope: Scope, value: ast.expr, line: int) -> ast.Assign | None:
+    """Where the name in an expression was last given something above the line."""
+    names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+    found = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign)
+        and node.lineno < line
+        and any(
+            isinstance(each, ast.Name) and each.id in names
+            for target in node.targets
+            for each in ast.walk(target)
+        )
+    ]
+    return max(found, key=lambda node: node.lineno, default=None)
+
+
+def _in_loaders(source: Source, given: Definitions | None) -> Iterator[Site]:
+    """Lines that size what DataLoaders give: in their collate functions, then in datasets."""
+    if given is None:
+        given = Definitions(tuple(_named_collates(source)), tuple(_named_datasets(source)))
+    for places, names in ((given.collates, MAKES), (given.datasets, frozenset[str]())):
+        for file, line in places:
+            for function in _functions_at(source, file, line):
+                for node in _sizings(function, names):
+                    yield source.site_of(file, node)
+
+
+def _functions_at(source: Source, file: str, line: int) -> Iterator[Function | ast.Lambda]:
+    """What is defined there; of a class its methods that give samples or batches."""
+    for node in source.nodes(file):
+        if isinstance(node, ast.Lambda):
+            if node.lineno == line:
+                yield node
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if not first <= line <= node.lineno:
+                continue
+            if not isinstance(node, ast.ClassDef):
+                yield node
+            else:
+                yield from (
+                    item for item in node.body if isinstance(item, Function) and item.name in GIVES
+                )
+
+
+def _named_collates(source: Source) -> Iterator[Place]:
+    """What ``collate_fn=`` names, if all files define one thing of that name; else nothing."""
+    names = set[str]()
+    for file, text in source.texts.items():
+        for node in source.nodes(file) if "collate_fn" in text else ():
+            if isinstance(node, ast.keyword) and node.arg == "collate_fn":
+                names.update(_names(node.value))
+    found = [
+        (file, node.lineno)
+        for file in source.texts
+        for node in source.nodes(file)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name in names
+    ]
+    if len(found) == 1:
+        yield from found
+
+
+def _named_datasets(source: Source) -> Iterator[Place]:
+    """The one class that gives samples; nothing where there are several."""
+    found = [
+        (file, node.lineno)
+        for file in source.texts
+        for node in source.nodes(file)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(item, Function) and item.name in GIVES[1:] for item in node.body)
+    ]
+    if len(found) == 1:
+        yield from found
+
+
+def _names(value: ast.expr) -> Iterator[str]:
+    for node in ast.walk(value):
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            yield name_of(node)
+
+
+def _sizings(function: Function | ast.Lambda, makes: Iterable[str]) -> Iterator[ast.expr]:
+    """Expressions in it that give a size, what pads before what only makes a tensor."""
+    found = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.expr) and _gives_size(node, frozenset(makes))
+    ]
+    yield from sorted(
+        found,
+        key=lambda node: (
+            not isinstance(node, ast.Call) or name_of(node.func) not in PADS,
+            node.lineno,
+        ),
+    )
+
+
+def _sizing(value: ast.expr, makes: Iterable[str]) -> ast.expr | None:
+    return next(
+        (
+            node
+            for node in ast.walk(value)
+            if isinstance(node, ast.expr) and _gives_size(node, frozenset(makes))
+        ),
+        None,
+    )
+
+
+def _gives_size(node: ast.expr, makes: frozenset[str]) -> bool:
+    if isinstance(node, ast.Call):
+        name = name_of(node.func)
+        return name in PADS or (name in makes and any(map(_computed, node.args[:4])))
+    return isinstance(node, ast.Subscript) and any(
+        isinstance(part, ast.Slice) and part.upper is not None and _computed(part.upper)
+        for part in _parts(node.slice)
+    )
+
+
+def _computed(size: ast.expr) -> bool:
+    """Whether a size is told by more than numbers: ``(len(batch), longest)``."""
+    return any(isinstance(node, (ast.Name, ast.Attribute, ast.Call)) for node in ast.walk(size))
+
+
+def _parts(index: ast.expr) -> Iterable[ast.expr]:
+    return index.elts if isinstance(index, ast.Tuple) else (index,)
+
+
+def _scope(source: Source, site: Site) -> Scope:
+    """The innermost function around the site's line, else its whole file."""
+    around: list[Scope] = [
+        node
+        for node in source.nodes(site.file)
+        if isinstance(node, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
+        and (isinstance(node, ast.Module) or node.lineno <= site.line <= (node.end_lineno or 0))
+    ]
+    return around[-1]

@@ -1,0 +1,44 @@
+"""Rows about ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from auditor.recordings.schema.base import MaybeAt, PassRow, Us, doc
+
+
+class CompileRow(PassRow, kw_only=True):
+    """One thing that the compiler said of its work."""
+
+    part = "compiles"
+    when = "all passes"
+
+    what: Annotated[
+        str,
+        doc(
+            "`compile`: a frame was compiled; `backward`: the backward of one; `break`: its graph "
+            "was broken; `recompile`: it is compiled anew, since a guard failed; `limit`: it is "
+            "compiled no more, and runs eagerly"
+        ),
+    ]
+    at: MaybeAt = None
+    function: Annotated[
+        str, doc("the function that is compiled; of one that goes on after a break, that function")
+    ] = ""
+    frame: Annotated[str, doc("the compiler's number of the frame")] = ""
+    attempt: Annotated[int, doc("how often the frame was compiled before")] = 0
+    reason: Annotated[str, doc("of a break why, of a recompile the guard that failed")] = ""
+    gb: Annotated[str, doc("of a break: the compiler's code of the reason, as `gb0059`")] = ""
+    own: Annotated[bool, doc("the place that the compiler named is in the user's source")] = False
+    us: Us = 0.0
+
+
+class RegionRow(PassRow, kw_only=True):
+    """A call of ``torch.compile`` by the user's program, also before the first step."""
+
+    part = "regions"
+    when = "all passes"
+
+    at: MaybeAt = None
+    what: Annotated[str, doc("name of the function or class that is compiled")] = ""
+    in_step: Annotated[bool, doc("it was called inside a step")] = False

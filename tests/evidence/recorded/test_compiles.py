@@ -1,0 +1,94 @@
+"""What was compiled: which breaks are still there, which guard failed how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import Compiles
+from auditor.rule import NotLooked
+
+
+def row(what, attempt=0, at=0, step=0, name="warmup", frame="0", **more):
+    return {
+        "pass": name,
+        "step": step,
+        "what": what,
+        "at": at,
+        "frame": frame,
+        "attempt": attempt,
+        "function": "forward",
+        "own": True,
+        **more,
+    }
+
+
+def compiled(attempt=0, **more):
+    return row("compile", attempt, us=1000.0, **more) | {"at": None}
+
+
+def test_a_program_that_compiles_nothing_was_not_looked_at(seen):
+    with pytest.raises(NotLooked, match="compiles nothing"):
+        seen(compiles=[], regions=[]).get(Compiles)
+
+
+def test_a_region_that_was_never_called_was_looked_at(seen):
+    regions = [{"pass": "warmup", "step": 0, "at": 0, "what": "Net"}]
+    table = seen(sites=[3], compiles=[], regions=regions).get(Compiles)
+    assert (table.breaks, table.recompiled, table.compiled) == ((), (), 0)
+
+
+def test_a_break_that_a_later_compilation_has_not_is_gone(seen):
+    rows = [row("break", reason="old"), compiled(), compiled(1)]
+    assert seen(sites=[3], compiles=rows, regions=[]).get(Compiles).breaks == ()
+    again = [*rows[:2], row("break", 1, reason="new"), rows[2]]
+    (found,) = seen(sites=[3], compiles=again, regions=[]).get(Compiles).breaks
+    assert (found.site.line, found.reason, found.function) == (3, "new", "forward")
+
+
+def test_a_line_that_breaks_several_frames_is_one(seen):
+    rows = [row("break"), compiled(), row("break", frame="1"), compiled(frame="1")]
+    assert len(seen(sites=[3], compiles=rows, regions=[]).get(Compiles).breaks) == 1
+
+
+def test_what_our_own_passes_cause_is_not_judged(seen):
+    rows = [compiled()]
+    for name in ("trace", "loud"):
+        rows += [row("break", 1, name=name), row("recompile", 1, name=name), compiled(1, name=name)]
+    table = seen(sites=[3], compiles=rows, regions=[]).get(Compiles)
+    assert (table.breaks, table.recompiled, table.compiled, table.us) == ((), (), 1, 1000.0)
+
+
+def failing(steps, reason="self.phase == '{}'"):
+    return [
+        each
+        for step in steps
+        for each in (
+            row("recompile", step, step=step, reason=reason.format(step)),
+            compiled(step, step=step),
+        )
+    ]
+
+
+def test_values_of_one_guard_are_one(seen):
+    rows = [compiled(), *failing([1, 2, 3])]
+    (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
+    assert (found.n, found.steps, found.us, found.guard) == (3, 3, 3000.0, "self.phase == '3'")
+    assert not found.limit
+
+
+def test_other_guards_and_other_frames_are_apart(seen):
+    rows = [compiled(), *failing([1]), *failing([2], "self.training"), compiled(frame="1")]
+    rows.append(row("recompile", 1, frame="1", reason="self.phase == '9'"))
+    found = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
+    assert [each.n for each in found] == [1, 1, 1]
+
+
+def test_only_the_guard_that_led_to_the_limit_has_it(seen):
+    rows = [compiled(), *failing([1, 2]), *failing([3], "self.training")]
+    last = row("recompile", 4, step=4, reason="self.phase == '8'", function="")
+    rows += [last, row("limit", 4, step=4, function="")]
+    found = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
+    assert [(each.guard, each.limit, each.function) for each in found] == [
+        ("self.phase == '8'", True, "forward"),
+        ("self.training", False, "forward"),
+    ]

@@ -1,0 +1,156 @@
+"""Lines that make the size of a batch which another line moves to the device."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from auditor.evidence import Source
+from auditor.evidence.source.size_origin import Definitions, longest_of_batch, size_made_at
+from auditor.model import Site
+
+CASES = {
+    "pad_sequence in the collate function": """
+        def collate(batch):
+            rows, labels = zip(*batch)
+            labels = torch.zeros(len(labels), 3)
+            return pad_sequence(rows), labels  # made
+
+        loader = DataLoader(data, collate_fn=collate)
+
+        def step():
+            x, y = next(batches)
+            model(x.to(device))  # moved
+    """,
+    "by hand in a collating object": """
+        class Collate:
+            def __init__(self, pad):
+                self.pad = torch.zeros(pad, 3)
+
+            def __call__(self, batch):
+                longest = max(map(len, batch))
+                return torch.full((len(batch), longest), 0)  # made
+
+        loader = DataLoader(data, collate_fn=Collate(0))
+        for x in loader:
+            x = x.cuda()  # moved
+    """,
+    "a method, bound": """
+        class Data:
+            def collate(self, batch):
+                return F.pad(batch, (0, self.longest(batch)))  # made
+
+        loader = DataLoader(data, collate_fn=partial(data.collate, 1))
+        for batch in loader:
+            batch = {k: v.to("cuda") for k, v in batch.items()}  # moved
+    """,
+    "cropped in the dataset": """
+        class Crops(Dataset):
+            def __getitem__(self, index):
+                first = self.images[:100]
+                return image[:, top : top + side, :side]  # made
+
+        for x in DataLoader(Crops()):
+            x = x.to("cuda")  # moved
+    """,
+    "resized in the step": """
+        def step():
+            images = load()
+            images = F.interpolate(images, size=size)  # made
+            images = images * 2
+            images = images.to("cuda")  # moved
+    """,
+    "made by a function of the file": """
+        def batch(n):
+            return torch.randn(8, n)  # made
+
+        def step():
+            x = batch(next(lengths))
+            model(x.to("cuda"))  # moved
+    """,
+}
+NOTHING = {
+    "made where it is moved": """
+        def step():
+            x = torch.randn(8, n).to("cuda")  # moved
+    """,
+    "nothing is moved": """
+        def collate(batch):
+            return pad_sequence(batch)
+
+        loader = DataLoader(data, collate_fn=collate)
+        x = F.interpolate(x, size)  # moved
+    """,
+    "two collate functions": """
+        def collate(batch):
+            return pad_sequence(batch)
+
+        def other(batch):
+            return pad_sequence(batch)
+
+        loaders = DataLoader(data, collate_fn=collate), DataLoader(data, collate_fn=other)
+        for x in chain(*loaders):
+            x = x.to("cuda")  # moved
+    """,
+    "fixed sizes alone": """
+        def collate(batch):
+            x = torch.zeros(8, 100)
+            return x[:8, :100]
+
+        for x in DataLoader(data, collate_fn=collate):
+            x = x.to("cuda")  # moved
+    """,
+    "no such source": "x.to('cuda')  # moved",
+}
+
+
+def asked(text, given=None):
+    lines = textwrap.dedent(text).strip().split("\n")
+    at = {
+        mark: n
+        for n, line in enumerate(lines, 1)
+        for mark in ("made", "moved")
+        if f"# {mark}" in line
+    }
+    source = Source({"train.py": "\n".join(lines)})
+    return size_made_at(source, Site("train.py", at["moved"]), given), at
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_line_that_makes_the_size(name):
+    found, at = asked(CASES[name])
+    assert found is not None
+    assert (found.file, found.line) == ("train.py", at["made"])
+
+
+@pytest.mark.parametrize("name", list(NOTHING))
+def test_no_line_makes_the_size(name):
+    assert asked(NOTHING[name])[0] is None
+
+
+def test_of_two_collate_functions_the_one_of_the_loader():
+    text = NOTHING["two collate functions"]
+    found, _ = asked(text, Definitions(collates=(("train.py", 4),)))
+    assert found is not None
+    assert found.line == 5
+    assert asked(text, Definitions())[0] is None
+    assert asked(CASES["cropped in the dataset"], Definitions(datasets=(("train.py", 1),)))[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        ("n = max(len(each) for each in batch)", True),
+        ("n = int(lengths.max())", True),
+        ("n = 40", False),
+        ("n = -(-max(map(len, batch)) // 8) * 8", False),
+        ("n = max(map(len, batch)); n += -n % 8", False),
+        ("n = math.ceil(max(map(len, batch)) / 8) * 8", False),
+        ("n = BUCKETS[bisect.bisect_left(BUCKETS, max(map(len, batch)))]", False),
+        ("n = self.round_up(max(map(len, batch)))", False),
+    ],
+)
+def test_the_longest_of_a_batch_and_what_is_rounded_up(size, found):
+    text = f"def collate(batch):\n    {size}\n    return torch.zeros(len(batch), n)\n"
+    assert longest_of_batch(Source({"train.py": text}), Site("train.py", 3)) is found
