@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 from auditor.evidence import Amp, Machine, Source
 from auditor.evidence.recorded.amp import AmpPlace
 from auditor.evidence.recorded.step_pattern import step_pattern
-from auditor.evidence.source.grad_scaler import unscale_call, unscale_calls
+from auditor.evidence.source.grad_scaler import (
+    growth_interval,
+    multiplies_by_norm,
+    unscale_call,
+    unscale_calls,
+)
 from auditor.model import Edit, Finding, Remedy, Severity
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
@@ -24,6 +29,14 @@ REMEDIES = {
     "step() divides the gradients by the scale first.",
     "unscaled": "Scale the loss: scaler.scale(loss).backward(), "
     "scaler.step(optimizer), scaler.update(); or use bfloat16.",
+    "by_hand": "Call scaler.unscale_(optimizer) before the gradients are clipped; step() then does "
+    "not divide a second time.",
+    "made": "Make one GradScaler before the loop and keep it: its scale is found over thousands of "
+    "steps, and belongs into the checkpoint.",
+    "interval": "Leave growth_interval at its default of 2000 (smaller where a run is short).",
+    "again": "Step once for each backward: leave the second step out, with its update().",
+    "update": "Call scaler.update() once at the end of each step, behind the step() of all "
+    "optimizers.",
     "skipped": "Find what overflows (audit run names the line where "
     "non-finite values reach the weights), or use bfloat16.",
 }
@@ -56,10 +69,13 @@ class GradScalerMisused(Rule):
 
     ## What it finds
     ``clip_grad_norm_`` or ``clip_grad_value_`` between ``scale(loss).backward()`` and the moment
-    when ``unscale_`` or ``step`` divides the gradients of the same parameters. ``optimizer.step()``
+    when ``unscale_`` or ``step`` divides the gradients of the same parameters, also by hand
+    (``p.grad.clamp_``, ``p.grad.mul_`` with a factor made of a norm). A GradScaler that is made
+    anew on each step, or whose ``growth_interval`` no run reaches. An optimizer that steps twice on
+    the same gradients. A missing ``update()``, where it ended the run. ``optimizer.step()``
     instead of ``scaler.step(optimizer)`` after it. A GradScaler where autocast only ever ran in
     bfloat16. Steps that the scaler skipped again and again, and a scale that ended below 1. As a
-    note: backward inside the autocast block, and float16 autocast whose loss nothing scales. All of
+    note: ``update()`` of one scaler after each of two optimizers, backward inside the autocast block, and float16 autocast whose loss nothing scales. All of
     it from what ran. An argument of the scaler that only repeats its default
     (``growth_interval=2000``) is named beside: it is no remedy.
 
@@ -109,8 +125,8 @@ class GradScalerMisused(Rule):
     ## Sources
     PyTorch automatic mixed precision examples, "Gradient clipping"; documentation of autocast:
     "Backward passes under autocast are not recommended". GradScaler grows every 2000 steps and so
-    skips about one in as many; the thresholds are ours. A missing ``update()`` after
-    ``scaler.step`` is not looked for: torch raises at the next step.
+    skips about one in as many; the thresholds are ours. After a missing ``update()`` torch raises
+    at the next step.
     """
 
     code = "AMP006"
@@ -124,6 +140,9 @@ class GradScalerMisused(Rule):
     )
     skipped: float = knob(
         0.2, "Share of the scaler's steps that were skipped from which that is reported."
+    )
+    interval: float = knob(
+        100_000, "Steps of growth_interval from which the scale is said never to grow."
     )
     fewest: int = knob(8, "Updates of the scaler below which no share is reported.")
 
@@ -152,7 +171,61 @@ class GradScalerMisused(Rule):
                     "bfloat16",
                     "the loss is scaled, though autocast runs in bfloat16, which needs no scale",
                 )
+        yield from self._by_hand(amp, machine, source)
+        for place in self._usual(amp.places("made")):
+            said = (
+                f"a new GradScaler is made on {place.pattern}: each begins with the scale of its "
+                "first step and never learns a better one"
+            )
+            yield _finding(place, machine, "made", said)
+        for place in amp.places("step_again"):
+            if not place.pattern.usual(self.share / 2):  # of a script each counts as a step
+                continue
+            said = (
+                f"the optimizer steps a second time on the same gradients, on {place.pattern}: no "
+                "backward ran since its last step"
+            )
+            yield _finding(place, machine, "again", said)
+        yield from self._never_grows(amp, machine, source)
+        yield from self._not_updated(amp, machine)
         yield from self._skips(amp, machine)
+
+    def _by_hand(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        said = "gradients are clipped by hand while they are still scaled, on "
+        for place in self._usual(amp.places("clamp_scaled")):
+            yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+        for place in self._usual(amp.places("mul_scaled")):
+            if multiplies_by_norm(source, place.site):
+                yield _finding(place, machine, "by_hand", f"{said}{place.pattern}")
+
+    def _never_grows(self, amp: Amp, machine: Machine, source: Source) -> Iterator[Finding]:
+        for steps in amp.intervals:
+            if steps < self.interval:
+                continue
+            place = AmpPlace(
+                growth_interval(source, steps) or next(amp.places("scale")).site,
+                step_pattern(set(range(amp.steps)), amp.steps),
+                1.0,
+            )
+            yield _finding(
+                place,
+                machine,
+                "interval",
+                f"the scale would grow after {steps:,.0f} steps without an overflow, so never: "
+                "each overflow halves it for the rest of the run",
+            )
+
+    def _not_updated(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
+        if amp.not_updated is not None:
+            place = AmpPlace(amp.not_updated, step_pattern({0}, 1), 1.0)
+            yield _finding(
+                place,
+                machine,
+                "update",
+                "no scaler.update() ran since this scaler's last step: torch refuses the second "
+                "one, which ended this run",
+                Severity.ERROR,
+            )
 
     def _notes(self, amp: Amp, machine: Machine) -> Iterator[Finding]:
         for place in self._usual(amp.places("backward")):
@@ -164,6 +237,13 @@ class GradScalerMisused(Rule):
                 "gradients below 6e-8 become 0"
             )
             yield _finding(place, machine, "unscaled", said, Severity.NOTE)
+
+        for place in self._usual(amp.places("update_early")):
+            said = (
+                f"the scaler is updated before it steps the other optimizer, on {place.pattern}: "
+                "it counts each iteration twice, and its scale may change within one"
+            )
+            yield _finding(place, machine, "update", said, Severity.NOTE)
 
     def _usual(self, places: Iterator[AmpPlace]) -> Iterator[AmpPlace]:
         return (place for place in places if place.pattern.usual(self.share))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Float64Ops, Machine, Source
 from auditor.evidence.recorded.float64_ops import Double
-from auditor.model import Finding, Remedy, Severity, Site
+from auditor.evidence.source.double_origin import double_origins, origin_of
+from auditor.evidence.source.statements import shorten
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 CAME = {
@@ -22,6 +25,12 @@ DELIBERATE = 0.25
 """Share of the forward from which a conversion that the line asks for is a warning: below it may be
 a loss that wants the digits.
 """
+
+DIGITS = re.compile(
+    r"create_graph|\b(LBFGS|hessian|jacobian|gradcheck|odeint|cholesky\w*|solve\w*|lstsq|eigh?|eigvals"
+    r"|svd|inverse|inv|logdet|slogdet|matrix_exp|linalg|gpytorch|torchdiffeq|expm)\b"
+)
+"""Names in a program that trains in float64 for its digits: second derivatives, solvers."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +49,13 @@ class Float64InTheStep(Rule):
     Lines where a float64 tensor comes into what is differentiated while the parameters are float32
     or narrower: an array of NumPy's (whose default is float64), a buffer or a batch that was never
     converted, ``.double()``. What was computed from it is counted. Single numbers, what runs under
-    ``no_grad`` and what is converted back at once are not reported. It is a note where it is a
+    ``no_grad`` and what is converted back at once are not reported. The line is that which made the
+    tensor (in a dataset, a collate function, a module) if the source has one line that can, else
+    that of its first use. It is a note where it is a
     small share of the forward, and where the line asks for float64 itself, unless a product of
     matrices or a quarter of the forward follows in it. A program whose parameters are float64 as
-    well gets one note.
+    well gets one note, and a warning where ``set_default_dtype`` did it and nothing in the source
+    needs the digits (second derivatives, a solver, LBFGS).
 
     ## Why it costs
     The dtype spreads: whatever meets a float64 tensor becomes one, with its gradient. It takes
@@ -100,10 +112,16 @@ class Float64InTheStep(Rule):
             if any(each.products for each in doubles.births):
                 yield _whole(doubles, machine, source)
             return
-        for birth in doubles.births:
+        origins = double_origins(source)
+        told: set[Site] = set()
+        for birth in sorted(doubles.births, key=lambda each: -each.elements):
             large = birth.share >= self.share or birth.products > 0
-            if birth.graph and (large or birth.how != "cast"):
-                yield _creeps(birth, machine, large=large)
+            if not birth.graph or (not large and birth.how == "cast"):
+                continue
+            made = origin_of(birth.site, origins) if birth.how in ("given", "mixed") else None
+            if made not in told:  # what is used at several lines comes from one
+                yield _creeps(birth, machine, large=large, made=made)
+            told |= {made} if made is not None else set()
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).how])
@@ -124,7 +142,7 @@ REMEDIES = {
 }
 
 
-def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
+def _creeps(birth: Double, machine: Machine, *, large: bool, made: Site | None) -> Finding:
     products = (
         f", {amounts.count(round(birth.products / birth.steps), 'product')} of matrices among them"
         if birth.products
@@ -132,10 +150,15 @@ def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
     )
     calls = amounts.count(round(birth.calls / birth.steps), "operator")
     asked = birth.how == "cast" and not birth.products and birth.share < DELIBERATE
+    said = f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of it"
+    if made is not None:
+        said = (
+            f"the results of {calls} per step are float64 because of a tensor that comes into the "
+            f"step at {birth.site}, `{shorten(birth.site.text)}`, and can come from this line"
+        )
     return Finding(
-        birth.site,
-        f"a tensor {CAME[birth.how]}: the results of {calls} per step are float64 because of "
-        f"it{products}",
+        made or birth.site,
+        f"{said}{products}",
         steps=birth.steps,
         per_step=birth.calls / birth.steps,
         seen_on=machine.device,
@@ -145,20 +168,28 @@ def _creeps(birth: Double, machine: Machine, *, large: bool) -> Finding:
             ("share of the forward's elements", f"{amounts.percent(birth.share)}"),
             ("largest tensor in float64", amounts.count(birth.largest, "element")),
         ),
-        hints=Hints(birth.how),
+        places=() if made is None else _places(made, birth.site),
+        hints=Hints("made" if made is not None else birth.how),
     )
+
+
+def _places(*sites: Site) -> tuple[FoundAt, ...]:
+    return tuple(FoundAt(site, shorten(site.text)) for site in sites)
 
 
 def _whole(doubles: Float64Ops, machine: Machine, source: Source) -> Finding:
     steps = max(each.steps for each in doubles.births)
+    turned = _turned(source)
+    by_default = turned is not None and bool(source.called(turned, "set_default_dtype"))
+    wanted = any(DIGITS.search(text) for text in source.texts.values())
     return Finding(
-        _turned(source),
+        turned,
         f"the whole step runs in float64, with {amounts.percent(doubles.trained)} of the trained "
         "parameters",
         steps=steps,
         per_step=sum(each.calls for each in doubles.births) / steps,
         seen_on=machine.device,
-        severity=Severity.NOTE,
+        severity=None if by_default and not wanted else Severity.NOTE,
         hints=Hints("whole"),
     )
 

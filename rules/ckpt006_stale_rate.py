@@ -30,7 +30,8 @@ class CheckpointOverridesRate(Rule):
 
     In a run: ``load_state_dict`` of an optimizer, before the first step, that replaces the rate
     with which optimizer or scheduler were made, where the first step then runs with what was
-    loaded. Silent where the program sets the rate again, or had set none.
+    loaded. Likewise of a scheduler that computes its rates from its own ``base_lrs`` (``LambdaLR``,
+    ``CyclicLR``, ``CosineAnnealingWarmRestarts``), loaded without its optimizer. Silent where the program sets the rate again, or had set none.
 
     ## Why it costs
     ``load_state_dict`` of optimizer and scheduler replaces the rates that the program was started

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from auditor.evidence import Configs, Copies
 from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.evidence.source.batch_class import unpinned_class
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.files import Source
 from auditor.model import Finding, Remedy, Severity, Site
@@ -25,6 +26,7 @@ class Hints(Moves):
     made_at: Site | None = None
     pinned: CallArgument | None = None
     library: str = ""  # the library that moves them
+    batch: str = ""  # the user's class that torch does not pin
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,9 @@ class LoaderWithoutPinnedMemory(CopyRule):
     Batches are copied to the device from memory that is not pinned.
 
     ## What it finds
-    A ``DataLoader`` without ``pin_memory=True`` whose batches the step copies to the device. Seen
-    in a rehearsal of the GPU path.
+    A ``DataLoader`` without ``pin_memory=True`` whose batches the step copies to the device; or one
+    with it whose batches are of a class of the program's that torch passes over, since it has no
+    ``pin_memory`` method. Seen in a rehearsal of the GPU path.
 
     ## Why it costs
     From pageable memory the driver copies in two hops, through a staging buffer, and the host takes
@@ -101,6 +104,18 @@ class LoaderWithoutPinnedMemory(CopyRule):
                 made_at = None  # made by a library, or by a subclass of the user's
             if made_at is None and place.library:
                 continue
+            own = unpinned_class(source, loader.collate) if loader and loader.pins else None
+            if own is not None:
+                yield self.report(
+                    copies,
+                    place,
+                    own.site,
+                    f"pin_memory=True does nothing for the batches of this loader: {own.name} has no "
+                    f"pin_memory(), so {place.amount} are copied{_lines(places)} from memory that "
+                    "is not pinned",
+                    hints=Hints(batch=own.name),
+                )
+                continue
             pinned = given(source, configs, made_at, "DataLoader", "pin_memory", ran=False)
             decided = f": {pinned.said}" if pinned.written else ""
             yield self.report(
@@ -139,6 +154,11 @@ class LoaderWithoutPinnedMemory(CopyRule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
+        if hints.batch:
+            return Remedy(
+                f"Give {hints.batch} a method pin_memory(self) that pins its tensors and returns "
+                "self; or collate into a named tuple or a dict, which torch pins itself."
+            )
         text = (
             "Give the loader pin_memory=True, and move its batches with .to(device, "
             "non_blocking=True)."

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from auditor import amounts
+from auditor.batch_means import Estimate, of_separate
 from auditor.evidence import Batches, Configs, Machine, Source
-from auditor.evidence.recorded.batches import Loader
+from auditor.evidence.recorded.batches import Loader, Starts, Waiting
+from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.source.call_arguments import CallArgument, given
+from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
+from .loading import Slow, cause
 from .pricing import between
 
 ALONE = "loader_alone_us"
+STAY = (
+    "the workers keep their copies of the dataset and their random state from one epoch to the next"
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Hints:
     workers: int = 0
     number: CallArgument | None = None
     persistent: CallArgument | None = None
+    kind: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,15 @@ class StepWaitsForInput(Rule):
     A ``DataLoader`` for whose batches the timed steps waited for a large share of their whole time,
     in every step or in bursts (one long stall alone is silent). In a trace: the share in which the
     loop waited for its loader and no device worked; waits that device work hides cost nothing and
-    are not counted, nor is a first step alone (it starts the workers).
+    are not counted, nor is a first step alone (it starts the workers), nor what its workers waited
+    for a processor that other programs had. It is a note where the waiting is not proven (a few
+    steps waited, and its interval reaches zero), where a busy machine may be what the workers
+    waited for, and where workers keep up but for the time that handing a batch over takes.
+
+    The place is the line of yours that takes most of the loading time (in ``__getitem__``, the
+    collate function or the sampler, also in worker processes), as an observer saw it in the
+    diagnostic pass; the ``iter(loader)`` that is made anew for each batch; else the loader. Workers
+    that are started for each short epoch are named with their share of the waiting.
 
     ## Why it costs
     While the step waits for a batch the host queues nothing for the model. With ``num_workers=0``
@@ -109,14 +126,33 @@ class StepWaitsForInput(Rule):
     least_us: float = knob(
         1000.0, "Mean wait per step in us below which nothing is reported (in a trace: a note)."
     )
+    handed_us: float = knob(
+        3000.0,
+        "Mean wait per step in us below which a loader with workers is a note: to hand a batch "
+        "over, processes and threads wake one another, whatever it holds.",
+    )
     noticed: float = knob(
         0.1,
         "Share of the steps' time from which a trace has a note, and share of a step from which it "
         "counts as waiting.",
     )
+    several: int = knob(
+        5, "Steps that waited from which it is proven though the price's interval reaches zero."
+    )
+    dearest: float = knob(
+        0.5, "Share of the loading time in one line of yours from which that line is the place."
+    )
+    restarts: float = knob(
+        0.5, "Share of the waiting in which iterators begin from which that is named as the cause."
+    )
 
     def detect(
-        self, batches: Batches, machine: Machine, source: Source, configs: Configs
+        self,
+        batches: Batches,
+        machine: Machine,
+        source: Source,
+        configs: Configs,
+        loading: Loading,
     ) -> Iterator[Finding]:
         batches.need_a_loader()
         batches.need_times()
@@ -126,19 +162,28 @@ class StepWaitsForInput(Rule):
         if waiting.recurring_share < self.share:
             return
         loader, slow = waiting.loader, waiting.steps_above(self.noticed)
+        why = cause(
+            loader,
+            batches.starts(loader.number),
+            loading,
+            dearest=self.dearest,
+            restarts=self.restarts,
+        )
+        price = _price(waiting, batches.starts(loader.number), why)
         found = Finding(
-            loader.made_at or loader.consumed_at,
-            f"the step waits {amounts.duration(waiting.mean_us)} for input, "
-            f"{amounts.percent(waiting.share)} of its time"
-            f"{_bursts(slow, len(waiting.steps_us))} (num_workers={loader.workers})",
+            why.site if why is not None else loader.made_at or loader.consumed_at,
+            _said(waiting, slow, why) + self._doubt(waiting, why),
             steps=slow,
             per_step=1.0,
             lost_us_per_step=waiting.mean_us,
             basis="measured",
             seen_on=machine.device,
-            severity=Severity.ERROR if waiting.share >= self.severe else None,
-            facts=waiting.facts,
+            severity=self._severity(waiting, slow, price, why),
+            places=_places(why),
+            facts=(*waiting.facts, *(why.facts if why is not None else ())),
             hints=Hints(
+                kind=why.kind if why is not None else "",
+                advice=why.advice if why is not None else "",
                 workers=_workers(loader, machine.cpus),
                 number=given(
                     source, configs, loader.made_at, "DataLoader", "num_workers", ran=loader.workers
@@ -148,7 +193,25 @@ class StepWaitsForInput(Rule):
                 ),
             ),
         )
-        yield between(found, waiting.price)
+        yield between(found, price)
+
+    def _severity(
+        self, waiting: Waiting, slow: int, price: Estimate | None, why: Slow | None
+    ) -> Severity | None:
+        unproven = price is not None and not price.proven and slow < self.several
+        if unproven or self._doubt(waiting, why):
+            return Severity.NOTE
+        return Severity.ERROR if waiting.share >= self.severe else None
+
+    def _doubt(self, waiting: Waiting, why: Slow | None) -> str:
+        """What else the wait may be; nothing where iterators that begin are counted."""
+        if why is not None and why.kind in ("iterator", "epoch"):
+            return ""
+        if waiting.crowded:
+            return "; the machine was busy, and its workers may have waited for a processor"
+        if waiting.loader.workers > 0 and waiting.mean_us < self.handed_us:
+            return "; handing a batch over from its workers may take that long by itself"
+        return ""
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         if not steps.loader:
@@ -198,8 +261,25 @@ class StepWaitsForInput(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         hints = finding.hints_as(Hints)
+        persistent = hints.persistent
+        if hints.kind == "iterator":
+            return Remedy(hints.advice)
+        if hints.kind == "epoch" and persistent is not None:
+            return Remedy(
+                hints.advice + persistent.advice,
+                persistent.edits("True", reason=STAY),
+                refused=persistent.refused,
+            )
+        if hints.advice:
+            return replace(
+                beside := self._beside(hints), text=f"{hints.advice} Or else: {beside.text}"
+            )
+        return self._beside(hints)
+
+    def _beside(self, hints: Hints) -> Remedy:
+        """Loading in more workers."""
         workers, number, persistent = hints.workers, hints.number, hints.persistent
-        if not workers or number is None or persistent is None or finding.site is None:
+        if not workers or number is None or persistent is None:
             return Remedy(
                 "Make loading cheaper (prepare once, store decoded) or give the loader more "
                 "workers than it has."
@@ -217,6 +297,39 @@ class StepWaitsForInput(Rule):
         ):  # elsewhere it may become 0 again, with which persistent workers are an error
             edits += () if persistent.written else persistent.edits("True", reason=reason)
         return Remedy(text + number.advice, edits, refused=number.refused)
+
+
+def _said(waiting: Waiting, slow: int, why: Slow | None) -> str:
+    because = f": {why.said}" if why is not None else ""
+    return (
+        f"the step waits {amounts.duration(waiting.mean_us)} for input, "
+        f"{amounts.percent(waiting.share)} of its time"
+        f"{_bursts(slow, len(waiting.steps_us))} (num_workers={waiting.loader.workers}){because}"
+    )
+
+
+def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | None:
+    """The mean wait. Where iterators begin every few steps, these are events that lie far apart: at
+    least what they cost is waited for.
+    """
+    if why is None or why.kind != "epoch":
+        return waiting.price
+    each = of_separate(starts.each_us)
+    if each is None:
+        return waiting.price
+    often, mean = len(starts.each_us) / len(waiting.waits_us), waiting.mean_us
+    return Estimate(mean, min(mean, each.low * often), max(mean, each.high * often))
+
+
+def _places(why: Slow | None) -> tuple[FoundAt, ...]:
+    """The line, the loops around it and the dearest line inside it, in the order of lines; none
+    where there is no loop.
+    """
+    if why is None or not why.loops:
+        return ()
+    others = [FoundAt(site, shorten(site.text)) for site in why.loops]
+    own = FoundAt(why.site, shorten(why.site.text), 1.0)
+    return tuple(sorted([*others, own], key=lambda each: each.site.line))
 
 
 def _workers(loader: Loader, cpus: int) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, RetainedGraphs, Source
+from auditor.evidence import Backward, Machine, RetainedGraphs, Source
 from auditor.evidence.recorded.retained_graphs import Root, each_line_once
 from auditor.evidence.source.container_depth import stores_at_depth
-from auditor.model import Edit, Finding, Remedy, Severity
+from auditor.evidence.source.statements import shorten
+from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
 
@@ -85,14 +86,17 @@ class GraphKeptAcrossSteps(Rule):
     )
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 
-    def detect(self, held: RetainedGraphs, machine: Machine, source: Source) -> Iterator[Finding]:
+    def detect(
+        self, held: RetainedGraphs, backward: Backward, machine: Machine, source: Source
+    ) -> Iterator[Finding]:
         growing = list(held.growing(share=self.share, steady=self.steady))
         bounded = (root for root in held.roots if root.keeps_old(self.age))
         for root in each_line_once([*growing, *bounded]):
             grown = root.bytes_per_step()
+            kept = _kept_for(root, backward) if root in growing else None
             yield Finding(
                 root.site,
-                self._message(root, bounded=root not in growing),
+                self._message(root, bounded=root not in growing) + _retains(kept),
                 steps=len(root.holdings),
                 per_step=1.0,
                 lost_bytes=grown,
@@ -101,6 +105,7 @@ class GraphKeptAcrossSteps(Rule):
                 seen_on=machine.device,
                 severity=self._weight(root, bounded=root not in growing),
                 facts=root.facts,
+                places=_places(root, kept),
                 hints=Hints(
                     walked=root.walked,
                     itself=root.site is not None and stores_at_depth(source, root.site, root.depth),
@@ -140,3 +145,23 @@ class GraphKeptAcrossSteps(Rule):
             else "no backward walks the kept graph"
         )
         return Remedy(text, (Edit(finding.site, "detach", safe=not hints.walked, reason=reason),))
+
+
+def _kept_for(root: Root, backward: Backward) -> Site | None:
+    """The one line whose retain_graph lets a later backward walk what the variable holds."""
+    lines = list(backward.walked_again()) if root.walked and root.site is not None else []
+    return lines[0] if len(lines) == 1 and lines[0] != root.site else None
+
+
+def _retains(kept: Site | None) -> str:
+    """In words."""
+    if kept is None:
+        return ""
+    return f"; that is what line {kept.line}, `{shorten(kept.text)}`, keeps its graph for"
+
+
+def _places(root: Root, kept: Site | None) -> tuple[FoundAt, ...]:
+    if kept is None or root.site is None:
+        return ()
+    both = (FoundAt(site, shorten(site.text), 1.0) for site in (root.site, kept))
+    return tuple(sorted(both, key=lambda place: place.site.line))

@@ -1,4 +1,4 @@
-"""GRAPH002: ``retain_graph=True`` whose graph no backward walks again."""
+"""GRAPH002: ``retain_graph=True`` or ``create_graph=True`` whose graph no backward walks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from auditor.rule import Rule, knob
 
 @dataclass(frozen=True)
 class Hints:
-    """The call that is given ``retain_graph``, and as what."""
+    """The call that is given ``retain_graph``, and as what; ``created``: it is ``create_graph`` that
+    nobody needs.
+    """
 
     call: str
-    asked: CallArgument
+    asked: CallArgument | None = None
+    created: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class RetainedGraphNeverNeeded(Rule):
     ## What it finds
     A line that asks for ``retain_graph=True`` where, in all audited steps, no later backward went
     through a graph that it kept. Two losses on one graph, or a recurrent state carried into the
-    next step, do walk it again: silent.
+    next step, do walk it again: silent. And a line whose ``torch.autograd.grad(create_graph=True)``
+    makes a graph of the gradients which nothing differentiates or keeps: a Jacobian, a norm that is
+    only logged.
 
     ## Why it costs
     Backward frees the tensors saved for it as it goes. With ``retain_graph=True`` they stay until
@@ -72,6 +77,7 @@ class RetainedGraphNeverNeeded(Rule):
     since = "0.1"
     edits = (
         Permit("drop_keyword", (ANY,), "retain_graph", safe=True),
+        Permit("drop_keyword", (ANY,), "create_graph"),
         Permit("set_keyword", (ANY, ".backward"), "retain_graph", "False", elsewhere=True),
     )
 
@@ -101,13 +107,29 @@ class RetainedGraphNeverNeeded(Rule):
                 hints=Hints(call, asked),
             )
 
+        for made in backward.never_differentiated():
+            if made.times < self.times:
+                continue
+            yield Finding(
+                made.site,
+                f"create_graph recorded a graph of the gradients of {made.times} calls; nothing "
+                "differentiated it",
+                steps=len(made.pattern.seen),
+                per_step=made.times / made.steps,
+                seen_on=machine.device,
+                facts=(("graphs of gradients", str(made.times)),),
+                hints=Hints(source.call_with_keyword(made.site, "retain_graph"), created=True),
+            )
+
     def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).created:
+            return _without_create(finding)
         text = (
             "Drop retain_graph: each forward builds its own graph, and one backward walks it once."
         )
         hints = finding.hints_as(Hints)
         call, asked = hints.call, hints.asked
-        if asked.written:
+        if asked is not None and asked.written:
             reason = "an expression decides: a step not audited may need it"
             return Remedy(
                 text + asked.advice, asked.edits("False", reason=reason), refused=asked.refused
@@ -119,3 +141,22 @@ class RetainedGraphNeverNeeded(Rule):
             text,
             (Edit(finding.site, "drop_keyword", call, "retain_graph", safe=True, reason=reason),),
         )
+
+
+def _without_create(finding: Finding) -> Remedy:
+    """An edit only where the call says itself whether it keeps the graph that it walks: else
+    create_graph did.
+    """
+    text = (
+        "Drop create_graph: it is for gradients that are differentiated themselves. Where the same "
+        "graph is walked again, say retain_graph=True instead; all rows of a Jacobian at once come "
+        "from is_grads_batched=True or torch.func.jacrev."
+    )
+    call = finding.hints_as(Hints).call
+    if finding.site is None or not call:
+        return Remedy(text)
+    reason = "some gradients are computed by other kernels when their graph is recorded"
+    return Remedy(
+        text,
+        (Edit(finding.site, "drop_keyword", call, "create_graph", reason=reason),),
+    )

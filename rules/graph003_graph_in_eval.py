@@ -1,4 +1,4 @@
-"""GRAPH003: a graph is recorded in evaluation, or of a target network, for nothing."""
+"""GRAPH003: a graph is recorded for nothing: in evaluation, of a teacher, for samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Machine, UnusedGraphs
+from auditor.evidence import LeavesOutsideOptimizer, Machine, UnusedGraphs
 from auditor.evidence.recorded.unused_graphs import UnusedGraph
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -15,13 +15,15 @@ from auditor.rule import Rule, knob
 @dataclass(frozen=True)
 class GraphRecordedInEvaluation(Rule):
     """
-    A model that is not trained there records a graph that nothing walks.
+    A model records a graph that nothing needs.
 
     ## What it finds
     A line that calls a module in eval mode (validation, a teacher, a feature extractor), or one in
     train mode whose parameters no optimizer holds (a target network, an average of weights), with
-    gradients on, and whose output has a graph that no backward walks and nothing keeps. Silent:
-    under ``no_grad`` or ``inference_mode``, with frozen parameters, and where gradients flow
+    gradients on, and whose output has a graph that no backward walks and nothing keeps, or one that
+    is walked only to give its own parameters gradients that nobody uses. And a call of a module
+    that is trained, made for its values alone (samples, a greedy baseline, the next action), whose
+    graphs no backward walks; a note where the line detaches them. Silent: under ``no_grad`` or ``inference_mode``, with frozen parameters, and where gradients flow
     through the module in eval mode (attacks, perceptual losses, frozen batch norm).
 
     ## Why it costs
@@ -74,7 +76,21 @@ class GraphRecordedInEvaluation(Rule):
         "reported.",
     )
 
-    def detect(self, evaluations: UnusedGraphs, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, evaluations: UnusedGraphs, strays: LeavesOutsideOptimizer, machine: Machine
+    ) -> Iterator[Finding]:
+        for place in evaluations.for_nobody(self.calls, strays.tensors):
+            yield Finding(
+                place.site,
+                f"{_said(place)} with gradients on {place.calls} times, and backward computed "
+                "gradients of its parameters, which nobody uses",
+                steps=place.steps,
+                per_step=place.calls / place.steps,
+                lost_bytes=place.saved_bytes,
+                basis="none" if place.saved_bytes is None else "measured",
+                seen_on=machine.device,
+                facts=(("calls", str(place.calls)), ("graphs walked", str(place.walked))),
+            )
         for place in evaluations.for_nothing(self.calls):
             saved = place.saved_bytes
             cost = (
@@ -91,6 +107,7 @@ class GraphRecordedInEvaluation(Rule):
                 lost_bytes=saved,
                 basis="none" if saved is None else "measured",
                 seen_on=machine.device,
+                severity=Severity.NOTE if _is_cut(place) else None,
                 facts=(("calls", str(place.calls)), ("graphs walked", "0")),
             )
 
@@ -101,7 +118,16 @@ class GraphRecordedInEvaluation(Rule):
         )
 
 
+def _is_cut(place: UnusedGraph) -> bool:
+    """The line itself lets go of the graph of a module that is trained: what it saved is freed at
+    once.
+    """
+    return place.mode == "trained" and ".detach()" in place.site.text
+
+
 def _said(place: UnusedGraph) -> str:
+    if place.mode == "trained":
+        return f"{place.module} ran"
     return (
         f"{place.module} ran in eval mode"
         if place.mode == "eval"

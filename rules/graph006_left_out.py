@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import LeavesOutsideOptimizer, Machine, ParamsWithoutGrad
+from auditor.evidence import LeavesOutsideOptimizer, Machine, ParamsWithoutGrad, UnusedGraphs
 from auditor.evidence.recorded.leaves_outside_optimizer import OutsideLeaf
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
 NAMED = 3
 """Tensors that the message names; the rest are counted."""
+
+TEACHING = 3
+"""Calls from which GRAPH003 speaks of a module in evaluation mode."""
 
 REMEDIES = {
     "parameters": "Give them to the optimizer: build it after the whole "
@@ -43,7 +46,7 @@ class TrainableTensorLeftOut(Rule):
     Parameters of a module that get a gradient on the steps, are in no optimizer and did not change;
     and tensors made with ``requires_grad=True`` in no module, of which the same is true and whose
     gradient nobody clears or asks for. A tensor in no module that an optimizer does train, beside a
-    model's parameters, is a note. Silent: batches that want a gradient, inputs of
+    model's parameters, is a note. Silent: a teacher in evaluation mode (GRAPH003), batches that want a gradient, inputs of
     ``torch.autograd.grad``, tensors that the program updates itself, frozen parameters.
 
     ## Why it costs
@@ -104,12 +107,24 @@ class TrainableTensorLeftOut(Rule):
     )
 
     def detect(
-        self, strays: LeavesOutsideOptimizer, fed: ParamsWithoutGrad, machine: Machine
+        self,
+        strays: LeavesOutsideOptimizer,
+        fed: ParamsWithoutGrad,
+        evaluations: UnusedGraphs,
+        machine: Machine,
     ) -> Iterator[Finding]:
         if not fed.optimizers:  # gradients are looked at for their own sake
             return
-        for together in strays.forgotten_parameters(self.fewest):
-            yield _finding(together, together[0].backward, "parameters", machine)
+        # a teacher's: GRAPH003 names the line that records their graph
+        taught = {
+            name
+            for place in evaluations.for_nobody(TEACHING, strays.tensors)
+            for name in place.parameters
+        }
+        for found in strays.forgotten_parameters(self.fewest):
+            together = tuple(each for each in found if each.name not in taught)
+            if together:
+                yield _finding(together, together[0].backward, "parameters", machine)
         for stray in strays.forgotten_tensors(self.fewest):
             yield _finding((stray,), stray.made or stray.backward, "tensor", machine)
         for stray in strays.unregistered(self.fewest):

@@ -1,4 +1,4 @@
-"""KERN006: a Python loop over the rows of a tensor."""
+"""KERN006: a Python loop over the rows of a tensor, over masks of it, or over parameters."""
 
 from __future__ import annotations
 
@@ -7,21 +7,45 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import IndexingLoops, Machine
+from auditor.evidence.recorded.indexing_loops import IndexingLoop
+from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.patterns import Loop, Structure
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, FoundAt, Remedy, Severity
 from auditor.rule import Rule, knob
+
+REMEDIES = {
+    "pieces": "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "
+    "torch.vmap.",
+    "masks": "Do it for all values at once: index_add or scatter_reduce sums rows by label, "
+    "torch.nn.functional.one_hot makes all masks as one tensor to multiply or sum with.",
+    "parameters": "Give all parameters to one call: torch._foreach_mul_, torch._foreach_add_, "
+    "torch._foreach_norm and their like take lists. For an average of weights use "
+    "torch.optim.swa_utils.AveragedModel with a multi_avg_fn, for clipping "
+    "torch.nn.utils.clip_grad_norm_(foreach=True), for an update an optimizer of torch.optim, and "
+    "for an L2 penalty its weight_decay.",
+}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the loop goes over: a key of ``REMEDIES``."""
+
+    kind: str = "pieces"
 
 
 @dataclass(frozen=True)
 class LoopOverIndex(Rule):
     """
-    A Python loop goes over a tensor piece by piece.
+    A Python loop does one by one what one operator could do.
 
     ## What it finds
     In a run: a line whose operator is given ten or more pieces of one tensor, one after the other,
-    in a loop of few operators that makes up a noticeable share of the step's. Silent where pieces
-    differ in size or are large, where a turn needs the one before (a recurrence), where a backward
-    runs in the loop, and in a loader. In a trace: the same short row of operators (at most eight)
+    in a loop of few operators that makes up a noticeable share of the step's; one that compares a
+    tensor with eight or more values (a mask for each label); one whose operator is given ten or
+    more parameters, or their gradients, and could take a list of them (averages of weights,
+    gradient norms, updates by hand; a note where the share is smaller). Silent where pieces differ
+    in size or are large, where a turn needs the one before (a recurrence), where a backward runs in
+    the loop, where masks choose what a module or a sort is given, and in a loader. In a trace: the same short row of operators (at most eight)
     with an indexing one in it, ten times or more one after the other under one parent, launching
     kernels each time, for a noticeable share of the step on the host. Loops of the data loader's
     own are left out.
@@ -73,21 +97,29 @@ class LoopOverIndex(Rule):
     operators: float = knob(
         0.25, "In a run: share of the operators outside the backward from which it is reported."
     )
+    noted: float = knob(
+        0.1, "In a run: the same share, from which a loop over parameters is a note."
+    )
     body: int = knob(16, "In a run: operators in each turn, at most.")
 
     def detect(self, piecewise: IndexingLoops, machine: Machine) -> Iterator[Finding]:
         for loop in piecewise.short(self.body):
-            if loop.share < self.operators:
+            noted = loop.share < self.operators
+            if noted and (loop.kind != "parameters" or loop.share < self.noted):
                 continue
             yield Finding(
                 loop.site,
-                f"a Python loop gives `{loop.op}` {amounts.digits(loop.turns)} pieces of a tensor "
-                f"one by one: {amounts.digits(loop.operators)} operators per step, "
-                f"{amounts.percent(loop.share)} of all outside the backward",
+                f"{_gives(loop)}: {amounts.digits(loop.operators)} operators per step, "
+                f"{amounts.percent(loop.share)} of all outside the backward{_head(loop)}",
                 steps=loop.steps,
                 per_step=loop.turns,
                 seen_on=machine.device,
-                facts=(("elements of a piece", str(loop.elements)),),
+                severity=Severity.NOTE if noted else None,
+                facts=(
+                    (("elements of a piece", str(loop.elements)),) if loop.kind == "pieces" else ()
+                ),
+                hints=Hints(loop.kind),
+                places=_places(loop),
             )
 
     def in_trace(self, structure: Structure) -> Iterator[Finding]:
@@ -114,10 +146,30 @@ class LoopOverIndex(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(
-            "Do it for the whole tensor at once: broadcasting, a mask, index_select, scatter or "
-            "torch.vmap."
-        )
+        return Remedy(REMEDIES[finding.hints_as(Hints).kind])
+
+
+def _gives(loop: IndexingLoop) -> str:
+    turns = amounts.digits(loop.turns)
+    if loop.kind == "masks":
+        return f"a Python loop compares a tensor with {turns} values one by one"
+    if loop.kind == "parameters":
+        return f"a Python loop gives `{loop.op}` {turns} parameters one by one"
+    return f"a Python loop gives `{loop.op}` {turns} pieces of a tensor one by one"
+
+
+def _head(loop: IndexingLoop) -> str:
+    """The loop's own line, where it is another one."""
+    if loop.head is None:
+        return ""
+    return f"; the loop is line {loop.head.line}, `{shorten(loop.head.text)}`"
+
+
+def _places(loop: IndexingLoop) -> tuple[FoundAt, ...]:
+    if loop.head is None:
+        return ()
+    head = FoundAt(loop.head, shorten(loop.head.text))
+    return head, FoundAt(loop.site, shorten(loop.site.text), loop.turns)
 
 
 def _said(loop: Loop) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from auditor import amounts
 from auditor.evidence import (
     DeviceMemory,
     GrowingLines,
     HostMemory,
+    KeptTensors,
     Machine,
     NeverFreed,
     RetainedGraphs,
@@ -17,6 +19,8 @@ from auditor.evidence import (
 from auditor.evidence.recorded.trend import Trend
 from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import NotLooked, Rule, knob, see
+
+from .placing import places_of
 
 MIB = 2**20
 
@@ -27,6 +31,7 @@ class Hints:
 
     where: str = ""
     accumulated: str = ""  # the name that is put behind itself
+    kept: str = ""  # the variable that holds more and more tensors
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,11 @@ class MemoryGrowsEveryStep(Rule):
     more at the end of each step, where an allocation history was recorded: in the memory pass of a
     GPU, or in a rehearsal. A rehearsal is a note: its twelve steps cannot tell a leak from a buffer
     that fills up. A statement that puts a tensor behind itself (``bank = torch.cat([bank, z])``) is
-    a warning in a rehearsal as well, where nothing in its file cuts the tensor or begins it anew.
+    a warning in a rehearsal as well, where nothing in its file cuts the tensor or begins it anew,
+    however small; so is a list that is appended to and joined (``torch.stack(features)``), if it is
+    the only one in the program, and so is a variable that was seen to hold more tensors after each
+    step, if they are half of the growth. Where a line of its file does cut such a variable (replay
+    memory), it is a note. Growth of the host is told at such a line as well.
 
     ## Why it costs
     It ends in an out-of-memory error, or in the machine swapping, after a number of steps that can
@@ -99,6 +108,11 @@ class MemoryGrowsEveryStep(Rule):
     device_mib: float = knob(1.0, "Growth over the pass in MiB, on the device.")
     host_mib: float = knob(32.0, "Growth over the pass in MiB, on the host.")
     host_step_kib: float = knob(256.0, "Growth per step in KiB, on the host.")
+    host_returned: float = knob(
+        0.2,
+        "Share of its rises that the host may have taken back in falls (glibc's arenas spread "
+        "where sizes vary, and give back as much as a quarter).",
+    )
 
     def detect(
         self,
@@ -108,6 +122,7 @@ class MemoryGrowsEveryStep(Rule):
         kept: NeverFreed,
         growing: GrowingLines,
         *,
+        keepers: KeptTensors,
         machine: Machine,
     ) -> Iterator[Finding]:
         if not device.trend.values and not host.trend.values:
@@ -115,16 +130,23 @@ class MemoryGrowsEveryStep(Rule):
         floor = max(self.device_mib * MIB, self.device_share * device.trend.peak)
         on_device = self._rate(device.trend, floor, 0.0)
         line = _line(kept, growing, self._rate, floor)
+        keeper = None if line.name else self._keeper(keepers, floor, on_device)
+        line = line if keeper is None else replace(keeper, allocated=line.site)
         if on_device is None and line.name:  # what else is freed or not yet freed hides it
-            on_device = self._rate(line.trend, floor, 0.0)
+            on_device = self._rate(line.trend, 0.0 if line.unbounded else floor, 0.0)
         on_host = self._rate(host.trend, self.host_mib * MIB, self.host_step_kib * 1024)
+        on_host_at = _by_source((*growing.tensors, *growing.lists))
         if machine.simulated:
             on_host = None  # the shadow's tensors lie in host memory
+        if on_host is not None and not on_host_at.name:
+            on_host_at = self._keeper(keepers, None, on_host) or on_host_at
+        if host.trend.returned > self.host_returned and not on_host_at.name:
+            on_host = None  # it comes and goes
         names = ", ".join(sorted({root.name for root in held.roots if root.bytes_per_step()}))
         cause = f"; {names} keeps graphs{see('GRAPH001')}" if names else ""
         for where, trend, rate, place in (
             ("device", device.trend, on_device, line),
-            ("host", host.trend, on_host, _Line()),
+            ("host", host.trend, on_host, on_host_at),
         ):
             if rate is None:
                 continue
@@ -138,18 +160,36 @@ class MemoryGrowsEveryStep(Rule):
                 basis=machine.bytes_basis,
                 seen_on=machine.device,
                 severity=Severity.NOTE
-                if names or (machine.simulated and not place.unbounded)
+                if names or place.bounded or (machine.simulated and not place.unbounded)
                 else None,  # GRAPH001 is the warning and has the line
                 facts=trend.facts,
-                hints=Hints(where, place.name),
+                places=places_of(place.site, place.allocated),
+                hints=Hints(where, place.name) if not place.kept else Hints(where, kept=place.name),
                 follows="GRAPH001" if names else "",
             )
+
+    def _keeper(
+        self, keepers: KeptTensors, floor: float | None, rate: float | None
+    ) -> _Line | None:
+        """The variable whose tensors are half of what grows; in host memory with no ``floor``."""
+        for each in keepers.growing(self.rises, device=floor is not None):
+            trend = Trend(tuple(float(nbytes) for nbytes in each.nbytes))
+            least = math.inf if floor is None else floor
+            if each.bytes_per_step >= (rate or math.inf) / 2 or self._rate(trend, least, 0.0):
+                said = f": {each.name} holds more tensors after each step, put there by this line"
+                said += "" if each.bounded else ", and nothing cuts it"
+                return _Line(
+                    each.site, said, each.name, not each.bounded, trend, each.bounded, True
+                )
+        return None
 
     def _rate(self, trend: Trend, floor: float, per_step: float) -> float | None:
         """Growth in bytes per step; None where it is not established."""
         slope = trend.slope
         if slope is None or slope.low <= 0 or slope.per_step < per_step or trend.total < floor:
             return None
+        if trend.noise > slope.per_step * len(trend.values):
+            return None  # it comes and goes by more than it grew
         return (
             slope.per_step if trend.rises >= self.rises and trend.last_third >= self.tail else None
         )
@@ -162,6 +202,12 @@ class MemoryGrowsEveryStep(Rule):
                 "rows (a ring buffer), or keep the last rows alone after each step. Each step "
                 "also copies all of it: what must be kept whole belongs into a list on the host, "
                 "joined once at the end."
+            )
+        kept = finding.hints_as(Hints).kept
+        if kept:
+            return Remedy(
+                f"Give {kept} a bound (keep the last ones alone, or clear it when they were used), "
+                "or keep numbers of them."
             )
         if finding.hints_as(Hints).where == "host":
             return Remedy(
@@ -176,13 +222,25 @@ class MemoryGrowsEveryStep(Rule):
 
 @dataclass(frozen=True)
 class _Line:
-    """The line that growth is told at. ``name`` is put behind itself there."""
+    """The line that growth is told at. ``name`` is what gets longer there."""
 
     site: Site | None = None
     said: str = ""
     name: str = ""
     unbounded: bool = False
     trend: Trend = field(default_factory=Trend)
+    bounded: bool = False
+    kept: bool = False
+    allocated: Site | None = None
+    """Where the tensors come from that a variable keeps."""
+
+
+def _by_source(named: Sequence[tuple[Site, str]]) -> _Line:
+    """The one line at which the source lets something grow without a bound."""
+    if len(named) != 1:
+        return _Line()
+    ((site, name),) = named
+    return _Line(site, f": {name} gets longer here on each step, and nothing cuts it", name, True)
 
 
 def _line(
@@ -194,11 +252,18 @@ def _line(
     """Blocks that stay tell more than a line that holds more; what is put behind itself, most."""
     for each in growing.lines:
         found = each.accumulated
-        if found is not None and rate(each.held, floor, 0.0) is not None:
+        least = 0.0 if found is not None and found.unbounded else floor
+        if found is not None and rate(each.held, least, 0.0) is not None:
             said = f": {found.name} is put behind itself here on each step"
             if found.unbounded:
                 said += ", and nothing cuts it"
             return _Line(each.site, said, found.name, found.unbounded, each.held)
+    lists = _by_source(growing.lists)
+    if kept.lines and lists.site is not None:
+        held = (each.held for each in growing.lines if each.site == kept.lines[0].site)
+        trend = next((each for each in held if rate(each, 0.0, 0.0) is not None), None)
+        if trend is not None:
+            return replace(lists, trend=trend)
     if kept.lines:
         said = f": {kept.lines[0].blocks} blocks allocated here were never freed"
         return _Line(kept.lines[0].site, said)

@@ -4,23 +4,31 @@ gradients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from auditor import amounts
 from auditor.evidence import DeviceCalls, Machine, OomHandlers
 from auditor.evidence.recorded.oom_handlers import Reason
-from auditor.model import Finding, Remedy, Severity
+from auditor.model import Finding, Remedy, Severity, Site
 from auditor.rule import Rule, knob
 
+from .placing import places_of
 from .pricing import between
 
 WHY = {
+    "swallows": "every other error of the step ends in this except as well (a wrong shape, a failed "
+    "assertion on the device), and the training goes on as if memory had run out",
+    "hides": "every error of the backward, of whatever kind, ends in this except, and the training "
+    "goes on",
+    "died": "the second try ran out of memory as well, which ended this run",
     "same_graph": "backward runs again on the graph of the try that failed, "
     "whose buffers may be freed already (a second error), "
     "and adds what had come through before the error twice",
     "not_cleared": "the gradients that the failed backward left are not cleared before the retry",
+    "unchanged": "the loop around it tries the same batch again at the same size, for ever where "
+    "the memory does not suffice",
     "inside": "the retry runs inside except, where the exception still "
     "holds the frames of the failed try with their tensors",
     "kept": "the exception is stored, and its traceback keeps the tensors of the failed try alive",
@@ -43,13 +51,17 @@ class OutOfMemoryHandledWrongly(Rule):
     A handler of out-of-memory errors cannot work.
 
     ## What it finds
-    A handler (``except torch.OutOfMemoryError``, or a RuntimeError asked for "out of memory")
-    around a backward that the audited step ran, which: runs backward again on the old graph; tries
-    again inside ``except``; tries again (also by a loop around it), steps or goes on with the
-    gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular
+    A handler (``except torch.OutOfMemoryError``, a RuntimeError asked for "out of memory", or a
+    broad ``except`` that empties the cache, speaks of memory or halves a batch, itself or where its
+    word is asked for) around a backward
+    that the audited step ran, or that the error passed which ended the run. It is reported if it
+    swallows every other error as well; runs backward again on the old graph; tries
+    again inside ``except``; tries the same again without end (``while True``); tries again (also by
+    a loop around it), steps or goes on with the gradients of the failed backward; or stores the exception. ``empty_cache()`` at regular
     intervals is a note with its measured price (on most steps it is SYNC009). Silent: a handler
     that only notes the error, or clears the gradients and goes on, with the retry after the
-    ``except`` block and from a fresh forward.
+    ``except`` block and from a fresh forward; a broad one that raises what is not its own. One that
+    catches every error, speaks of no memory and goes on is a note.
 
     ## Why it costs
     It works in no test and fails when it is needed. A backward that ran out of memory has filled
@@ -118,26 +130,29 @@ class OutOfMemoryHandledWrongly(Rule):
     )
     share: float = knob(0.5, "Share of the steps from which they are SYNC009's.")
 
-    def detect(
-        self, handlers: OomHandlers, calls: DeviceCalls, machine: Machine
-    ) -> Iterator[Finding]:
+    def detect(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
         yield from self._flawed(handlers, machine)
-        if machine.gpu_path:  # without a device it does nothing
-            yield from self._periodic(calls, machine)
+        if machine.gpu_path and handlers.calls is not None:  # without a device it does nothing
+            yield from self._periodic(handlers.calls, machine)
 
     def _flawed(self, handlers: OomHandlers, machine: Machine) -> Iterator[Finding]:
-        ran = f"; memory ran out {handlers.errors} times in this audit" if handlers.errors else ""
+        times = amounts.count(handlers.errors, "time")
+        ran = f"; memory ran out {times} in this audit" if handlers.errors else ""
         for flaw in handlers.flaws:
+            hides = flaw.reasons == ("hides",)
             yield Finding(
                 flaw.site,
-                "after an out-of-memory error "
+                ("" if hides else "after an out-of-memory error ")
                 + "; and ".join(WHY[reason] for reason in flaw.reasons)
+                + _again(flaw.again)
                 + ran,
                 seen_on=machine.device if handlers.errors else "source",
                 facts=(
                     ("handler", str(flaw.handler)),
                     ("out of memory in this audit", str(handlers.errors)),
                 ),
+                severity=Severity.NOTE if hides else None,
+                places=places_of(flaw.site, *flaw.again),
                 hints=Hints(flaw.reasons),
             )
 
@@ -176,8 +191,27 @@ class OutOfMemoryHandledWrongly(Rule):
             )
         if reasons == ("kept",):
             return Remedy("Store str(error), not the error.")
+        if reasons == ("hides",):
+            return Remedy(
+                "Catch the errors that you expect (torch.OutOfMemoryError, FloatingPointError), and "
+                "let all others end the run."
+            )
+        if reasons == ("swallows",):
+            return Remedy(
+                "Catch torch.OutOfMemoryError alone (a RuntimeError itself, so it goes first), or "
+                'raise again what has no "out of memory" in its text.'
+            )
+        narrow = "Catch torch.OutOfMemoryError alone. " if "swallows" in reasons else ""
         return Remedy(
-            "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
+            narrow
+            + "In except only set a flag. After the block: zero_grad(), then a fresh forward and "
             "backward, with a smaller batch in "
             "several parts; on the second failure save a checkpoint and stop."
         )
+
+
+def _again(sites: Sequence[Site]) -> str:
+    """`` (again at lines 5 and 7)``; empty for none."""
+    lines = [str(line) for line in sorted({site.line for site in sites})]
+    many = "lines " + " and ".join([", ".join(lines[:-1]), lines[-1]]) if lines[1:] else ""
+    return f" (again at {many or 'line ' + lines[0]})" if lines else ""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from auditor.evidence import Checkpoints, Loads, Machine, Nonfinite
+from auditor.evidence import Checkpoints, Loads, Machine, Nonfinite, NormBuffers
+from auditor.evidence.recorded.norm_buffers import NormBuffer
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
@@ -35,7 +36,9 @@ class WeightsPoisoned(Rule):
     with its name and share. A mask is silent: minus infinity in some places and zero in all others.
     So are numbers beside the weights (a best loss of ``inf``). In a run: a parameter or a moment
     that was not finite before the step that used it began, so that no operator of the step made it;
-    the line is the ``load_state_dict`` that brought it, else that of its first use.
+    the line is the ``load_state_dict`` that brought it, else that of its first use. Likewise a
+    running mean or variance of a batch norm, while the weights are finite: a guard on the loss or a
+    step that GradScaler skips comes behind the forward that changed it.
 
     ## Why it costs
     One NaN in the weights makes every output NaN; one in a moment of Adam makes the weights NaN at
@@ -76,8 +79,12 @@ class WeightsPoisoned(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    def detect(self, nonfinite: Nonfinite, loads: Loads, machine: Machine) -> Iterator[Finding]:
+    def detect(
+        self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: NormBuffers
+    ) -> Iterator[Finding]:
         birth = nonfinite.birth
+        if birth is None and not nonfinite.tensors and buffers.first is not None:
+            yield _spoiled(buffers.first, machine)
         if birth is None or not birth.was_there:
             return
         what = "a parameter" if birth.phase == "parameter" else "the optimizer's state"
@@ -146,3 +153,16 @@ def _share(tensor: TensorFacts) -> str:
         return "unknown"
     counts = (("NaN", tally.nan), ("inf", tally.positive_inf), ("-inf", tally.negative_inf))
     return " and ".join(f"{100 * n / tally.count:.3g}% {name}" for name, n in counts if n)
+
+
+def _spoiled(found: NormBuffer, machine: Machine) -> Finding:
+    value = "NaN" if found.value == "nan" else found.value
+    return Finding(
+        found.site,
+        f"{found.buffer} of a {found.owner} that runs here holds {value} by step {found.step} of "
+        "the diagnostic pass, and the weights are finite: what guards them comes behind the "
+        "forward that changed it, and every evaluation from now on is not finite",
+        steps=1,
+        seen_on=machine.device,
+        hints=Hints("Look at isfinite(batch) before the forward; make the statistics anew. "),
+    )

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from auditor.evidence import Machine, Nonfinite
-from auditor.model import Finding, Remedy, Severity
+from auditor.evidence import Machine, Nonfinite, Source
+from auditor.evidence.source.nonfinite_data import leak
+from auditor.evidence.source.statements import shorten
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule
+
+LETS = {
+    "division": "it divides by what can be 0",
+    "logarithm": "nothing keeps what it is given above 0",
+    "missing": "missing values of the table that was read pass through",
+    "written": "it writes such a value",
+}
 
 
 @dataclass(frozen=True)
@@ -18,7 +27,9 @@ class BatchNotFinite(Rule):
     ## What it finds
     The first step after which a parameter or a gradient was not finite, where a replay of that step
     shows that the value was in the data already when the step used it: no operator of the step made
-    it. The line is that of its first use. A missing value that is replaced, masked, or only used in
+    it. The line is that of the dataset, collate function or transform that can have made it (a
+    division by a spread, a logarithm, a table read with missing values), where the source has one
+    such line, else that of its first use. A missing value that is replaced, masked, or only used in
     a metric is silent, and so is a mask of ``-inf``.
 
     ## Why it costs
@@ -73,7 +84,7 @@ class BatchNotFinite(Rule):
     severity = Severity.ERROR
     since = "0.1"
 
-    def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
+    def detect(self, nonfinite: Nonfinite, machine: Machine, source: Source) -> Iterator[Finding]:
         birth = nonfinite.birth
         if birth is None or not birth.came_with_data:
             return
@@ -85,14 +96,21 @@ class BatchNotFinite(Rule):
             if nonfinite.tensors
             else ""
         )
+        kind = "nan" if birth.value == "nan" else "inf"
+        made = leak(source, kind, from_the_start=birth.step == 0)
+        used = (
+            "when it was first used here"
+            if made is None
+            else f"which can come from this line ({LETS[made.kind]}); first used at {_quoted(birth.site)}"
+        )
         yield Finding(
-            birth.site,
-            f"the data of step {birth.step} held {value}{share} when it was first used here; "
-            f"{reached}",
+            birth.site if made is None else made.site,
+            f"the data of step {birth.step} held {value}{share} {used}; {reached}",
             steps=1,
             per_step=1 / max(1, nonfinite.steps),
             seen_on=machine.device,
             facts=nonfinite.facts,
+            places=() if made is None else tuple(_places(made.site, birth.site)),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -100,3 +118,11 @@ class BatchNotFinite(Rule):
             "Look for the sample: check isfinite in the dataset or the collate function, and drop "
             "or repair it there."
         )
+
+
+def _quoted(site: Site | None) -> str:
+    return "a line that was not seen" if site is None else f"{site}, `{shorten(site.text)}`"
+
+
+def _places(*sites: Site | None) -> Iterator[FoundAt]:
+    return (FoundAt(site, shorten(site.text)) for site in sites if site is not None)

@@ -128,6 +128,7 @@ class StepOutliers(Rule):
                 {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)},
             )
             for s in steps.quiet
+            if not s.compiles
         ]
         return self._report(timed, "timed steps", machine.device)
 

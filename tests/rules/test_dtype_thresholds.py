@@ -173,3 +173,54 @@ def test_a_scale_below_one_at_the_end_is_reported_of_any_skips(scale, expected):
     found = list(ask(GradScalerMisused(), Amp(10, (), updates), CUDA))
     assert len(found) == expected
     assert all("without any scale" in each.message for each in found)
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(99_999.0, 0), (100_000.0, 1)])
+def test_a_scale_never_grows_from_an_interval_on_that_no_run_reaches(interval, expected):
+    events = tuple(AmpEvent("scale", LINE, step) for step in range(4))
+    text = f"loss()\nscaler = GradScaler('cuda', growth_interval={interval:.0f})"
+    table = Amp(4, events, intervals=(2000.0, interval))
+    found = list(ask(GradScalerMisused(), table, CUDA, Source({"a.py": text})))
+    assert [each.site.line for each in found] == [2] * expected
+    elsewhere = list(ask(GradScalerMisused(), table, CUDA))
+    assert [each.site for each in elsewhere] == [LINE] * expected
+
+
+@pytest.mark.parametrize(
+    ("what", "steps", "expected"),
+    [
+        ("clamp_scaled", 3, 0),
+        ("clamp_scaled", 4, 1),
+        ("made", 3, 0),
+        ("made", 4, 1),
+        ("step_again", 1, 0),  # a quarter: of a script each of the two counts as a step
+        ("step_again", 2, 1),
+    ],
+)
+def test_what_a_scaler_is_misused_for_is_told_from_half_of_the_steps_on(what, steps, expected):
+    events = tuple(AmpEvent(what, LINE, step) for step in range(steps))
+    found = list(ask(GradScalerMisused(), Amp(8, events), CUDA))
+    assert [each.site for each in found] == [LINE] * expected
+    assert all(GradScalerMisused().remedy(each) is not None for each in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def clip(p, norm):\n    c = limit / (norm + 1e-6)\n    p.grad.mul_(c)", 1),
+        ("def clip(p, norm):\n    c = 1.0\n    p.grad.mul_(limit / norm)", 1),
+        ("def clip(p, norm):\n    c = 1.0 / tokens\n    p.grad.mul_(c)", 0),
+        ("def clip(p, norm):\n    c = 1.0 / norm\n    p.grad.mul_(0.5)", 0),
+    ],
+)
+def test_gradients_are_clipped_by_a_factor_that_a_norm_decides(text, expected):
+    site = Site("a.py", 3, "clip")
+    events = tuple(AmpEvent("mul_scaled", site, step) for step in range(4))
+    found = list(ask(GradScalerMisused(), Amp(4, events), CUDA, Source({"a.py": text})))
+    assert len(found) == expected
+
+
+def test_a_missing_update_that_ended_the_run():
+    (found,) = ask(GradScalerMisused(), Amp(not_updated=LINE), CUDA)
+    assert (found.site, found.severity) == (LINE, Severity.ERROR)
+    assert "update()" in GradScalerMisused().remedy(found).text

@@ -34,11 +34,24 @@ MIB = 2**20
 # -- MEM011 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [((), ""), ((5,), " (again at line 5)"), ((7, 5), " (again at lines 5 and 7)")],
+)
+def test_a_retry_inside_the_handler_is_told_with_its_line(lines, said):
+    again = tuple(Site("trainer.py", line) for line in lines)
+    flaw = Flaw(LINE, LINE, ("swallows", "died"), again)
+    (found,) = ask(OutOfMemoryHandledWrongly(), OomHandlers((flaw,), 1, 1), CUDA)
+    assert found.message.endswith(f"{WHY['died']}{said}; memory ran out 1 time in this audit")
+    (remedy,) = [OutOfMemoryHandledWrongly().remedy(found)]
+    assert remedy.text.startswith("Catch torch.OutOfMemoryError alone. In except only")
+
+
 def emptied(on, of, machine=CUDA):
     calls = DeviceCalls(
         machine.device, of, tuple(DeviceCall(LINE, "empty_cache", step, us=300.0) for step in on)
     )
-    return list(ask(OutOfMemoryHandledWrongly(), calls, machine))
+    return list(ask(OutOfMemoryHandledWrongly(), OomHandlers(calls=calls), machine))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +109,7 @@ def test_a_handler_is_seen_on_the_device_only_where_memory_ran_out(errors, seen_
         OutOfMemoryHandledWrongly(), OomHandlers((Flaw(LINE, OTHER, ("kept",)),), 1, errors), CUDA
     )
     assert found.seen_on == seen_on
-    assert ("memory ran out 1 times" in found.message) is bool(errors)
+    assert ("memory ran out 1 time in" in found.message) is bool(errors)
 
 
 # -- MEM014 ----------------------------------------------------------------------------------------

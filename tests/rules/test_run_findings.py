@@ -47,6 +47,7 @@ from tests.rules.asking import ask
 
 LINE, OTHER = Site("train.py", 3), Site("train.py", 9)
 CPU = Machine("cpu", 8)
+NONE = LeavesOutsideOptimizer()
 OUTPUT = Delicate(LINE, "output", "mm", "float16", n=6, steps=2, low=-100.0, high=30_000.0)
 
 
@@ -253,6 +254,42 @@ def test_a_step_that_is_float64_as_a_whole():
     assert whole.message.endswith("with 51% of the trained parameters")
     assert len(found(0.5, *births)) == 2  # each for itself
     assert found(0.51, births[1]) == []  # no product of matrices in all of it
+    assert whole.severity is None
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("torch.set_default_dtype(torch.float64)", None),
+        ("torch.set_default_dtype(torch.float64)\nloss.backward(create_graph=True)", Severity.NOTE),
+        ("torch.set_default_dtype(torch.float64)\nopt = torch.optim.LBFGS(p)", Severity.NOTE),
+        ("model.double()", Severity.NOTE),
+        ("", Severity.NOTE),
+    ],
+)
+def test_a_step_in_float64_for_its_digits_is_a_note(text, severity):
+    table = Float64Ops((replace(DOUBLE, products=1),), 1.0)
+    (whole,) = ask(Float64InTheStep(), table, CPU, Source({"train.py": text}))
+    assert whole.severity is severity
+
+
+def test_float64_is_told_once_at_the_line_that_made_it():
+    text = "w = torch.from_numpy(np.ones(8))\na = x * w\nb = y * w"
+    births = tuple(
+        replace(DOUBLE, how="mixed", site=Site("train.py", line, "", text.split("\n")[line - 1]))
+        for line in (2, 3)
+    )
+    (found,) = ask(Float64InTheStep(), Float64Ops(births), CPU, Source({"train.py": text}))
+    assert (found.site.line, "comes into the step at train.py:2" in found.message) == (1, True)
+
+
+def test_data_that_was_not_finite_is_told_where_it_was_made():
+    text = "class D(Dataset):\n    def __getitem__(self, i):\n        return self.x[i] / self.x[i].std()\n"
+    born = replace(BIRTH, phase="input", value="nan")
+    table = replace(BAD, birth=born)
+    (found,) = ask(BatchNotFinite(), table, CPU, Source({"d.py": text}))
+    assert (found.site.file, found.site.line) == ("d.py", 3)
+    assert f"first used at {born.site}" in found.message
 
 
 # -- graphs ----------------------------------------------------------------------------------------
@@ -263,15 +300,20 @@ def test_a_step_that_is_float64_as_a_whole():
 )
 def test_a_graph_in_eval(saved, basis, cost):
     place = UnusedGraph(LINE, "Net", 6, 4, saved_bytes=saved)
-    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), CPU)
+    (finding,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
     assert finding.message.startswith("Net ran in eval mode with gradients on 6 times, and no")
     assert (cost in finding.message) and (finding.lost_bytes, finding.basis) == (saved, basis)
     assert (finding.steps, finding.per_step) == (4, 1.5)
-    (train,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, mode="train"),)), CPU)
+    (train,) = ask(
+        GraphRecordedInEvaluation(), UnusedGraphs((replace(place, mode="train"),)), NONE, CPU
+    )
     assert "Net, which no optimizer trains, ran with" in train.message
-    assert told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=2),)), CPU) == []
     assert (
-        len(told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=3),)), CPU)) == 1
+        told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=2),)), NONE, CPU) == []
+    )
+    assert (
+        len(told(GraphRecordedInEvaluation(), UnusedGraphs((replace(place, calls=3),)), NONE, CPU))
+        == 1
     )
 
 
@@ -324,7 +366,9 @@ FED = ParamsWithoutGrad((Stepped("SGD", LINE, 8, 1),))
 @pytest.mark.parametrize(("number", "more"), [(3, ""), (4, " and 1 more")])
 def test_parameters_in_no_optimizer(number, more):
     leaves = tuple(replace(LEAF, name=f"p{n}") for n in range(number))
-    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer(leaves), FED, CPU)
+    (finding,) = ask(
+        TrainableTensorLeftOut(), LeavesOutsideOptimizer(leaves), FED, UnusedGraphs(), CPU
+    )
     assert finding.message == (
         f"{number} parameters get a gradient on 8 steps, are in no optimizer and never change: "
         f"p0, p1, p2{more}"
@@ -335,17 +379,21 @@ def test_parameters_in_no_optimizer(number, more):
 
 def test_tensors_in_no_optimizer_or_no_module():
     tensor = replace(LEAF, registered=False, name="", made=OTHER)
-    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer((tensor,)), FED, CPU)
+    (finding,) = ask(
+        TrainableTensorLeftOut(), LeavesOutsideOptimizer((tensor,)), FED, UnusedGraphs(), CPU
+    )
     assert finding.message.startswith("a tensor of shape [2] gets a gradient on 8 steps, is in no")
     assert (finding.site, finding.severity, finding.facts[1][0]) == (OTHER, None, "a tensor")
     trained = replace(tensor, optimized=True, beside=1, name="scale", made=None)
-    (finding,) = ask(TrainableTensorLeftOut(), LeavesOutsideOptimizer((trained,)), FED, CPU)
+    (finding,) = ask(
+        TrainableTensorLeftOut(), LeavesOutsideOptimizer((trained,)), FED, UnusedGraphs(), CPU
+    )
     assert finding.message.startswith("scale is trained but in no module")
     assert (finding.site, finding.severity) == (LINE, Severity.NOTE)
     few = LeavesOutsideOptimizer((replace(LEAF, fed=7),))
-    assert told(TrainableTensorLeftOut(), few, FED, CPU) == []
+    assert told(TrainableTensorLeftOut(), few, FED, UnusedGraphs(), CPU) == []
     nobody = LeavesOutsideOptimizer((LEAF,))
-    assert told(TrainableTensorLeftOut(), nobody, ParamsWithoutGrad(), CPU) == []
+    assert told(TrainableTensorLeftOut(), nobody, ParamsWithoutGrad(), UnusedGraphs(), CPU) == []
 
 
 # -- loops -----------------------------------------------------------------------------------------
@@ -366,3 +414,72 @@ def test_a_loop_over_pieces(change, said):
             "step, 25% of all outside the backward"
         )
         assert (found[0].steps, found[0].per_step) == (3, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "severity"),
+    [
+        ("parameters", 0.25, None),
+        ("parameters", 0.24, Severity.NOTE),
+        ("parameters", 0.1, Severity.NOTE),
+        ("parameters", 0.09, "silent"),
+        ("masks", 0.25, None),
+        ("masks", 0.24, "silent"),
+    ],
+)
+def test_a_loop_over_parameters_is_a_note_where_it_is_a_smaller_share(kind, share, severity):
+    loop = IndexingLoop(LINE, "mul", 10.0, 20.0, share, 0, 3, kind)
+    found = list(LoopOverIndex().detect(IndexingLoops(3, (loop,)), CPU))
+    assert [each.severity for each in found] == ([] if severity == "silent" else [severity])
+
+
+def test_the_head_of_a_loop_is_a_place_of_it():
+    head = Site("train.py", 2, "step", "for k in range(8):")
+    loop = IndexingLoop(replace(LINE, text="m = y == k"), "eq", 8.0, 40.0, 0.5, 0, 3, "masks", head)
+    (finding,) = LoopOverIndex().detect(IndexingLoops(3, (loop,)), CPU)
+    assert [place.site.line for place in finding.places] == [2, 3]
+    assert finding.message.endswith("; the loop is line 2, `for k in range(8):`")
+    assert "index_add" in LoopOverIndex().remedy(finding).text
+
+
+@pytest.mark.parametrize(
+    ("change", "told_of"),
+    [
+        ({}, True),
+        ({"calls": 2}, False),
+        ({"fed": True}, False),
+        ({"walked": 0, "held": True}, False),
+        ({"mode": "train"}, False),
+        ({"parameters": ("Net.other",)}, False),
+    ],
+    ids=str,
+)
+def test_a_teacher_whose_gradients_nobody_uses(change, told_of):
+    place = UnusedGraph(LINE, "Net", 3, 3, walked=3, fed=False, parameters=("Net.weight",))
+    leaves = LeavesOutsideOptimizer(
+        (OutsideLeaf("Net.weight", None, OTHER, 9, (8,), registered=True, changed=False),)
+    )
+    places = UnusedGraphs((replace(place, **change),))
+    found = list(ask(GraphRecordedInEvaluation(), places, leaves, CPU))
+    assert [each.site for each in found] == [LINE] * told_of
+    other = list(ask(TrainableTensorLeftOut(), leaves, FED, places, CPU))
+    assert len(other) == (not told_of)
+
+
+def test_an_average_in_train_mode_is_a_teacher_once_it_changes():
+    place = UnusedGraph(
+        LINE, "Net", 3, 3, walked=3, mode="train", fed=False, parameters=("Net.weight",)
+    )
+    leaf = OutsideLeaf("Net.weight", None, OTHER, 9, (8,), registered=True, changed=True)
+    places = UnusedGraphs((place,))
+    assert list(places.for_nobody(3, (leaf,))) == [place]
+    assert list(places.for_nobody(3, (replace(leaf, changed=False),))) == []
+    assert list(places.for_nobody(3, (replace(leaf, known=True),))) == []
+
+
+def test_a_line_that_detaches_what_a_trained_model_gave_is_a_note():
+    place = UnusedGraph(replace(LINE, text="x = net(z)"), "Net", 3, 3, mode="trained")
+    cut = replace(place, site=replace(LINE, text="x = net(z).detach()"))
+    (loud,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((place,)), NONE, CPU)
+    (note,) = ask(GraphRecordedInEvaluation(), UnusedGraphs((cut,)), NONE, CPU)
+    assert (loud.severity, note.severity) == (None, Severity.NOTE)

@@ -34,6 +34,7 @@ from auditor.evidence import (
     DeviceMemory,
     GrowingLines,
     HostMemory,
+    KeptTensors,
     Machine,
     NeverFreed,
     OpRanges,
@@ -49,6 +50,7 @@ from auditor.evidence.recorded.backward import BackwardCall
 from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.debug_modes import AnomalyStep
 from auditor.evidence.recorded.device_calls import DeviceCall
+from auditor.evidence.recorded.kept_tensors import Keeper
 from auditor.evidence.recorded.op_ranges import Delicate
 from auditor.evidence.recorded.reads import Read
 from auditor.evidence.recorded.retained_graphs import NODE_CAP, Holding, Root
@@ -56,6 +58,7 @@ from auditor.evidence.recorded.steps import Step
 from auditor.evidence.recorded.trend import Trend
 from auditor.evidence.recorded.zero_grad import ZeroGrad
 from auditor.evidence.snapshot.growing_lines import GrowingLine
+from auditor.evidence.snapshot.never_freed import NeverFreedLine
 from auditor.evidence.snapshot.segments import Block, Segment
 from auditor.evidence.source.read_purpose import Expression
 from auditor.evidence.source.self_concatenation import Accumulated
@@ -495,9 +498,37 @@ def root(holdings, of=None, site=LINE):
 def graph001(*roots):
     return list(
         GraphKeptAcrossSteps().detect(
-            RetainedGraphs(roots), CPU, source("kept.append(loss)", LINE.line)
+            RetainedGraphs(roots), Backward(), CPU, source("kept.append(loss)", LINE.line)
         )
     )
+
+
+def test_the_line_that_retains_what_a_state_holds_is_a_place_of_it():
+    kept = Site("trainer.py", 9, "step", "loss.backward(retain_graph=True)")
+    backward = Backward(2, (BackwardCall(kept, 1, retain=True),), frozenset({("trainer.py", 9)}))
+    held = RetainedGraphs((root(growing(walked=True)),))
+    (finding,) = GraphKeptAcrossSteps().detect(held, backward, CPU, source("state = h", LINE.line))
+    assert [place.site.line for place in finding.places] == [3, 9]
+    assert "line 9, `loss.backward(retain_graph=True)`, keeps its graph for" in finding.message
+    idle = RetainedGraphs((root(growing()),))
+    (finding,) = GraphKeptAcrossSteps().detect(idle, backward, CPU, source("state = h", LINE.line))
+    assert finding.places == ()
+
+
+def test_gradients_that_nothing_differentiates():
+    calls = tuple(BackwardCall(LINE, step, create=True, followed=True) for step in range(3))
+    code = source("g = grad(y, x, create_graph=True, retain_graph=True)")
+
+    def found(backward):
+        return list(RetainedGraphNeverNeeded().detect(backward, CPU, code, Configs()))
+
+    (finding,) = found(Backward(3, calls))
+    assert "the gradients of 3 calls; nothing differentiated it" in finding.message
+    (edit,) = RetainedGraphNeverNeeded().remedy(finding).edits
+    assert (edit.action, edit.keyword, edit.safe) == ("drop_keyword", "create_graph", False)
+    assert found(Backward(3, calls[:2])) == []
+    assert found(Backward(3, (*calls[:2], replace(calls[2], followed=False)))) == []
+    assert found(Backward(3, calls, differentiated=frozenset({("trainer.py", 3)}))) == []
 
 
 def growing(steps=12, by=1, **more):
@@ -616,7 +647,7 @@ def test_retained_graph():
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None):
+def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None, named=(), keepers=()):
     memory = DeviceMemory(
         tuple(Step(number, 1.0, allocated=round(value)) for number, value in enumerate(device))
     )
@@ -627,7 +658,8 @@ def mem003(device=(), host=(), held=(), kept=(), growing=(), machine=None):
             host_memory,
             RetainedGraphs(held),
             NeverFreed(kept),
-            GrowingLines(growing),
+            GrowingLines(growing, (), named),
+            keepers=KeptTensors(keepers),
             machine=machine,
         )
     )
@@ -655,6 +687,47 @@ def test_no_growth_on_the_device(device):
     assert mem003(device=device) == []
 
 
+def keeper(per_step, *, devices=("cuda",), bounded=False, steps=20):
+    numbers = tuple(range(1, steps + 1))
+    return Keeper(
+        "self.seen[*]",
+        Site("trainer.py", 7, "step"),
+        numbers,
+        tuple(n * per_step for n in numbers),
+        devices,
+        bounded,
+    )
+
+
+def test_the_variable_that_keeps_half_of_what_grows_is_the_place():
+    growth = [100 * MIB + step * MIB for step in range(20)]
+    (one,) = mem003(device=growth, keepers=(keeper(MIB // 2),))
+    assert one.site.line == 7
+    assert "self.seen[*] holds more tensors after each step" in one.message
+    assert "self.seen[*]" in MemoryGrowsEveryStep().remedy(one).text
+    assert one.places == ()
+    made = NeverFreedLine(Site("trainer.py", 3, "step"), (MIB, MIB, MIB), 20)
+    (both,) = mem003(device=growth, keepers=(keeper(MIB),), kept=(made,))
+    assert both.site.line == 7
+    assert [place.site.line for place in both.places] == [3, 7]
+    (other,) = mem003(device=growth, keepers=(keeper(MIB // 2 - 1, steps=4),))
+    assert other.site is None
+    (elsewhere,) = mem003(device=growth, keepers=(keeper(MIB, devices=("cpu",)),))
+    assert elsewhere.site is None
+    (on_host,) = mem003(
+        host=[step * 4 * MIB for step in range(20)], keepers=(keeper(2 * MIB, devices=("cpu",)),)
+    )
+    assert on_host.site.line == 7
+
+
+def test_a_variable_that_some_line_cuts_is_a_note():
+    growth = [100 * MIB + step * MIB for step in range(20)]
+    (cut,) = mem003(device=growth, keepers=(keeper(MIB, bounded=True),))
+    assert cut.severity is Severity.NOTE
+    (never,) = mem003(device=growth, keepers=(keeper(MIB),), machine=REHEARSED)
+    assert never.severity is None and "nothing cuts it" in never.message
+
+
 def test_growth_is_not_judged_where_no_memory_was_measured():
     with pytest.raises(NotLooked, match="memory of no step"):
         mem003(device=[])
@@ -665,6 +738,18 @@ def test_host_growth_must_be_large_in_all_and_per_step():
     assert mem003(host=[step * 2 * MIB for step in range(16)]) == []
     assert len(mem003(host=[step * MIB / 4 for step in range(140)])) == 1  # 256 KiB per step
     assert mem003(host=[step * MIB / 5 for step in range(200)]) == []
+
+
+@pytest.mark.parametrize(("fall", "found"), [(1.99, True), (2.01, False)])
+def test_growth_of_the_host_that_comes_and_goes_is_silent_without_a_line(fall, found):
+    """Ten rises of 1 MiB each, then a fall."""
+    changes = [1.0] * 10 + [-fall]
+    host = [0.0]
+    for change in changes * 5:
+        host.append(host[-1] + change * MIB)
+    assert bool(mem003(host=host)) is found
+    line = ((Site("train.py", 4, "step"), "bank"),)
+    assert len(mem003(host=host, named=line)) == 1
 
 
 def test_growth_names_the_holder_of_graphs():
@@ -713,9 +798,32 @@ def test_a_bank_that_levels_off_or_is_small_is_silent():
         LINE, Trend(tuple(min(step, 6) * MIB for step in range(1, 13))), Accumulated("bank", True)
     )
     assert mem003(device=NOISY, growing=(level,)) == []
-    small = grows(MIB / 12, accumulated=Accumulated("bank", True))  # 0.92 MiB in 12 steps
+    small = grows(MIB / 12, accumulated=Accumulated("bank", False))  # 0.92 MiB in 12 steps
     assert mem003(device=NOISY, growing=(small,)) == []
     assert len(mem003(device=NOISY, growing=(grows(MIB / 8, accumulated=small.accumulated),))) == 1
+
+
+def test_a_small_bank_that_nothing_cuts_is_told():
+    small = grows(MIB / 99, accumulated=Accumulated("bank", True))
+    (finding,) = mem003(device=NOISY, growing=(small,))
+    assert finding.lost_bytes == round(MIB / 99)
+
+
+def test_a_list_that_is_joined_and_never_cut_is_told_where_it_gets_longer():
+    added = Site("trainer.py", 8, "step", "features.append(z)")
+    steady = [100 * MIB + step * MIB for step in range(12)]
+    lines = NeverFreedLine(LINE, (1, 1, 1), 9)
+    told = {"device": steady, "kept": (lines,), "growing": (grows(),), "machine": REHEARSED}
+    (finding,) = mem003(**told, named=((added, "features"),))
+    assert (finding.site, finding.severity) == (added, None)
+    assert "features gets longer here on each step, and nothing cuts it" in finding.message
+    several = ((added, "features"), (LINE, "others"))
+    for named in ((), several):
+        (finding,) = mem003(**told, named=named)
+        assert finding.site == LINE
+        assert "9 blocks allocated here were never freed" in finding.message
+    (host,) = mem003(host=[step * 4 * MIB for step in range(20)], named=((added, "features"),))
+    assert host.site == added
 
 
 def test_growth_of_the_device_is_told_at_a_line_that_holds_more():

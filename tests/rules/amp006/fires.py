@@ -143,3 +143,108 @@ def clipped_by_value_while_scaled():
         scaler.update()
 
     return step
+
+
+def clamped_by_hand_while_scaled():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        for p in model.parameters():
+            if p.grad is not None:
+                p.grad.data.clamp_(-1.0, 1.0)  # AMP006
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def norm_clipped_by_hand_while_scaled():
+    model, optimizer, scaler = _parts()
+
+    def clip(limit):
+        norm = sum((p.grad**2).sum() for p in model.parameters()).sqrt()
+        factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
+        for p in model.parameters():
+            p.grad.mul_(factor)  # AMP006
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        clip(1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def a_scaler_for_each_step():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        scaler = torch.amp.GradScaler("cpu")  # AMP006
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def stepped_again_without_a_backward():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.step()  # AMP006
+
+    return step
+
+
+def scaler_stepped_and_updated_twice():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        for _ in range(2):
+            scaler.step(optimizer)  # AMP006
+            scaler.update()
+
+    return step
+
+
+def a_scale_that_never_grows():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**9)  # AMP006
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def updated_after_each_of_two_optimizers_is_a_note():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+
+    def step():
+        one.zero_grad()
+        scaler.scale(first(torch.ones(4, 8)).mean()).backward()
+        scaler.step(one)
+        scaler.update()  # AMP006
+        other.zero_grad()
+        scaler.scale(second(torch.ones(4, 8)).mean()).backward()
+        scaler.step(other)
+        scaler.update()
+
+    return step

@@ -196,3 +196,126 @@ def clipped_by_value_after_unscaling():
         scaler.update()
 
     return step
+
+
+def gradients_averaged_by_hand_while_scaled():
+    model, optimizer, scaler = _parts()
+    tokens = torch.tensor(7.0)
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).sum()).backward()
+        for p in model.parameters():
+            p.grad.mul_(1.0 / tokens)  # linear: the scale passes through
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def clamped_by_hand_after_unscaling():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.unscale_(optimizer)
+        for p in model.parameters():
+            p.grad.clamp_(-1.0, 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def weights_clamped_behind_the_step():
+    model, optimizer, scaler = _parts()
+
+    def step():
+        optimizer.zero_grad()
+        scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        for p in model.parameters():
+            p.data.clamp_(-0.1, 0.1)
+
+    return step
+
+
+def two_backwards_each_with_its_step():
+    model, optimizer, scaler = _parts(growth_interval=500)
+
+    def step():
+        for _ in range(2):
+            optimizer.zero_grad()
+            scaler.scale(model(torch.ones(4, 8)).mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    return step
+
+
+def a_scaler_made_once_at_the_first_step():
+    model, optimizer, _ = _parts()
+    kept = []
+
+    def step():
+        if not kept:
+            kept.append(torch.amp.GradScaler("cpu"))
+        optimizer.zero_grad()
+        kept[0].scale(model(torch.ones(4, 8)).mean()).backward()
+        kept[0].step(optimizer)
+        kept[0].update()
+
+    return step
+
+
+def two_optimizers_each_with_its_scaler():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, own = _parts(growth_interval=500)
+
+    def step():
+        one.zero_grad()
+        scaler.scale(first(torch.ones(4, 8)).mean()).backward()
+        scaler.step(one)
+        scaler.update()
+        other.zero_grad()
+        own.scale(second(torch.ones(4, 8)).mean()).backward()
+        own.step(other)
+        own.update()
+
+    return step
+
+
+def the_critic_stepped_more_often_than_the_generator():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+
+    def step():
+        for _ in range(3):
+            one.zero_grad()
+            scaler.scale(first(torch.ones(4, 8)).mean()).backward()
+            scaler.step(one)
+            scaler.update()
+        other.zero_grad()
+        scaler.scale(second(torch.ones(4, 8)).mean()).backward()
+        scaler.step(other)
+        scaler.update()
+
+    return step
+
+
+def two_optimizers_and_one_update():
+    first, one, scaler = _parts(growth_interval=500)
+    second, other, _ = _parts()
+
+    def step():
+        one.zero_grad()
+        scaler.scale(first(torch.ones(4, 8)).mean()).backward()
+        scaler.step(one)
+        other.zero_grad()
+        scaler.scale(second(torch.ones(4, 8)).mean()).backward()
+        scaler.step(other)
+        scaler.update()
+
+    return step

@@ -40,7 +40,7 @@ def written_by_a_thread():
 def small_beside_the_step():
     def step():
         torch.save({"step": 1}, io.BytesIO())
-        time.sleep(0.02)
+        time.sleep(0.1)
 
     return step
 

@@ -59,3 +59,23 @@ def a_training_run_on_the_cpu():
         model(x).mean().backward()
 
     return step
+
+
+class _Pinned:
+    def __init__(self, rows):
+        self.x = torch.stack([row[0] for row in rows])
+
+    def pin_memory(self):
+        self.x = self.x.pin_memory()
+        return self
+
+
+def class_of_batches_that_pins_itself__rehearsal():
+    model = nn.Linear(512, 1, device="cuda")
+    data = TensorDataset(torch.ones(4000, 512))
+    batches = iter(DataLoader(data, batch_size=64, pin_memory=True, collate_fn=_Pinned))
+
+    def step():
+        model(next(batches).x.to("cuda", non_blocking=True)).mean().backward()
+
+    return step

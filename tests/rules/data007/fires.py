@@ -4,25 +4,22 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
 
 from tests.timeline.kineto import kernel, loop, note, product, text
 
 
-class Slow(Dataset):
-    """Each sample takes about 1 ms to make."""
+def sample_that_is_dear_to_make():
+    class Slow(Dataset):
+        def __len__(self):
+            return 4000
 
-    def __len__(self):
-        return 4000
+        def __getitem__(self, index):
+            time.sleep(0.001)  # DATA007
+            return torch.full((8,), float(index))
 
-    def __getitem__(self, index):
-        time.sleep(0.001)
-        return torch.full((8,), float(index))
-
-
-def loaded_in_the_step_itself():
     model = nn.Linear(8, 1)
-    loader = DataLoader(Slow(), batch_size=4)  # DATA007
+    loader = DataLoader(Slow(), batch_size=4)
     batches = iter(loader)
 
     def step():
@@ -35,13 +32,110 @@ def slow_collate_function():
     model = nn.Linear(8, 1)
 
     def collate(rows):
-        time.sleep(0.004)
+        time.sleep(0.004)  # DATA007
         return torch.stack(rows)
 
-    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))  # DATA007
+    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, collate_fn=collate))
 
     def step():
         model(next(batches)).mean().backward()
+
+    return step
+
+
+def loading_whose_time_is_spread():
+    class Even(Dataset):
+        """Three lines, none of which takes half of the time: together they do."""
+
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            time.sleep(0.001)
+            time.sleep(0.0014)  # DATA007
+            time.sleep(0.001)
+            return torch.full((8,), float(index))
+
+    model = nn.Linear(8, 1)
+    loader = DataLoader(Even(), batch_size=4)
+    batches = iter(loader)
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
+def time_in_a_helper_of_a_worker():
+    def fetched(index):
+        time.sleep(0.002)  # DATA007
+        return torch.full((8,), float(index))
+
+    class Remote(Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            return fetched(index)
+
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(Remote(), batch_size=4, num_workers=1))
+
+    def step():
+        model(next(batches)).mean().backward()
+
+    return step
+
+
+def sampler_that_searches_its_list_for_each_batch():
+    class Slow(Sampler):
+        def __iter__(self):
+            for start in range(0, 4000, 4):
+                time.sleep(0.004)  # DATA007
+                yield range(start, start + 4)
+
+        def __len__(self):
+            return 1000
+
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(TensorDataset(torch.ones(4000, 8)), batch_sampler=Slow()))
+
+    def step():
+        model(next(batches)[0]).mean().backward()
+
+    return step
+
+
+def iterator_with_workers_made_for_each_batch():
+    model = nn.Linear(8, 1)
+    loader = DataLoader(TensorDataset(torch.ones(4000, 8)), batch_size=4, num_workers=1)
+
+    def step():
+        (x,) = next(iter(loader))  # DATA007
+        model(x).mean().backward()
+
+    return step
+
+
+def order_of_a_large_dataset_drawn_for_each_batch():
+    model = nn.Linear(8, 1)
+    numbers = range(1_000_000)
+    loader = DataLoader(numbers, batch_size=4, shuffle=True)
+
+    def step():
+        x = next(iter(loader))  # DATA007
+        model(x.float().expand(8, 4).T / 1e6).mean().backward()
+
+    return step
+
+
+def workers_started_for_each_short_epoch():
+    model = nn.Linear(8, 1)
+    loader = DataLoader(TensorDataset(torch.ones(8, 8)), batch_size=4, num_workers=1)  # DATA007
+
+    def step():
+        for (x,) in loader:
+            model(x).mean().backward()
 
     return step
 

@@ -54,6 +54,54 @@ def slow_first_batch_only():
     return step
 
 
+def worker_that_keeps_up():
+    model = nn.Linear(8, 1)
+    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=4, num_workers=1))
+
+    def step():
+        model(next(batches)).mean().backward()
+        time.sleep(0.03)
+
+    return step
+
+
+def short_epochs_whose_worker_stays():
+    model = nn.Linear(8, 1)
+    data = list(torch.ones(24, 8))
+    loader = DataLoader(data, batch_size=4, num_workers=1, persistent_workers=True)
+
+    def forever():
+        while True:
+            yield from loader
+
+    batches = forever()
+
+    def step():
+        model(next(batches)).mean().backward()
+        time.sleep(0.03)
+
+    return step
+
+
+def loops_in_the_collate_function_over_few_numbers():
+    model = nn.Linear(8, 1)
+
+    def collate(rows):
+        kernel = torch.zeros(len(rows), 8)
+        for number, row in enumerate(rows):
+            for place in (0, 1):
+                kernel[number, place] = row[place]
+        return kernel
+
+    batches = iter(DataLoader(list(torch.ones(4000, 8)), batch_size=2, collate_fn=collate))
+
+    def step():
+        model(next(batches)).mean().backward()
+        time.sleep(0.02)
+
+    return step
+
+
 def no_loader_at_all():
     model = nn.Linear(8, 1)
 

@@ -86,3 +86,41 @@ def whole_outputs_in_a_dict_kept():
         kept.append(outputs)  # GRAPH001
 
     return step
+
+
+def average_of_weights_bound_anew():
+    model, decay = nn.Linear(8, 1), 0.99
+    shadow = [p.detach().clone() for p in model.parameters()]
+
+    def update():
+        nonlocal shadow
+        old = torch._foreach_mul(shadow, decay)
+        shadow = list(torch._foreach_add(old, list(model.parameters()), alpha=1 - decay))  # GRAPH001
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+        update()
+
+    return step
+
+
+def average_of_weights_in_a_new_list():
+    class Average:
+        def __init__(self, model):
+            self.model = model
+            self.shadow = [p * 1.0 for p in model.parameters()]
+
+        def update(self):
+            updated = []
+            for s, p in zip(self.shadow, self.model.parameters(), strict=True):
+                updated.append(s * 0.99 + p * 0.01)
+            self.shadow = updated  # GRAPH001
+
+    model = nn.Linear(8, 1)
+    average = Average(model)
+
+    def step():
+        model(torch.ones(4, 8)).square().mean().backward()
+        average.update()
+
+    return step

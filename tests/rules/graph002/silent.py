@@ -54,3 +54,40 @@ def retained_on_one_step_only():
         model(torch.ones(4, 8)).mean().backward(retain_graph=count[0] == 20)
 
     return step
+
+
+def second_derivatives():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        (first,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+        second.square().mean().backward()
+
+    return step
+
+
+def gradients_whose_graph_waits_for_a_later_step():
+    model, kept = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)), []
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        kept.append(grad.norm())
+        if len(kept) == 500:
+            torch.stack(kept).sum().backward()
+            kept.clear()
+
+    return step
+
+
+def a_gradient_that_has_no_graph():
+    model = nn.Linear(8, 1)
+
+    def step():
+        x = torch.ones(4, 8, requires_grad=True)
+        torch.autograd.grad(x.sum(), x, create_graph=True)
+        model(x).mean().backward()
+
+    return step

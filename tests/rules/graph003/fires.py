@@ -96,3 +96,118 @@ def average_of_the_weights_inside_a_module_that_is_trained():
         optimizer.step()
 
     return step
+
+
+def a_teacher_whose_gradients_nobody_uses():
+    teacher, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.ones(4, 8)
+        wanted = teacher(x)  # GRAPH003
+        optimizer.zero_grad()
+        (model(x) - wanted).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def an_average_of_weights_whose_gradients_pile_up():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+    target = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+
+    def step():
+        x = torch.randn(4, 8)
+        wanted = target(x + 1)  # GRAPH003
+        optimizer.zero_grad()
+        (model(x) - wanted).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(list(target.parameters()), list(model.parameters()), 0.5)
+
+    return step
+
+
+def the_models_own_guess():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.randn(4, 8)
+        guess = model(x).argmax(-1)  # GRAPH003
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x * 0.5), guess).backward()
+        optimizer.step()
+
+    return step
+
+
+def a_greedy_baseline_by_the_same_lines_as_the_samples():
+    class Writer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.out = nn.GRUCell(8, 8), nn.Linear(8, 8)
+
+        def write(self, h, greedy):
+            chosen, kept = [], []
+            for _ in range(3):
+                h = self.cell(h, h)
+                scores = self.out(h).log_softmax(-1)
+                chosen.append(scores.argmax(-1) if greedy else scores.exp().multinomial(1)[:, 0])
+                kept.append(scores.gather(1, chosen[-1][:, None]))
+            return torch.stack(chosen).float().mean(), torch.cat(kept)
+
+    model = Writer()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        h = torch.randn(4, 8)
+        got, scores = model.write(h, greedy=False)
+        base, _ = model.write(h, greedy=True)  # GRAPH003
+        optimizer.zero_grad()
+        (-(got - base) * scores).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def a_teacher_in_stages_through_the_students_lines():
+    def net(width):
+        return nn.ModuleList([nn.Linear(8, width), nn.Linear(width, 8)])
+
+    teacher, student = net(32), net(4)
+    opt = torch.optim.SGD(student.parameters(), lr=0.1)
+
+    def through(stages, x):
+        return stages[1](stages[0](x).relu())
+
+    def step():
+        x = torch.randn(4, 8)
+        opt.zero_grad()
+        wanted = through(teacher, x)  # GRAPH003
+        (through(student, x) - wanted.detach()).square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def a_frozen_encoder_whose_method_is_called():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(8, 16), nn.ReLU())
+
+        def encode(self, x):
+            return self.body(x)  # GRAPH003
+
+    encoder, head = Encoder().eval(), nn.Linear(16, 1)
+    opt = torch.optim.SGD(head.parameters(), lr=0.1)
+
+    def step():
+        features = encoder.encode(torch.randn(4, 8)).detach()
+        opt.zero_grad()
+        head(features).square().mean().backward()
+        opt.step()
+
+    return step

@@ -194,3 +194,84 @@ def weights_that_the_program_updates_itself():
             model(torch.ones(4, 8)).mean()
 
     return step
+
+
+def a_teacher_through_which_gradients_flow():
+    critic, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        critic(model(torch.ones(4, 8))).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def a_network_beside_that_the_program_updates_itself():
+    model, beside = nn.Linear(8, 8), nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.ones(4, 8)
+        optimizer.zero_grad()
+        (model(x) - beside(x)).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            for each in beside.parameters():
+                each -= 0.01 * each.grad
+                each.grad = None
+
+    return step
+
+
+def an_output_that_is_not_used_beside_one_that_is():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h = self.body(x)
+            return self.a(h), self.b(h)
+
+    model = Two()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        wanted, _ = model(torch.ones(4, 8))
+        optimizer.zero_grad()
+        wanted.mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def parts_that_are_called_by_themselves_and_trained():
+    encoder, decoder = nn.Linear(8, 4), nn.Linear(4, 8)
+    model = nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.ones(4, 8)
+        optimizer.zero_grad()
+        (decoder(encoder(x)) - x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def stages_through_which_gradients_flow():
+    stages = nn.ModuleList([nn.Linear(8, 16), nn.Linear(16, 8)]).eval()
+    x = nn.Parameter(torch.randn(4, 8))
+    opt = torch.optim.SGD([x], lr=0.1)
+
+    def step():
+        opt.zero_grad()
+        h = x
+        for stage in stages:
+            h = stage(h)
+        h.square().mean().backward()
+        opt.step()
+
+    return step

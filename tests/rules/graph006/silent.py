@@ -177,3 +177,16 @@ def weights_updated_by_hand():
             scale.grad = None
 
     return step
+
+
+def a_teacher_in_eval_mode_is_graph003s():
+    teacher, model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval(), nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        x = torch.ones(4, 8)
+        optimizer.zero_grad()
+        (model(x) - teacher(x)).square().mean().backward()
+        optimizer.step()
+
+    return step

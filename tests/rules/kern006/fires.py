@@ -1,5 +1,7 @@
 """KERN006 must report the marked lines, and be a warning on these traces."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -56,6 +58,142 @@ def columns_in_a_list():
         for column in range(out.shape[1]):
             columns.append(out[:, column] * column)  # KERN006
         torch.stack(columns, dim=1).mean().backward()
+
+    return step
+
+
+def each_pair_of_rows():
+    model = nn.Linear(8, 8)
+
+    def step():
+        z, loss = model(torch.ones(8, 8)), 0.0
+        sim = z @ z.T
+        for i in range(8):
+            for j in range(8):
+                loss = loss + (sim[i, j] - 1).relu()  # KERN006
+        loss.backward()
+
+    return step
+
+
+def every_pair_of_many_rows():
+    model = nn.Linear(8, 8)
+
+    def step():
+        z, rows = model(torch.randn(32, 8)), []
+        for i in range(32):
+            row = []
+            for j in range(32):
+                row.append((z[i] * z[j]).sum() / 0.5)  # KERN006
+            rows.append(torch.stack(row))
+        torch.stack(rows).logsumexp(1).mean().backward()
+
+    return step
+
+
+def a_module_that_is_given_sample_after_sample():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def step():
+        x, out = torch.randn(16, 8), []
+        for i in range(16):
+            out.append(model(x[i].unsqueeze(0)))  # KERN006
+        torch.cat(out).mean().backward()
+
+    return step
+
+
+def rows_that_a_function_is_given():
+    model = nn.Linear(8, 8)
+
+    def spread(row):
+        return (row - row.mean()).square().mean()
+
+    def step():
+        x, total = model(torch.randn(16, 8)), 0.0
+        for i in range(16):
+            total = total + spread(x[i])  # KERN006
+        total.backward()
+
+    return step
+
+
+def prototypes_by_mask():
+    model = nn.Linear(8, 8)
+
+    def step():
+        y = torch.arange(80).remainder(8)
+        z, means = model(torch.randn(80, 8)), []
+        for k in range(8):
+            means.append(z[y == k].mean(0))  # KERN006
+        torch.stack(means).square().mean().backward()
+
+    return step
+
+
+def dice_of_each_class():
+    model = nn.Conv2d(3, 12, 1)
+
+    def step():
+        y, p, total = torch.randint(0, 12, (2, 8, 8)), model(torch.rand(2, 3, 8, 8)).softmax(1), 0.0
+        for c in range(12):
+            t = (y == c).float()  # KERN006
+            total = total + 1 - 2 * (p[:, c] * t).sum() / (p[:, c].sum() + t.sum() + 1)
+        total.backward()
+
+    return step
+
+
+def centres_that_are_written_row_by_row():
+    model, centres = nn.Linear(8, 8), torch.zeros(12, 8)
+
+    def step():
+        z = model(torch.randn(12, 8))
+        with torch.no_grad():
+            for k in range(12):
+                centres[k] = 0.9 * centres[k] + 0.1 * z[k]  # KERN006
+        (z - centres).square().mean().backward()
+
+    return step
+
+
+def an_average_of_weights_by_hand():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    average = copy.deepcopy(model).requires_grad_(False)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        with torch.no_grad():
+            for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
+                slow.mul_(0.99).add_(fast, alpha=0.01)  # KERN006
+
+    return step
+
+
+def adam_by_hand():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    first = [torch.zeros_like(each) for each in model.parameters()]
+    second = [torch.zeros_like(each) for each in model.parameters()]
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        with torch.no_grad():
+            for p, m, v in zip(model.parameters(), first, second, strict=True):
+                m.mul_(0.9).add_(p.grad, alpha=0.1)  # KERN006
+                v.mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
+                p.sub_(1e-3 * m / (v.sqrt() + 1e-8))
+                p.grad = None
+
+    return step
+
+
+def a_gradient_norm_by_hand():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+
+    def step():
+        model.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        torch.stack([p.grad.norm() for p in model.parameters()]).norm()  # KERN006
 
     return step
 

@@ -1,5 +1,7 @@
 """Near misses: KERN006 must stay silent, or a note, on all of these."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -140,6 +142,108 @@ def steps_of_an_optimizer_over_one_flat_buffer():
         optimizer.zero_grad()
         torch.stack(list(parameters)).square().mean().backward()
         optimizer.step()
+
+    return step
+
+
+def weights_of_layers_one_after_the_other():
+    weights = [nn.Parameter(torch.eye(8)) for _ in range(12)]
+    scales = [nn.Parameter(torch.ones(8)) for _ in range(12)]
+    torch.optim.SGD([*weights, *scales], lr=0.1)
+
+    def step():
+        x = torch.ones(8)
+        for weight, scale in zip(weights, scales, strict=True):
+            x = torch.tanh(weight @ x) * scale
+        x.mean().backward()
+
+    return step
+
+
+def an_average_by_foreach():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    average = copy.deepcopy(model).requires_grad_(False)
+
+    def step():
+        model(torch.ones(4, 8)).mean().backward()
+        torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 0.01)
+
+    return step
+
+
+def clipping_and_an_average_of_torchs_own():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)])
+    average = torch.optim.swa_utils.AveragedModel(model)
+
+    def step():
+        model.zero_grad()
+        model(torch.ones(4, 8)).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False)
+        average.update_parameters(model)
+
+    return step
+
+
+def nine_parameters():
+    parameters = [nn.Parameter(torch.ones(4)) for _ in range(9)]
+    torch.optim.SGD(parameters, lr=0.1)
+
+    def step():
+        torch.stack(list(parameters)).square().mean().backward()
+        with torch.no_grad():
+            for p in parameters:
+                p.sub_(p.grad, alpha=0.1)
+                p.grad = None
+
+    return step
+
+
+def seven_masks():
+    model = nn.Linear(8, 8)
+
+    def step():
+        y = torch.arange(70).remainder(7)
+        z = model(torch.randn(70, 8))
+        torch.stack([z[y == k].mean(0) for k in range(7)]).square().mean().backward()
+
+    return step
+
+
+def masks_that_choose_what_experts_see():
+    experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(10))
+
+    def step():
+        x, chosen = torch.randn(40, 8), torch.arange(40).remainder(10)
+        out = torch.zeros_like(x)
+        for k, expert in enumerate(experts):
+            rows = (chosen == k).nonzero()[:, 0]
+            out = out.index_add(0, rows, expert(x[rows]))
+        out.square().mean().backward()
+
+    return step
+
+
+def masks_that_are_sorted():
+    model = nn.Linear(8, 1)
+
+    def step():
+        y, z, total = torch.arange(80).remainder(10), model(torch.randn(80, 8))[:, 0], 0.0
+        for k in range(10):
+            total = total + z[y == k].sort().values[:2].sum()
+        total.backward()
+
+    return step
+
+
+def a_recurrence_whose_state_is_used_before_the_row():
+    inside, across = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def step():
+        x, h = torch.randn(4, 16, 8), torch.zeros(4, 8)
+        for t in range(16):
+            before = across(h)
+            h = torch.tanh(inside(x[:, t]) + before)
+        h.mean().backward()
 
     return step
 

@@ -1,4 +1,4 @@
-"""MEM003 has no line of its own: each of these must give one finding."""
+"""MEM003 must report exactly the marked lines."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ def batches_kept_on_the_host():
 
     def step():
         model(torch.ones(4, 8)).mean().backward()
-        seen.append(torch.ones(1500, 1000))
+        seen.append(torch.ones(1500, 1000))  # MEM003
 
     return step
 
@@ -18,8 +18,8 @@ def outputs_kept_on_the_device__cuda():
     model, seen = nn.Linear(512, 512, device="cuda"), []
 
     def step():
-        out = model(torch.ones(512, 512, device="cuda"))  # MEM003
-        seen.append(out.detach())
+        out = model(torch.ones(512, 512, device="cuda"))
+        seen.append(out.detach())  # MEM003
         out.mean().backward()
 
     return step
@@ -36,5 +36,26 @@ def tensors_kept_on_the_device__rehearsal():
         out.square().mean().backward()
         optimizer.step()
         kept.append(out.detach().clone())  # MEM003
+
+    return step
+
+
+def detached_outputs_in_a_dictionary_of_lists__rehearsal():
+    from collections import defaultdict
+
+    class Monitor:
+        def __init__(self):
+            self.history = defaultdict(list)
+
+        def update(self, **tensors):
+            for name, tensor in tensors.items():
+                self.history[name].append(tensor.detach())  # MEM003
+
+    model, monitor = nn.Linear(512, 512).cuda(), Monitor()
+
+    def step():
+        out = model(torch.ones(128, 512, device="cuda"))
+        out.mean().backward()
+        monitor.update(out=out)
 
     return step

@@ -58,3 +58,59 @@ def gradients_made_anew_in_each_step__rehearsal():
         optimizer.step()
 
     return step
+
+
+def a_memory_of_the_last_rows__rehearsal():
+    model, memory = torch.nn.Linear(64, 64, device="cuda"), [torch.zeros(256, 64, device="cuda")]
+
+    def step():
+        context = torch.cat([memory[0], torch.ones(64, 64, device="cuda")])
+        model(context).square().mean().backward()
+        memory[0] = context[-256:].detach()
+
+    return step
+
+
+def a_ring_buffer__rehearsal():
+    model, bank = torch.nn.Linear(64, 256, device="cuda"), torch.zeros(512, 256, device="cuda")
+    at = [0]
+
+    def step():
+        z = model(torch.ones(64, 64, device="cuda"))
+        (z.mean() - bank.mean()).square().backward()
+        bank[at[0] : at[0] + 64] = z.detach()
+        at[0] = (at[0] + 64) % 512
+
+    return step
+
+
+def outputs_of_one_step_joined__rehearsal():
+    model = torch.nn.Linear(64, 256, device="cuda")
+
+    def step():
+        parts = []
+        for _ in range(4):
+            parts.append(model(torch.ones(64, 64, device="cuda")))
+        torch.stack(parts).square().mean().backward()
+
+    return step
+
+
+def a_replay_memory_that_fills_up__rehearsal():
+    class Memory:
+        def __init__(self):
+            self.rows = []
+
+        def push(self, row):
+            self.rows.append(row)
+            if len(self.rows) > 1000:
+                self.rows.pop(0)
+
+    model, memory = nn.Linear(512, 512).cuda(), Memory()
+
+    def step():
+        out = model(torch.ones(128, 512, device="cuda"))
+        out.mean().backward()
+        memory.push(out.detach())
+
+    return step

@@ -20,10 +20,10 @@ def the_same_three_lines_again():
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-        except torch.cuda.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:  # MEM011
             torch.cuda.empty_cache()
             gc.collect()
-            loss.backward()  # MEM011
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
 
@@ -64,9 +64,9 @@ def whole_step_again_inside_except():
     def step():
         try:
             train_on_batch(torch.ones(4, 8))
-        except torch.cuda.OutOfMemoryError:
+        except torch.cuda.OutOfMemoryError:  # MEM011
             torch.cuda.empty_cache()
-            train_on_batch(torch.ones(2, 8))  # MEM011
+            train_on_batch(torch.ones(2, 8))
 
     return step
 
@@ -147,8 +147,8 @@ def retry_that_really_happens__rehearsal():
     def step():
         try:
             attempt(40_000)
-        except torch.OutOfMemoryError:
-            attempt(2_000)  # MEM011
+        except torch.OutOfMemoryError:  # MEM011
+            attempt(2_000)
         attempt(1_000)
 
     return step
@@ -176,10 +176,10 @@ def handlers_of_an_episode_trainer():
             try:
                 loss.backward()
                 self.optimizer.step()
-            except torch.cuda.OutOfMemoryError as error:
+            except torch.cuda.OutOfMemoryError as error:  # MEM011
                 self.last_error = error  # MEM011
                 torch.cuda.empty_cache()
-                loss.backward()  # MEM011
+                loss.backward()
                 self.optimizer.step()
 
         def _episode(self):
@@ -190,9 +190,9 @@ def handlers_of_an_episode_trainer():
         def step(self):
             try:
                 self._episode()
-            except torch.cuda.OutOfMemoryError:
+            except torch.cuda.OutOfMemoryError:  # MEM011
                 torch.cuda.empty_cache()
-                self._episode()  # MEM011
+                self._episode()
 
     return Trainer().step
 
@@ -253,5 +253,233 @@ def attempts_without_clearing_and_a_break_behind():
             break
         optimizer.step()
         optimizer.zero_grad()
+
+    return step
+
+
+def every_error_taken_for_memory():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        try:
+            optimizer.zero_grad()
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except RuntimeError:  # MEM011
+            print("OOM, batch skipped")
+            optimizer.zero_grad()
+
+    return step
+
+
+def bare_except_that_frees_the_cache():
+    class Trainer:
+        def __init__(self):
+            self.model, self.skipped = nn.Linear(8, 1), 0
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+
+        def forward(self):
+            self.model(torch.ones(4, 8)).square().mean().backward()
+
+        def step(self):
+            try:
+                self.forward()
+            except:  # MEM011
+                # not enough memory
+                self.skipped += 1
+                self.optimizer.zero_grad()
+                return
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    return Trainer().step
+
+
+def any_error_halves_the_batch():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def fit(x):
+        size = len(x)
+        while size > 0:
+            try:
+                optimizer.zero_grad()
+                for part in x.split(size):
+                    model(part).square().mean().backward()
+                optimizer.step()
+                return
+            except (ValueError, Exception) as error:  # MEM011
+                print("trying with less:", error)
+                size = size // 2
+
+    def step():
+        fit(torch.ones(4, 8))
+
+    return step
+
+
+def text_asked_for_and_the_rest_forgotten():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError as error:  # MEM011
+            if "out of memory" in str(error):
+                optimizer.zero_grad()
+            return
+        optimizer.step()
+
+    return step
+
+
+def the_same_batch_again_for_ever():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def attempt(x):
+        model(x).square().mean().backward()
+        return True
+
+    def gradients(x):
+        while True:
+            optimizer.zero_grad()
+            try:
+                return attempt(x)
+            except torch.OutOfMemoryError:  # MEM011
+                torch.cuda.empty_cache()
+
+    def step():
+        gradients(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def any_error_told_by_a_flag_as_memory():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        too_big = False
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except RuntimeError as error:  # MEM011
+            print(error)
+            too_big = True
+        if too_big:
+            optimizer.zero_grad()
+            torch.cuda.empty_cache()
+
+    return step
+
+
+def any_error_answered_by_the_caller_with_less():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    class Fitter:
+        def __init__(self):
+            self.micro = 4
+
+        def run(self, x):
+            for part in x.split(self.micro):
+                model(part).square().mean().backward()
+            return True
+
+        def attempt(self, x):
+            try:
+                return self.run(x)
+            except RuntimeError as error:  # MEM011
+                print("again in halves", type(error).__name__)
+            return None
+
+        def fit(self, x):
+            optimizer.zero_grad()
+            done = self.attempt(x)
+            if done is None and self.micro > 1:
+                self.micro //= 2
+                optimizer.zero_grad()
+                self.run(x)
+            optimizer.step()
+
+    fitter = Fitter()
+
+    def step():
+        fitter.fit(torch.ones(4, 8))
+
+    return step
+
+
+def every_error_skips_the_batch_without_a_word():  # a note
+    model, skipped = nn.Linear(8, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except RuntimeError:  # MEM011
+            skipped[0] += 1
+
+    return step
+
+
+def tries_that_stop_getting_smaller():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    parts = 1
+
+    def attempt(x, number):
+        for part in x.chunk(number):
+            model(part).square().mean().backward()
+        return True
+
+    def gradients(x):
+        nonlocal parts
+        while True:
+            optimizer.zero_grad()
+            failed = False
+            try:
+                return attempt(x, parts)
+            except torch.OutOfMemoryError:  # MEM011
+                failed = True
+            if failed:
+                torch.cuda.empty_cache()
+                parts = min(2 * parts, 8)
+
+    def step():
+        gradients(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def a_smaller_try_by_another_function_inside_the_handler():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def accumulate(x, weight=1.0):
+        (model(x).square().mean() * weight).backward()
+
+    def in_halves(x):
+        optimizer.zero_grad()
+        for part in x.chunk(2):
+            accumulate(part, 0.5)
+
+    def step():
+        x = torch.ones(4, 8)
+        optimizer.zero_grad()
+        try:
+            accumulate(x)
+        except torch.OutOfMemoryError:  # MEM011
+            in_halves(x)
+        optimizer.step()
 
     return step

@@ -382,3 +382,280 @@ def loop_that_stops_at_the_error():
         optimizer.zero_grad()
 
     return step
+
+
+def broad_handler_of_an_interrupted_run():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except Exception:
+            torch.cuda.empty_cache()
+            raise
+        optimizer.step()
+
+    return step
+
+
+def broad_handler_that_is_not_about_memory():
+    model, skipped, memory = nn.Linear(8, 1), [], []
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError as error:
+            memory.clear()  # the replay memory of an agent
+            skipped.append(str(error))
+            optimizer.zero_grad()
+            return
+        optimizer.step()
+
+    return step
+
+
+def error_handed_to_what_may_raise_it():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def only_memory(error):
+        if "out of memory" not in str(error):
+            raise error
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError as error:
+            only_memory(error)
+            optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            return
+        optimizer.step()
+
+    return step
+
+
+def memory_caught_first_and_the_rest_told():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except torch.OutOfMemoryError:
+            optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            return
+        except RuntimeError as error:
+            print("a sample that cannot be used", error)
+            optimizer.zero_grad()
+            return
+        optimizer.step()
+
+    return step
+
+
+def anything_ends_the_training():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        for _ in range(2):
+            optimizer.zero_grad()
+            try:
+                model(torch.ones(4, 8)).square().mean().backward()
+            except Exception as error:
+                print("maybe out of memory", error)
+                break
+            optimizer.step()
+
+    return step
+
+
+def other_errors_raised_behind_the_block():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        failure = None
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError as error:
+            failure = str(error)
+        if failure is not None:
+            if "out of memory" not in failure:
+                raise RuntimeError(failure)
+            optimizer.zero_grad()
+            torch.cuda.empty_cache()
+        else:
+            optimizer.step()
+
+    return step
+
+
+def other_errors_raised_by_the_caller():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def attempt(x):
+        try:
+            model(x).square().mean().backward()
+        except Exception as error:
+            print("maybe out of memory", error)
+            return False
+        return True
+
+    def step():
+        optimizer.zero_grad()
+        if not attempt(torch.ones(4, 8)):
+            raise SystemExit("the batch could not be trained on")
+        optimizer.step()
+
+    return step
+
+
+def a_cache_emptied_for_another_reason():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    counts = {"bad": 0, "steps": 0}
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+        except RuntimeError:
+            counts["bad"] += 1
+            optimizer.zero_grad()
+            return
+        optimizer.step()
+        counts["steps"] += 1
+        if counts["steps"] % 100 == 0:
+            torch.cuda.empty_cache()
+
+    return step
+
+
+def every_try_takes_less():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    counts = {"parts": 1}
+
+    def attempt(x):
+        optimizer.zero_grad()
+        for part in x.chunk(counts["parts"]):
+            model(part).square().mean().backward()
+        return True
+
+    def gradients(x):
+        while True:
+            try:
+                return attempt(x)
+            except torch.OutOfMemoryError:
+                counts["parts"] *= 2
+
+    def step():
+        gradients(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def tries_that_end():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def attempt(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        return True
+
+    def gradients(x):
+        tries = 0
+        while True:
+            try:
+                return attempt(x)
+            except torch.OutOfMemoryError:
+                tries += 1
+                torch.cuda.empty_cache()
+            if tries > 2:
+                raise SystemExit("does not fit")
+
+    def step():
+        gradients(torch.ones(4, 8))
+        optimizer.step()
+
+    return step
+
+
+def another_batch_for_the_next_try():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batches = iter(lambda: torch.ones(4, 8), None)
+
+    def one():
+        while True:
+            optimizer.zero_grad()
+            try:
+                model(next(batches)).square().mean().backward()
+                return
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+
+    def step():
+        one()
+        optimizer.step()
+
+    return step
+
+
+def expected_errors_of_another_kind():
+    model, skipped = nn.Linear(8, 1), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        try:
+            model(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+        except FloatingPointError:
+            skipped[0] += 1
+
+    return step
+
+
+def tries_that_get_smaller_and_give_up():
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    parts = 1
+
+    def attempt(x, number):
+        for part in x.chunk(number):
+            model(part).square().mean().backward()
+        return True
+
+    def gradients(x):
+        nonlocal parts
+        while True:
+            optimizer.zero_grad()
+            failed = False
+            try:
+                return attempt(x, parts)
+            except torch.OutOfMemoryError:
+                failed = True
+            if failed:
+                if parts == 8:
+                    raise SystemExit("does not fit")
+                parts = min(2 * parts, 8)
+
+    def step():
+        gradients(torch.ones(4, 8))
+        optimizer.step()
+
+    return step

@@ -100,3 +100,23 @@ def moments_loaded_with_an_infinity():
         optimizer.step()
 
     return step
+
+
+def running_statistics_behind_a_guard_of_the_loss():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        x = torch.rand(8, 4)
+        if count[0] % 4 == 0:
+            x[3] = float("inf")
+        optimizer.zero_grad()
+        loss = model(x).square().mean()  # NUM013
+        if not torch.isfinite(loss):
+            return
+        loss.backward()
+        optimizer.step()
+
+    return step

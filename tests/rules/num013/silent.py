@@ -53,3 +53,38 @@ def run_whose_nan_was_born_in_a_step_and_is_for_another_rule():
         optimizer.step()
 
     return step
+
+
+def bad_batch_kept_from_the_forward():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        x = torch.rand(8, 4)
+        if count[0] % 4 == 0:
+            x[3] = float("inf")
+        if not torch.isfinite(x).all():
+            return
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def bad_batch_in_an_evaluation():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.rand(8, 4)).square().mean().backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            model(torch.full((8, 4), float("nan")))
+        model.train()
+
+    return step

@@ -105,3 +105,16 @@ def masked_fill_with_a_host_scalar():
 def number_of_a_host_tensor__trace():
     calls = ("cudaMemcpyAsync", "cudaStreamSynchronize")
     return text([event for event in training(3) if event["name"] not in calls and "DtoH" not in event["name"]])
+
+
+def draws_whose_arguments_are_checked_on_the_cpu():
+    model = nn.Linear(8, 8)
+
+    def step():
+        out = model(torch.ones(64, 8))
+        spread = out.detach().abs() + 0.1
+        chosen = torch.multinomial(spread[:, 0], 4)
+        noise = torch.normal(torch.zeros(64, 8), spread) + torch.normal(0.0, spread)
+        (out * noise)[chosen].mean().backward()
+
+    return step

@@ -1,0 +1,137 @@
+"""COMP001: a line that breaks the graph of torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor.evidence import Compiles, Machine
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule
+
+MEANT = ("graph_break()", "disable", "backward")
+"""In reasons for breaks that the program asks for, or that no other line would avoid: a call of
+``torch._dynamo.graph_break``, what is kept out of the graph, and a backward inside a region."""
+
+KINDS: dict[str, tuple[str, str, str]] = {
+    "item": (
+        "Tensor.item()",
+        "a value of a tensor is read on the host here",
+        "Keep it a tensor (drop .item()), or set torch._dynamo.config.capture_scalar_outputs = True.",
+    ),
+    "list": (
+        "Tensor.tolist()",
+        "values of a tensor are read on the host here",
+        "Keep them a tensor, or read them outside of the compiled function.",
+    ),
+    "branch": (
+        "Data-dependent",
+        "Python branches here on the value of a tensor",
+        "Write it without a branch: torch.where(condition, a, b), torch.clamp, or torch.cond.",
+    ),
+    "print": (
+        "`print`",
+        "it prints here",
+        "Move it out of the compiled function, or guard it: if not torch.compiler.is_compiling().",
+    ),
+}
+"""Kind -> what the compiler's reason has in it, the reason in plain words, and what to do."""
+
+OTHER = (
+    "Move the call out of the compiled function, or make it one that the compiler can trace "
+    "(TORCH_LOGS=graph_breaks prints all of its reasons)."
+)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Which kind: a key of ``KINDS``, or empty."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class GraphBreak(Rule):
+    """
+    A line breaks the graph that torch.compile makes
+
+    ## What it finds
+    A line of the program inside a function that is compiled, at which the compiler ends its graph:
+    `.item()` and other reads of values, a branch on a tensor, `print` and logging, calls that it
+    cannot trace. Named is the line that the compiler names, as the function was compiled last.
+    Silent: breaks inside libraries, `torch._dynamo.graph_break()`, functions that are kept out by
+    `torch.compiler.disable`, and a `backward()` inside the region.
+
+    ## Why it costs
+    What stands before and after the break becomes two graphs: nothing is fused across it, results
+    are written to memory between them, and Python runs there on every step. On a GPU a read of a
+    value also waits for the device.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.compile(backend="eager")
+    def loss_of(x):
+        h = torch.relu(model(x))
+        print(end="")
+        return h.square().mean()
+
+    def step():
+        optimizer.zero_grad()
+        loss_of(torch.randn(8, 16)).backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.compile(backend="eager")
+    def loss_of(x):
+        h = torch.relu(model(x))
+        return h.square().mean()
+
+    def step():
+        optimizer.zero_grad()
+        loss_of(torch.randn(8, 16)).backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The break stands where two large graphs would end anyway, so that nothing could be fused.
+
+    ## Sources
+    PyTorch documentation of ``torch.compile``: graph breaks, and its registry of their reasons.
+    """
+
+    code = "COMP001"
+    severity = Severity.WARNING
+    since = "0.1"
+    cause = "read"  # of a line that reads a value, the rules of SYNC say what the wait costs
+    leads = 5
+
+    def detect(self, compiles: Compiles, machine: Machine) -> Iterator[Finding]:
+        for each in compiles.breaks:
+            if not each.own or any(word in each.reason for word in MEANT):
+                continue
+            kind = next((kind for kind, (word, *_) in KINDS.items() if word in each.reason), "")
+            why = KINDS[kind][1] if kind else each.reason.partition(". ")[0].rstrip(".")
+            of = f" of `{each.function}`" if each.function else ""
+            yield Finding(
+                each.site,
+                f"this line breaks the graph{of} that torch.compile makes: {why}",
+                seen_on=machine.device,
+                facts=(("the compiler says", each.reason), ("its code", each.gb or "none")),
+                hints=Hints(kind),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        kind = finding.hints_as(Hints).kind
+        return Remedy(KINDS[kind][2] if kind else OTHER)

@@ -1,0 +1,167 @@
+"""Why a loader is slow, where that shows: the line to change, in words, and what to do there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence.recorded.batches import Loader, Starts
+from auditor.evidence.recorded.loading import Dearest, Loading
+from auditor.model import Site
+
+ONE = 1.5
+"""Batches taken from an iterator, on average, below which it is taken one of and dropped."""
+
+LEAST_STARTS = 3
+"""Iterators that must begin in the timing pass: one or two may be the ends of long epochs."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Why it is slow: where, what to add to the finding's sentence, and what to do."""
+
+    site: Site
+    said: str
+    advice: str
+    kind: str
+    facts: tuple[tuple[str, str], ...] = ()
+    loops: tuple[Site, ...] = ()
+    """Those around it, and other lines that take the time."""
+
+
+def cause(
+    loader: Loader, starts: Starts, loading: Loading, *, dearest: float, restarts: float
+) -> Slow | None:
+    """The first of: an iterator begun for each batch, workers started for each short epoch, a dear
+    line. ``dearest`` and ``restarts`` are the shares from which a line and starting are named.
+    """
+    return (
+        _begun_for_each_batch(loader, starts, loading, restarts)
+        or _started_for_each_epoch(loader, starts, restarts)
+        or _line(loader, loading, dearest)
+    )
+
+
+def _begun_for_each_batch(
+    loader: Loader, starts: Starts, loading: Loading, restarts: float
+) -> Slow | None:
+    site = loader.iter_at or loader.consumed_at
+    dropped = starts.made >= LEAST_STARTS and starts.batches_each < ONE and loader.length != 1
+    if not dropped or site is None or starts.share < restarts:
+        return None
+    if loader.workers:
+        costs = f"starts its {_workers(loader)} again and drops what they had loaded ahead"
+    elif loading.phase_share(loader.number, "sampler") >= restarts:
+        costs = "draws the order of the whole dataset again"
+    else:
+        return None
+    return Slow(
+        site,
+        f"an iterator is made anew here for each batch, which {costs}",
+        "Make one iterator before the steps (`batches = iter(loader)`), take `next(batches)` here, "
+        "and make another one only when it raises StopIteration.",
+        "iterator",
+        (
+            ("beginning iterators", f"{amounts.percent(starts.share)} of the waiting"),
+            *_made(loader, site),
+        ),
+    )
+
+
+def _started_for_each_epoch(loader: Loader, starts: Starts, restarts: float) -> Slow | None:
+    often = starts.made >= LEAST_STARTS and starts.share >= restarts
+    if not loader.workers or loader.persistent or not often or loader.made_at is None:
+        return None
+    return Slow(
+        loader.made_at,
+        f"{amounts.percent(starts.share)} of that is starting and ending its {_workers(loader)} "
+        f"anew every {starts.batches_each:.3g} batches",
+        "Keep the workers from one epoch to the next with persistent_workers=True; or make the "
+        "epochs longer.",
+        "epoch",
+        (("beginning iterators", f"{amounts.percent(starts.share)} of the waiting"),),
+    )
+
+
+def _workers(loader: Loader) -> str:
+    return f"{loader.workers} workers" if loader.workers > 1 else "worker"
+
+
+# -- a dear line -----------------------------------------------------------------------------------
+
+PHASES = {
+    "dataset": "making samples",
+    "collate": "collating samples",
+    "sampler": "drawing indices",
+    "other": "loading",
+}
+
+READS = re.compile(
+    r"\b(?:np|numpy|torch|json|pickle|joblib|yaml|h5py|pd|pandas|pq|sio)\s*\.\s*"
+    r"(?:load\w*|read_\w+|File|memmap|genfromtxt|safe_load)\b|\bopen\(|\bNpzFile\b"
+)
+WAITS = re.compile(r"\bsleep\(|\brequests\.|\burlopen\(|\.recv\(|\.acquire\(|\bget_object\(")
+DECODES = re.compile(r"\bImage\.open\(|\bimread\(|\bdecode\w*\(|\b[Rr]esize\b|\bconvert\(")
+WORDS = re.compile(r"\bre\.\w+\(|\btoken\w*|\bsplit\(|\bfindall\(|\bencode\(")
+TENSORS = re.compile(r"\btorch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(|\.tolist\(")
+SEARCHES = re.compile(r"\.(?:remove|index|pop)\(|\bchoice\(|\bmultinomial\(|\bpermutation\(|\bin\b")
+
+
+def _line(loader: Loader, loading: Loading, least: float) -> Slow | None:
+    found = loading.dearest(loader.number, least)
+    if found is None:
+        return None
+    made = loader.made_at if loader.made_at != found.site else None
+    of = f" of the loader made at {made}" if made is not None else ""
+    what = "the loop that begins here" if found.loop else "this line"
+    if found.function:
+        what = f"{found.function}, most of it this line"
+    within = f" ({found.via})" if found.via else ""
+    return Slow(
+        found.site,
+        f"{amounts.percent(found.share)} of the loading time{of} is {what}{within}, "
+        f"{PHASES[found.phase]}",
+        _advice(found),
+        "line",
+        (
+            ("share of the loading time", amounts.percent(found.share)),
+            *_made(loader, found.site),
+        ),
+        (*found.loops, *found.inside),
+    )
+
+
+def _made(loader: Loader, site: Site) -> tuple[tuple[str, str], ...]:
+    """Where the loader is made, if that is another line: ``audit verify`` looks for it there."""
+    if loader.made_at is None or str(loader.made_at) == str(site):
+        return ()
+    return (("loader", str(loader.made_at)),)
+
+
+def _advice(found: Dearest) -> str:
+    text = found.site.text
+    if found.phase == "sampler":
+        return (
+            "Draw the indices of many batches at once, before the epoch begins (one permutation, "
+            "cut into batches), instead of searching the whole dataset for each batch."
+        )
+    if WAITS.search(text):
+        return "It waits rather than computes: more workers, or a local copy of the data, hide it."
+    if found.loop:
+        return "Do what this loop does with one call on whole arrays or tensors."
+    if READS.search(text):
+        return (
+            "If the file holds more than one sample, read it once (in __init__, or in each worker "
+            "when its first sample is asked for) and only index it here."
+        )
+    if found.phase == "collate" and TENSORS.search(text):
+        return (
+            "Put arrays together with np.stack and torch.from_numpy, tensors with torch.stack: "
+            "torch.tensor of lists takes number by number."
+        )
+    if DECODES.search(text):
+        return "Decode and resize once before training and keep the result."
+    if WORDS.search(text):
+        return "Do this to all texts once before training, and keep the numbers that come out."
+    return "Make this line cheaper: do it once for the whole dataset and keep what comes out."

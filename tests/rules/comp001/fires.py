@@ -1,0 +1,78 @@
+"""COMP001 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+BACKEND = "eager"
+
+
+def _trained(forward, parameters, batches=None):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    taken = [0]
+
+    def step():
+        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
+        taken[0] += 1
+        optimizer.zero_grad()
+        forward(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def prints_in_forward():
+    class _Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            h = torch.relu(self.a(x))
+            print(end="")  # COMP001
+            return self.b(h)
+
+    net = _Net()
+    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+
+
+def reads_a_value():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        h = net(x)
+        scale = h.detach().abs().max().item()  # COMP001
+        return h / (1 + scale)
+
+    return _trained(forward, net.parameters())
+
+
+def branches_on_a_tensor_in_a_compiled_layer():
+    class _Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(16, 16)
+
+        def forward(self, x):
+            h = self.a(x)
+            if h.sum() > 0:  # COMP001
+                h = h * 0.5
+            return torch.relu(h)
+
+    layer, head = _Layer(), nn.Linear(16, 1)
+    layer.compile(backend=BACKEND)
+    return _trained(lambda x: head(layer(x)), [*layer.parameters(), *head.parameters()])
+
+
+def in_a_helper_that_the_region_calls():
+    net = nn.Linear(16, 16)
+
+    def helper(h):
+        rows = h.detach().norm(dim=1).tolist()  # COMP001
+        return h * len(rows)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        return helper(net(x)) + 1
+
+    return _trained(forward, net.parameters())

@@ -1,0 +1,151 @@
+"""COMP001 must stay silent here."""
+
+import torch
+from torch import nn
+
+BACKEND = "eager"
+
+
+def _trained(forward, parameters, batches=None):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    taken = [0]
+
+    def step():
+        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
+        taken[0] += 1
+        optimizer.zero_grad()
+        forward(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def one_graph():
+    net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    return _trained(torch.compile(net, backend=BACKEND), net.parameters())
+
+
+def chooses_without_a_branch():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        h = net(x)
+        return torch.where(h.sum() > 0, h * 0.5, h)
+
+    return _trained(forward, net.parameters())
+
+
+def prints_outside_of_the_region():
+    net = nn.Linear(16, 16)
+    compiled = torch.compile(net, backend=BACKEND)
+
+    def forward(x):
+        h = compiled(x)
+        print(end="")
+        return h
+
+    return _trained(forward, net.parameters())
+
+
+def prints_only_where_it_is_not_compiled():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        h = net(x)
+        if not torch.compiler.is_compiling():
+            print(end="")
+        return h * 2
+
+    return _trained(forward, net.parameters())
+
+
+def asks_for_the_break():
+    net = nn.Linear(16, 16)
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        h = net(x)
+        torch._dynamo.graph_break()
+        return h * 2
+
+    return _trained(forward, net.parameters())
+
+
+def keeps_a_function_out_of_the_graph():
+    net = nn.Linear(16, 16)
+
+    @torch.compiler.disable
+    def log(h):
+        print(end="")
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        h = net(x)
+        log(h)
+        return h * 2
+
+    return _trained(forward, net.parameters())
+
+
+def breaks_in_the_first_step_only():
+    net, taken = nn.Linear(16, 16), [0]
+
+    @torch.compile(backend=BACKEND)
+    def forward(x, first):
+        h = net(x)
+        if first:
+            print(end="")
+        return h * 2
+
+    def counted(x):
+        taken[0] += 1
+        return forward(x, taken[0] == 1)
+
+    return _trained(counted, net.parameters())
+
+
+def the_optimizer_breaks_its_own():
+    net = nn.Linear(16, 16)
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    @torch.compile(backend=BACKEND)
+    def optimize():
+        optimizer.step()
+
+    def step():
+        optimizer.zero_grad()
+        net(torch.randn(4, 16)).square().mean().backward()
+        optimize()
+
+    return step
+
+
+def a_backward_in_the_region():
+    net = nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    @torch.compile(backend=BACKEND)
+    def both(x):
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    def step():
+        optimizer.zero_grad()
+        both(torch.randn(4, 16))
+        optimizer.step()
+
+    return step
+
+
+def nothing_is_compiled():
+    net = nn.Linear(16, 16)
+
+    def forward(x):
+        h = net(x)
+        print(end="")
+        return h
+
+    return _trained(forward, net.parameters())

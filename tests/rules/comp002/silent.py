@@ -1,0 +1,70 @@
+"""COMP002 must stay silent here."""
+
+import torch
+from torch import nn
+
+BACKEND = "eager"
+
+
+def _trained(forward, parameters, batches=None):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    taken = [0]
+
+    def step():
+        x = batches(taken[0]) if batches is not None else torch.randn(4, 16)
+        taken[0] += 1
+        optimizer.zero_grad()
+        forward(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def one_length():
+    net = nn.Linear(16, 16)
+    return _trained(torch.compile(net, backend=BACKEND, dynamic=False), net.parameters())
+
+
+def lengths_that_vary_and_may():
+    net = nn.Linear(16, 16)
+    compiled = torch.compile(net, backend=BACKEND)
+    return _trained(compiled, net.parameters(), lambda taken: torch.randn(4, 3 + taken % 4, 16))
+
+
+def a_shorter_last_batch():
+    net = nn.Linear(16, 16)
+    compiled = torch.compile(net, backend=BACKEND, dynamic=False)
+    return _trained(compiled, net.parameters(), lambda taken: torch.randn(2 if taken % 4 == 3 else 4, 16))
+
+
+def training_and_evaluation():
+    net = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.1))
+    compiled = torch.compile(net, backend=BACKEND)
+
+    def batches(taken):
+        net.train(taken % 3 != 0)
+        return torch.randn(4, 16)
+
+    return _trained(compiled, net.parameters(), batches)
+
+
+def layers_of_one_class():
+    net = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 8))
+    for number in range(4):
+        net[number] = torch.compile(net[number], backend=BACKEND)
+    return _trained(net, net.parameters())
+
+
+def the_limit_is_reached():
+    """COMP003 tells of it."""
+    net, state = nn.Linear(16, 16), {"tag": ""}
+
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        return net(x) * (2.0 if state["tag"] == "end" else 1.0)
+
+    def batches(taken):
+        state["tag"] = str(taken)
+        return torch.randn(4, 16)
+
+    return _trained(forward, net.parameters(), batches)

@@ -1,0 +1,205 @@
+"""DATA007: which cause is named for a loader that the step waits for, and at which line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.data007_input_bound import StepWaitsForInput
+from auditor.rules.loading import LEAST_STARTS, ONE
+
+from auditor.evidence import Batches, Loading, Machine, Source
+from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.loading import Seen
+from auditor.evidence.recorded.steps import Step
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+TEXT = """\
+loader = DataLoader(data, num_workers=2)
+def step():
+    x = next(iter(loader))
+def __getitem__(i):
+    return json.load(open(path))[i]
+"""
+MADE, TAKEN, DEAR = (
+    Site("train.py", line, "", TEXT.split("\n")[line - 1].strip()) for line in (1, 3, 5)
+)
+LOADER = Loader(0, TAKEN, MADE, workers=2, length=50, iter_at=TAKEN, persistent=False)
+
+
+def found(loader=LOADER, *, made=(0,) * 6, taken=1, started=0.0, seen=(), **knobs):
+    """The finding of six steps of 10 ms that wait for 8 ms each; ``made`` iterators of each,
+    ``started`` of 8 ms.
+    """
+    batches = tuple(
+        Batch(0, n, 8000.0, batches=taken, made=each, start_us=8000.0 * started)
+        for n, each in enumerate(made)
+    )
+    timed = tuple(Step(n, 10_000.0) for n in range(len(made)))
+    table = Batches(loaders=(loader,), quiet_steps=timed, quiet=batches)
+    source = Source({"train.py": TEXT})
+    rule = StepWaitsForInput(**knobs)
+    (one,) = ask(rule, table, Machine(), source, Loading(source, {0: tuple(seen)} if seen else {}))
+    return one, rule.remedy(one)
+
+
+def line(share, where="worker", phase="dataset"):
+    return (
+        Seen((DEAR,), phase, 100 * share, 50, where),
+        Seen((), phase, 100 * (1 - share), 50, where),
+    )
+
+
+@pytest.mark.parametrize(("share", "site"), [(0.49, MADE), (0.5, DEAR)])
+def test_a_line_is_the_place_from_half_of_the_loading_time(share, site):
+    one, remedy = found(seen=line(share))
+    assert one.site == site and one.lost_us_per_step == 8000.0
+    assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
+    assert ("read it once" in remedy.text) is (site is DEAR)
+    assert (dict(one.facts).get("loader") == "train.py:1") is (site is DEAR)
+    assert found(seen=line(share), dearest=0.3)[0].site == DEAR
+
+
+EACH = {"made": (1,) * 6, "started": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("loader", "given", "site"),
+    [
+        (LOADER, EACH, TAKEN),
+        (LOADER, {**EACH, "started": 0.5}, TAKEN),
+        (LOADER, {**EACH, "started": 0.49}, DEAR),
+        (replace(LOADER, iter_at=None), EACH, TAKEN),
+        (LOADER, {"made": (1,) * (LEAST_STARTS - 1) + (0,), "started": 1.0}, DEAR),
+        (LOADER, {"made": (1,) * LEAST_STARTS, "started": 1.0}, TAKEN),
+        (replace(LOADER, length=1), EACH, MADE),  # an epoch of one batch
+        (replace(LOADER, length=1, persistent=True), EACH, DEAR),
+        (LOADER, {**EACH, "taken": 4}, MADE),  # an epoch of four
+        (replace(LOADER, persistent=True), {**EACH, "taken": 4}, DEAR),
+        (replace(LOADER, workers=0), EACH, DEAR),  # it must be loaded, whatever iterator it is of
+    ],
+)
+def test_iterators_that_begin(loader, given, site):
+    assert ONE < 4
+    where = "worker" if loader.workers else "step"
+    one, _ = found(loader, seen=line(0.9, where), **given)
+    assert one.site == site
+
+
+def test_the_order_of_a_large_dataset_drawn_for_each_batch():
+    loader = replace(LOADER, workers=0)
+    drawn = (Seen((), "sampler", 50.0, 50), Seen((), "dataset", 50.0, 50))
+    one, remedy = found(loader, seen=drawn, **EACH)
+    assert one.site == TAKEN and "draws the order" in one.message
+    assert remedy.edits == () and "batches = iter(loader)" in remedy.text
+    less = (Seen((), "sampler", 49.0, 50), Seen((), "dataset", 51.0, 50))
+    assert found(loader, seen=less, **EACH)[0].site == MADE
+
+
+def test_workers_for_each_short_epoch_have_a_patch():
+    one, remedy = found(**EACH, taken=4)
+    assert "100% of that is starting and ending its 2 workers anew every 4 batches" in one.message
+    (edit,) = remedy.edits
+    assert (edit.keyword, edit.value, edit.site, edit.safe) == (
+        "persistent_workers",
+        "True",
+        MADE,
+        False,
+    )
+    assert found(**{**EACH, "started": 0.4}, taken=4)[0].site == MADE
+    assert "starting" not in found(**{**EACH, "started": 0.4}, taken=4)[0].message
+    assert "starting" in found(**{**EACH, "started": 0.4}, taken=4, restarts=0.4)[0].message
+
+
+def waited(*waits_us, workers=2, queued_us=0.0, busy=0.0, **knobs):
+    """Findings of steps of 10 ms that wait so long each."""
+    batches = tuple(
+        Batch(0, n, us, batches=1, queued_us=queued_us) for n, us in enumerate(waits_us)
+    )
+    timed = tuple(
+        Step(n, 10_000.0 / (1 - busy), queued_us=10_000.0 * busy / (1 - busy))
+        for n in range(len(waits_us))
+    )
+    loader = replace(LOADER, workers=workers)
+    table = Batches(loaders=(loader,), quiet_steps=timed, quiet=batches)
+    source = Source({"train.py": TEXT})
+    return list(ask(StepWaitsForInput(**knobs), table, Machine(), source, Loading(source, {})))
+
+
+@pytest.mark.parametrize(
+    ("waits", "given", "severity"),
+    [
+        ((3000.0,) * 6, {}, None),
+        ((2999.0,) * 6, {}, Severity.NOTE),
+        ((2999.0,) * 6, {"handed_us": 2000.0}, None),
+        ((2999.0,) * 6, {"workers": 0}, None),
+        ((5000.0,) * 6, {}, Severity.ERROR),
+        ((5000.0,) * 6, {"queued_us": 2500.0}, Severity.NOTE),
+        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {}, Severity.NOTE),  # not proven
+        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {"several": 3}, Severity.ERROR),
+        ((9000.0, 0.0, 9000.0, 0.0, 9000.0, 0.0), {"several": 4}, Severity.NOTE),
+        ((9000.0, 0.0, 9000.0, 0.0), {}, Severity.ERROR),  # too few for an interval
+        ((5000.0,) * 6, {"queued_us": None, "busy": 0.2}, Severity.NOTE),
+        ((5000.0,) * 6, {"queued_us": None}, Severity.ERROR),
+        ((5000.0,) * 6, {"busy": 0.2}, Severity.ERROR),
+    ],
+)
+def test_what_is_not_sure_is_a_note(waits, given, severity):
+    (one,) = waited(*waits, **given)
+    assert one.severity == severity
+
+
+def test_what_workers_waited_for_a_processor_alone_is_silent():
+    assert waited(*(5000.0,) * 6, queued_us=5000.0) == []
+
+
+def test_doubts_are_said():
+    assert "by itself" in waited(*(2500.0,) * 6)[0].message
+    assert "busy" in waited(*(5000.0,) * 6, queued_us=None, busy=0.2)[0].message
+    assert ";" not in waited(*(5000.0,) * 6)[0].message
+
+
+def test_epochs_that_begin_every_few_steps_are_separate_events():
+    (one, _) = found(made=(1, 0, 0, 1, 0, 0, 1, 0, 0), started=0.9)
+    assert one.lost_us_per_step_low is not None and one.lost_us_per_step_low > 0.0
+    assert one.lost_us_per_step_high >= one.lost_us_per_step
+
+
+LOOPED = """\
+def collate(rows):
+    for row in rows:
+        for each in row:
+            total += each
+    return total
+"""
+
+
+def test_loops_around_the_line_are_places_too():
+    site = Site("data.py", 4, "collate", "total += each")
+    source = Source({"data.py": LOOPED})
+    table = Batches(
+        loaders=(LOADER,),
+        quiet_steps=tuple(Step(n, 10_000.0) for n in range(6)),
+        quiet=tuple(Batch(0, n, 8000.0, batches=1) for n in range(6)),
+    )
+    seen = Seen((site,), "collate", 100.0, 50, "worker")
+    (one,) = ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {0: (seen,)}))
+    assert one.site == site and [place.site.line for place in one.places] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("begin", "severity"), [((1,) * 6, Severity.ERROR), ((0,) * 6, Severity.NOTE)]
+)
+def test_iterators_that_begin_are_counted_on_a_busy_machine_too(begin, severity):
+    table = Batches(
+        loaders=(LOADER,),
+        quiet_steps=tuple(Step(n, 20_000.0, queued_us=10_000.0) for n in range(6)),
+        quiet=tuple(
+            Batch(0, n, 8000.0, batches=1, made=made, start_us=8000.0 * made)
+            for n, made in enumerate(begin)
+        ),
+    )
+    source = Source({"train.py": TEXT})
+    (one,) = ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {}))
+    assert one.severity == severity

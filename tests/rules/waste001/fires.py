@@ -1,0 +1,121 @@
+"""WASTE001 must report exactly the marked lines."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def _gan():
+    g = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 128))
+    d = nn.Sequential(nn.Linear(128, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1))
+    return g, d, torch.optim.Adam(g.parameters(), lr=1e-3), torch.optim.Adam(d.parameters(), lr=1e-3)
+
+
+def gan_generator_fills_discriminator():
+    g, d, g_opt, d_opt = _gan()
+    bce = nn.BCEWithLogitsLoss()
+
+    def step():
+        real = torch.randn(32, 128)
+        fake = g(torch.randn(32, 16))
+        d_opt.zero_grad()
+        d_loss = bce(d(real), torch.ones(32, 1)) + bce(d(fake.detach()), torch.zeros(32, 1))
+        d_loss.backward()
+        d_opt.step()
+        g_opt.zero_grad()
+        g_loss = bce(d(fake), torch.ones(32, 1))
+        g_loss.backward()  # WASTE001
+        g_opt.step()
+
+    return step
+
+
+def gan_fake_not_detached():
+    g, d, g_opt, d_opt = _gan()
+    bce = nn.BCEWithLogitsLoss()
+
+    def step():
+        real = torch.randn(32, 128)
+        fake = g(torch.randn(32, 16))
+        d_opt.zero_grad()
+        on_real = d(real)
+        on_fake = d(fake)  # WASTE001
+        d_loss = bce(on_real, torch.ones(32, 1)) + bce(on_fake, torch.zeros(32, 1))
+        d_loss.backward()
+        d_opt.step()
+        for p in d.parameters():
+            p.requires_grad_(False)
+        g_opt.zero_grad()
+        g_loss = bce(d(g(torch.randn(32, 16))), torch.ones(32, 1))
+        g_loss.backward()
+        g_opt.step()
+        for p in d.parameters():
+            p.requires_grad_(True)
+
+    return step
+
+
+def critic_of_an_actor():
+    actor, critic = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 2)), nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 1))
+    a_opt, c_opt = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
+
+    def step():
+        s, a, r = torch.randn(64, 8), torch.randn(64, 2), torch.randn(64, 1)
+        q_loss = F.mse_loss(critic(torch.cat([s, a], 1)), r)
+        c_opt.zero_grad()
+        q_loss.backward()
+        c_opt.step()
+        pi_loss = -critic(torch.cat([s, actor(s)], 1)).mean()
+        a_opt.zero_grad()
+        pi_loss.backward()  # WASTE001
+        a_opt.step()
+
+    return step
+
+
+def wgan_convolutions_zeroed_in_place():
+    class _ConvGan:
+        def __init__(self):
+            self.g = nn.Sequential(nn.ConvTranspose2d(8, 16, 4), nn.ReLU(), nn.ConvTranspose2d(16, 3, 4, 2))
+            self.d = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.LeakyReLU(0.2), nn.Conv2d(16, 1, 3))
+            self.g_opt = torch.optim.RMSprop(self.g.parameters(), lr=1e-4)
+            self.d_opt = torch.optim.RMSprop(self.d.parameters(), lr=1e-4)
+
+        def critic(self, real):
+            fake = self.g(torch.randn(8, 8, 1, 1))
+            loss = self.d(fake.detach()).mean() - self.d(real).mean()
+            self.d_opt.zero_grad(set_to_none=False)
+            loss.backward()
+            self.d_opt.step()
+
+        def generator(self):
+            loss = -self.d(self.g(torch.randn(8, 8, 1, 1))).mean()
+            self.g_opt.zero_grad(set_to_none=False)
+            loss.backward()  # WASTE001
+            self.g_opt.step()
+
+    gan = _ConvGan()
+
+    def step():
+        gan.critic(torch.randn(8, 3, 10, 10))
+        gan.generator()
+
+    return step
+
+
+def discriminator_of_convolutions_cleared_before_its_own_backward():
+    generator = nn.Conv2d(4, 8, 3, padding=1)
+    critic = nn.Sequential(nn.Conv2d(8, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1))
+    g_opt = torch.optim.SGD(generator.parameters(), lr=0.01)
+    d_opt = torch.optim.SGD(critic.parameters(), lr=0.01)
+
+    def step():
+        fake = generator(torch.randn(4, 4, 16, 16))
+        d_opt.zero_grad()
+        (critic(fake.detach()).mean() - critic(torch.randn(4, 8, 16, 16)).mean()).backward()
+        d_opt.step()
+        g_opt.zero_grad()
+        (-critic(fake).mean()).backward()  # WASTE001
+        g_opt.step()
+
+    return step

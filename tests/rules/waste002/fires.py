@@ -1,0 +1,125 @@
+"""WASTE002 must report exactly the marked lines."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def forward_overwritten():
+    enc, dec = nn.GRU(16, 32, batch_first=True), nn.Linear(32, 16)
+    proj = nn.Sequential(nn.Linear(16, 128), nn.ReLU(), nn.Linear(128, 32))
+    opt = torch.optim.Adam([*enc.parameters(), *dec.parameters()])
+
+    def step():
+        x = torch.randn(16, 12, 16)
+        opt.zero_grad()
+        h = proj(x)  # WASTE002
+        h, _ = enc(x)
+        F.mse_loss(dec(h), x).backward()
+        opt.step()
+
+    return step
+
+
+def metrics_each_step_shown_each_hundredth():
+    model = nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 100))
+    opt = torch.optim.Adam(model.parameters())
+    count = [0]
+
+    def step():
+        ids = torch.randint(0, 100, (16, 32))
+        opt.zero_grad()
+        logits = model(ids)
+        loss = F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+        loss.backward()
+        opt.step()
+        spread = torch.softmax(logits.detach(), -1).sort(-1).values.cumsum(-1)  # WASTE002
+        count[0] += 1
+        if count[0] % 100 == 0:
+            print(spread.mean())
+
+    return step
+
+
+def grad_norm_dropped():
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def norm_of(parameters):
+        return torch.stack([p.grad.norm() for p in parameters]).norm()
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(4, 256)).square().mean().backward()
+        norm = norm_of(model.parameters())  # WASTE002
+        opt.step()
+
+    return step
+
+
+def auxiliary_head_unused():
+    class _Aux(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+            self.aux = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 64, 10))
+            self.head = nn.Linear(16, 10)
+
+        def forward(self, x):
+            h = self.stem(x)
+            aux = self.aux(h)  # WASTE002
+            return self.head(h.mean((2, 3))), aux
+
+    model = _Aux()
+    used = [*model.stem.parameters(), *model.head.parameters()]
+    opt = torch.optim.SGD(used, lr=0.01)
+
+    def step():
+        opt.zero_grad()
+        out, _ = model(torch.randn(8, 3, 8, 8))
+        F.cross_entropy(out, torch.randint(0, 10, (8,))).backward()
+        opt.step()
+
+    return step
+
+
+def one_of_the_results_of_a_return():
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.head = nn.Linear(32, 64), nn.Linear(64, 4)
+            self.decoder = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 32))
+
+        def forward(self, x):
+            z = self.encoder(x).tanh()
+            return self.head(z), self.decoder(z)  # WASTE002
+
+    model = Shared()
+    opt = torch.optim.Adam(model.parameters())
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
+        logits, made = model(x)
+        opt.zero_grad()
+        F.cross_entropy(logits, y).backward()
+        opt.step()
+
+    return step
+
+
+def one_of_two_results_unread_in_one_of_two_calls():
+    body, extra, head = nn.Linear(32, 64), nn.Linear(64, 512), nn.Linear(64, 1)
+    opt = torch.optim.SGD([*body.parameters(), *extra.parameters(), *head.parameters()], lr=0.1)
+
+    def both(x):
+        h = body(x)
+        return head(h), extra(h)
+
+    def step():
+        opt.zero_grad()
+        first, more = both(torch.randn(64, 32))
+        second, _ = both(torch.randn(64, 32))  # WASTE002
+        (first.square().mean() + second.square().mean() + more.square().mean()).backward()
+        opt.step()
+
+    return step

@@ -1,0 +1,307 @@
+"""Near misses: WASTE002 must stay silent on all of these."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def hidden_state_of_the_next_step():
+    rnn, head = nn.LSTM(16, 32), nn.Linear(32, 16)
+    opt = torch.optim.Adam([*rnn.parameters(), *head.parameters()])
+    state = [None]
+
+    def step():
+        x = torch.randn(8, 4, 16)
+        opt.zero_grad()
+        out, (h, c) = rnn(x, state[0])
+        state[0] = (h.detach(), c.detach())
+        F.mse_loss(head(out), x).backward()
+        opt.step()
+
+    return step
+
+
+def output_returned():
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+    extra = nn.Linear(32, 512)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x = torch.randn(8, 32)
+        opt.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        opt.step()
+        return {"loss": loss, "features": extra(x)}
+
+    return step
+
+
+def returned_by_the_training_step():
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def training_step(x, y):
+        opt.zero_grad()
+        logits = model(x)
+        loss = F.cross_entropy(logits, y)
+        loss.backward()
+        opt.step()
+        probabilities = logits.softmax(-1).sort(-1).values.cumsum(-1)
+        return loss, probabilities
+
+    def step():
+        training_step(torch.randn(8, 32), torch.randint(0, 8, (8,)))
+
+    return step
+
+
+def metric_updated_in_place():
+    model = nn.Linear(32, 8)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    confusion = torch.zeros(8, 8)
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 8, (64,))
+        opt.zero_grad()
+        logits = model(x)
+        F.cross_entropy(logits, y).backward()
+        opt.step()
+        confusion.index_put_((y, logits.argmax(1)), torch.ones(64), accumulate=True)
+
+    return step
+
+
+def logged_when_it_is_computed():
+    model = nn.Linear(32, 8)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    count = [0]
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 8, (64,))
+        opt.zero_grad()
+        logits = model(x)
+        F.cross_entropy(logits, y).backward()
+        opt.step()
+        count[0] += 1
+        if count[0] % 2 == 0:
+            print("acc", (logits.argmax(1) == y).float().mean().item())
+
+    return step
+
+
+def batch_norm_reestimated():
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 8))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(8, 3, 8, 8)).square().mean().backward()
+        opt.step()
+        with torch.no_grad():
+            for module in (model[0], model[1]):
+                pass
+            model[1](model[0](torch.randn(8, 3, 8, 8)))
+
+    return step
+
+
+def hooks_collect_features():
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = {}
+    model[0].register_forward_hook(lambda m, a, out: kept.update(first=out.detach().abs().sort().values))
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(64, 32)).square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def numpy_reads_it():
+    model, far = nn.Linear(32, 64), nn.Linear(32, 512)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = []
+
+    def step():
+        x = torch.randn(32, 32)
+        opt.zero_grad()
+        model(x).square().mean().backward()
+        opt.step()
+        kept.append(float(far(x).detach().numpy().sum()))
+        kept.append(sum(far(x[:4]).detach().tolist()[0]))
+
+    return step
+
+
+def compiled_model():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(32, 512), nn.Linear(32, 8)
+
+        def forward(self, x):
+            self_unused = self.a(x).relu()
+            return self.b(x)
+
+    model = Two()
+    opt = torch.optim.SGD(model.b.parameters(), lr=0.1)
+    compiled = torch.compile(model, backend="eager")
+
+    def step():
+        opt.zero_grad()
+        compiled(torch.randn(8, 32)).square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def distillation():
+    student, teacher = nn.Linear(32, 8), nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 8)).eval()
+    opt = torch.optim.SGD(student.parameters(), lr=0.1)
+
+    def step():
+        x = torch.randn(64, 32)
+        with torch.no_grad():
+            wanted = teacher(x).softmax(-1)
+        opt.zero_grad()
+        F.kl_div(student(x).log_softmax(-1), wanted, reduction="batchmean").backward()
+        opt.step()
+
+    return step
+
+
+def average_of_weights():
+    model, ema = nn.Linear(256, 256), nn.Linear(256, 256).requires_grad_(False)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        opt.zero_grad()
+        model(torch.randn(4, 256)).square().mean().backward()
+        opt.step()
+        with torch.no_grad():
+            for mine, his in zip(ema.parameters(), model.parameters()):
+                mine.lerp_(his, 0.01)
+
+    return step
+
+
+def checkpointed_blocks():
+    blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
+    opt = torch.optim.AdamW(blocks.parameters())
+
+    def step():
+        x = torch.randn(32, 64, requires_grad=True)
+        opt.zero_grad()
+        for number, block in enumerate(blocks):
+            x = x + checkpoint(block, x, use_reentrant=number == 1)
+        x.square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def read_by_a_thread_of_ones_own():
+    import queue
+    import threading
+    import weakref
+
+    encoder, head = nn.Linear(32, 256), nn.Linear(32, 4)
+    opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    waiting, told = queue.Queue(), []
+
+    def watch():
+        with torch.no_grad():
+            while (made := waiting.get()) is not None:
+                told.append(made.norm().item())
+                del made
+                waiting.task_done()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
+        opt.zero_grad()
+        with torch.no_grad():
+            waiting.put(encoder(x))
+        F.cross_entropy(head(x), y).backward()
+        waiting.join()
+        opt.step()
+
+    weakref.finalize(step, waiting.put, None)  # the thread ends with the step
+    return step
+
+
+def read_by_a_pool_of_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    encoder, head = nn.Linear(32, 256), nn.Linear(32, 4)
+    opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    pool, told = ThreadPoolExecutor(1), []
+
+    def spread(made):
+        told.append(made.std().item())
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
+        opt.zero_grad()
+        with torch.no_grad():
+            job = pool.submit(spread, encoder(x))
+        F.cross_entropy(head(x), y).backward()
+        job.result()
+        del job
+        opt.step()
+
+    return step
+
+
+def read_by_another_process():
+    import torch.multiprocessing as mp
+
+    encoder, head = nn.Linear(32, 256), nn.Linear(32, 4)
+    opt = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    sent = mp.get_context("fork").SimpleQueue()
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 4, (64,))
+        opt.zero_grad()
+        with torch.no_grad():
+            sent.put(encoder(x))
+        F.cross_entropy(head(x), y).backward()
+        opt.step()
+        sent.get()
+
+    return step
+
+
+def zeros_that_are_filled_in_the_same_expression():
+    model = nn.Linear(32, 4)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x = torch.zeros(512, 32).normal_()
+        opt.zero_grad()
+        model(x + torch.zeros_like(x).uniform_()).square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def sparse_gradients_and_products():
+    emb, head = nn.Embedding(500, 64, sparse=True), nn.Linear(64, 4)
+    opt = torch.optim.SGD(head.parameters(), lr=0.1)
+    rows = torch.optim.SparseAdam(list(emb.parameters()), lr=0.1)
+    graph = torch.eye(256).to_sparse()
+
+    def step():
+        ids, y = torch.randint(0, 500, (256,)), torch.randint(0, 4, (256,))
+        opt.zero_grad()
+        rows.zero_grad()
+        F.cross_entropy(head(graph @ emb(ids)), y).backward()
+        opt.step()
+        rows.step()
+
+    return step

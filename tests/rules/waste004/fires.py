@@ -1,0 +1,63 @@
+"""WASTE004 must report exactly the marked lines."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def causal_mask_in_each_layer():
+    class _Block(nn.Module):
+        def __init__(self, d):
+            super().__init__()
+            self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+
+        def forward(self, x):
+            b, t, d = x.shape
+            q, k, v = self.qkv(x).chunk(3, -1)
+            mask = torch.triu(torch.ones(t, t, device=x.device), 1).bool()  # WASTE004
+            a = (q @ k.transpose(1, 2) / math.sqrt(d)).masked_fill(mask, float("-inf")).softmax(-1)
+            return x + self.out(a @ v)
+
+    model = nn.Sequential(nn.Embedding(50, 16), _Block(16), _Block(16), nn.Linear(16, 50))
+    opt = torch.optim.AdamW(model.parameters())
+
+    def step():
+        ids = torch.randint(0, 50, (1, 128))
+        opt.zero_grad()
+        F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
+        opt.step()
+
+    return step
+
+
+def sinusoidal_table_anew():
+    class _Sin(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.l = nn.Embedding(50, 64), nn.Linear(64, 50)
+
+        def positions(self, t, d):
+            pe = torch.zeros(t, d)
+            pos = torch.arange(t).unsqueeze(1).float()
+            freq = torch.exp(torch.arange(0, d, 2).float() * (-math.log(10000.0) / d))
+            pe[:, 0::2] = torch.sin(pos * freq)
+            pe[:, 1::2] = torch.cos(pos * freq)
+            return pe
+
+        def forward(self, ids):
+            x = self.emb(ids)
+            pe = self.positions(ids.shape[1], 64)  # WASTE004
+            return self.l(x + pe)
+
+    model = _Sin()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        ids = torch.randint(0, 50, (2, 256))
+        opt.zero_grad()
+        F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
+        opt.step()
+
+    return step

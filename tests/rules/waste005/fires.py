@@ -1,0 +1,77 @@
+"""WASTE005 must report exactly the marked lines."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def model_called_twice_for_accuracy():
+    model = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 10))
+    opt = torch.optim.AdamW(model.parameters())
+    seen = []
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 10, (64,))
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        with torch.no_grad():
+            right = (model(x).argmax(1) == y).sum()  # WASTE005
+        loss.backward()
+        opt.step()
+        seen.append(right.item())
+
+    return step
+
+
+def encoder_once_for_each_head():
+    encoder = nn.Sequential(nn.Linear(32, 256), nn.GELU(), nn.Linear(256, 64))
+    heads = nn.ModuleList([nn.Linear(64, 10), nn.Linear(64, 2)])
+    opt = torch.optim.AdamW([*encoder.parameters(), *heads.parameters()])
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randint(0, 2, (64,))
+        opt.zero_grad()
+        first = F.cross_entropy(heads[0](encoder(x)), y)
+        second = F.cross_entropy(heads[1](encoder(x)), y)  # WASTE005
+        (first + second).backward()
+        opt.step()
+
+    return step
+
+
+def one_result_of_each_of_two_calls():
+    body, gate, head = nn.Linear(64, 256), nn.Linear(256, 8), nn.Linear(256, 16)
+    opt = torch.optim.SGD([*body.parameters(), *gate.parameters(), *head.parameters()], lr=0.1)
+
+    def both(x):
+        h = body(x).relu()
+        return head(h), gate(h).softmax(1).square().sum()
+
+    def step():
+        x = torch.randn(128, 64)
+        opt.zero_grad()
+        out, _ = both(x)
+        _, balance = both(x)  # WASTE005
+        (out.square().mean() + balance).backward()
+        opt.step()
+
+    return step
+
+
+def the_part_before_the_dropout():
+    body, head = nn.Linear(64, 256), nn.Linear(256, 256)
+    opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+
+    def noisy(x):
+        h = body(x).relu()
+        return head(F.dropout(h, 0.1))
+
+    def step():
+        x = torch.randn(128, 64)
+        opt.zero_grad()
+        one = noisy(x)
+        other = noisy(x)  # WASTE005
+        (one - other).square().mean().backward()
+        opt.step()
+
+    return step

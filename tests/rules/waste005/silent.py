@@ -1,0 +1,114 @@
+"""Near misses: WASTE005 must stay silent on all of these."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def random_tensors_and_dropout():
+    model = nn.Sequential(nn.Linear(64, 128), nn.Dropout(0.5), nn.ReLU(), nn.Linear(128, 64))
+    opt = torch.optim.Adam(model.parameters())
+
+    def step():
+        x = torch.randn(64, 64)
+        noise = torch.zeros(64, 64).normal_() * 0.1
+        opt.zero_grad()
+        first, second = model(x + noise), model(x + noise)
+        (F.mse_loss(first, x) + F.mse_loss(first, second)).backward()
+        opt.step()
+
+    return step
+
+
+def gradient_cache():
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 32))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x = torch.randn(64, 64)
+        opt.zero_grad()
+        with torch.no_grad():
+            reps = model(x)
+        reps = reps.requires_grad_()
+        F.cross_entropy(reps @ reps.t(), torch.arange(64)).backward()
+        surrogate = (model(x) * reps.grad).sum()
+        surrogate.backward()
+        opt.step()
+
+    return step
+
+
+def sharpness_aware():
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        x, y = torch.randn(64, 64), torch.randint(0, 8, (64,))
+        opt.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        with torch.no_grad():
+            moves = [0.05 * p.grad / (p.grad.norm() + 1e-6) for p in model.parameters()]
+            for p, e in zip(model.parameters(), moves):
+                p.add_(e)
+        opt.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        with torch.no_grad():
+            for p, e in zip(model.parameters(), moves):
+                p.sub_(e)
+        opt.step()
+
+    return step
+
+
+def checkpointed_blocks():
+    blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64)) for _ in range(3)])
+    opt = torch.optim.AdamW(blocks.parameters())
+
+    def step():
+        x = torch.randn(32, 64, requires_grad=True)
+        opt.zero_grad()
+        for number, block in enumerate(blocks):
+            x = x + checkpoint(block, x, use_reentrant=number == 1)
+        x.square().mean().backward()
+        opt.step()
+
+    return step
+
+
+def gradient_of_the_input_and_then_the_loss():
+    model = nn.Sequential(nn.Linear(32, 128), nn.Tanh(), nn.Linear(128, 8))
+    opt = torch.optim.Adam(model.parameters())
+
+    def sensitivity(x):
+        x = x.detach().requires_grad_(True)
+        (given,) = torch.autograd.grad(model(x).sum(), x)
+        return given.norm(dim=1).detach()
+
+    def step():
+        x, y = torch.randn(64, 32), torch.randn(64, 8)
+        weight = 1.0 / (1.0 + sensitivity(x))
+        loss = (weight * (model(x) - y).square().mean(1)).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+    return step
+
+
+def critic_on_the_attached_and_the_detached_sample():
+    maker, critic = nn.Linear(16, 64), nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 1))
+    opt = torch.optim.SGD([*maker.parameters(), *critic.parameters()], lr=0.01)
+
+    def step():
+        made, true = maker(torch.randn(64, 16)), torch.randn(64, 64)
+        fools = F.softplus(-critic(made)).mean()
+        told = F.softplus(critic(made.detach())).mean() + F.softplus(-critic(true)).mean()
+        opt.zero_grad()
+        maker_gradients = torch.autograd.grad(fools, list(maker.parameters()), retain_graph=True)
+        told.backward()
+        for parameter, gradient in zip(maker.parameters(), maker_gradients):
+            parameter.grad = gradient
+        opt.step()
+
+    return step
