@@ -25,6 +25,8 @@ FAMILIES = (
     "KERN",
     "DIST",
     "TIME",
+    "WASTE",
+    "COMP",
 )
 """Families of the codes of our rules, in the order of the manual."""
 

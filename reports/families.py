@@ -22,6 +22,7 @@ FAMILIES = {
     "DIST": "Distributed",
     "CKPT": "Checkpoints",
     "TIME": "Step time",
+    "WASTE": "Work thrown away",
 }
 
 

@@ -99,7 +99,7 @@ def _run(
         step = context.target = make()
         while not session.done:
             session.begin()
-            step()
+            session.gave(step())
             session.end()
     except torch.OutOfMemoryError as error:
         outcome, said = "oom", str(error)

@@ -49,6 +49,10 @@ WORDS = {
         "_dynamo",
         "names of files, to know torch's own frames in a stack",
     ),
+    f"{PROBES}/waste/flow_mode.py": (
+        "_dynamo",
+        "the name of a file, to know torch's own frames in a stack",
+    ),
     f"{PROBES}/sync/reads_stack.py": (
         "_maybe_opt_step _get_growth_tracker",
         "functions in a stack: compared, not called",

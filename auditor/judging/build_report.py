@@ -12,7 +12,7 @@ from auditor import __version__
 from auditor.evidence.recorded.cpu_contention import CpuContention
 from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.recorded.step_series import step_series, traced_series
-from auditor.evidence.recorded.steps import Step, Steps, own_times, queued_share
+from auditor.evidence.recorded.steps import Step, Steps, compiled_caution, own_times, queued_share
 from auditor.evidence.recorded.training import Trained
 from auditor.evidence.snapshot.charts import memory_charts
 from auditor.evidence.snapshot.history import peak_allocated
@@ -145,7 +145,7 @@ def _cautions(
         null = NULL_RUN
     else:
         null = NULL_DEVICE if facts is not None and facts.null_device else ""
-    return tuple(filter(None, (busy, null)))
+    return tuple(filter(None, (busy, null, compiled_caution(quiet))))
 
 
 def _trained(evidence: Evidence) -> Trained | None:

@@ -148,10 +148,31 @@ def _ask(
         for each in found_on_cpu
         if each.lost_us_per_step is not None or each.lost_bytes is not None
     )
-    found += [each for each in measured if each.site is None or each.site not in sites]
+    for each in measured:
+        if each.site is None and each.grows:
+            found = _placed(found, each)
+        elif each.site is None or each.site not in sites:
+            found.append(each)
     if verdict.status == "failed":
         return verdict, found
     return (replace(verdict, status="found", reason="") if found else verdict), found
+
+
+def _placed(found: list[Finding], host: Finding) -> list[Finding]:
+    """With growth of the host that has no place: on a CPU the device's tensors lie in host memory, so
+    that it is that of a line which grows at least half as fast on the simulated device. Such a
+    finding keeps its line and is as severe as the measured one.
+    """
+    for index, each in enumerate(found):
+        if (
+            each.grows
+            and each.site is not None
+            and 2 * (each.lost_bytes or 0) >= (host.lost_bytes or 0)
+        ):
+            facts = (*each.facts, ("measured on the CPU", host.message))
+            told = replace(each, severity=host.severity, facts=facts)
+            return [*found[:index], told, *found[index + 1 :]]
+    return [*found, host]
 
 
 def _ask_simulated(

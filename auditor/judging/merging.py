@@ -160,14 +160,20 @@ def _named(finding: Finding) -> Finding:
     ]
     if not others:
         return finding
-    said = [
-        _where(place) + (f" ({place.code})" if place.code != finding.code else "")
-        for place in others[:NAMED]
-    ]
+    said = [_said(place, finding) for place in others[:NAMED]]
     more = len(others) - len(said)
     *most, last = [*said, f"{more} more"] if more else said
     names = f"{', '.join(most)} and {last}" if most else last
     return replace(finding, message=f"{finding.message}; in the same statement also {names}")
+
+
+def _said(place: FoundAt, finding: Finding) -> str:
+    """Where, and what another rule calls it; of the finding's own line that alone."""
+    if place.code == finding.code:
+        return _where(place)
+    own_line = finding.site is not None and str(place.site) == str(finding.site)
+    whole = place.text == shorten(place.site.text)
+    return place.code if own_line and whole else f"{_where(place)} ({place.code})"
 
 
 def _is(place: FoundAt, own: FoundAt | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem, signal_told
 from auditor.recordings.folder import Recording, Row, read_manifest, write_manifest
-from auditor.recordings.schema import GraphRow, LoaderRow, SiteRow, StepRow
+from auditor.recordings.schema import GraphRow, KeptRow, LoaderRow, SiteRow, StepRow
 from auditor.recordings.sources import SOURCES, masked_lines, on_disk, store_sources
 from auditor.runs.plan import Plan
 from auditor.syntax.config_files import worth_keeping
@@ -201,7 +201,8 @@ def files_of(folder: Path, manifest: Row) -> list[str]:
     files.update(dict.fromkeys(row.file for row in recording.rows(SiteRow)))
     for row in recording.rows(LoaderRow):
         files.update(dict.fromkeys(file for file in (row.dataset_file, row.collate_file) if file))
-    files.update(dict.fromkeys(row.file for row in recording.rows(GraphRow) if row.file))
+    for rows in (recording.rows(GraphRow), recording.rows(KeptRow)):
+        files.update(dict.fromkeys(row.file for row in rows if row.file))
     return [file for file in files if os.path.isfile(on_disk(file))]
 
 

@@ -14,6 +14,11 @@ TRACE_STEPS = 5
 before compression.
 """
 
+DIAGNOSED_STEPS = 20
+"""Most steps of the loud pass: enough to see twice what happens in every tenth step. Its rows are
+counts for each step, and do not get surer with more of them; a step costs 1.2 times a plain one.
+"""
+
 ORIGIN_STEPS = 3
 """Steps of the origin pass: it runs two Python dispatch modes, several times slower than the step
 itself.
@@ -24,8 +29,14 @@ NUMBERS_STEPS = 3
 itself.
 """
 
-MEMORY_STEPS = 3
-"""Steps of the memory pass (CUDA): allocation history with stacks."""
+MEMORY_STEPS = 12
+"""Steps of the memory pass on a GPU, allocation history with stacks: as many as a rehearsal has. Rules
+about growth need 8 (Sen's interval), those about sizes that vary 6; a step costs 1.2 times a plain
+one, and the history keeps its last 200,000 events.
+"""
+
+NULL_MEMORY_STEPS = 3
+"""The same on the null device, where the history goes through the passes before it as well."""
 
 REPLAY = "replay"
 """Folder of a replay's own recording, inside the one that it explains."""
@@ -141,8 +152,11 @@ class Copied:
 
 TIMED_SHARE, TRACED_SHARE = 0.5, 0.1
 """Of the steps that a short target takes, the timing pass has half of what the diagnostic pass
-leaves, the trace a tenth.
+leaves, the trace and the memory pass a tenth each.
 """
+
+LEAST_MEMORY = 3
+"""Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
 
 CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner")
 """The order of passes in a second run of a target that failed: the most telling ones first."""
@@ -185,7 +199,9 @@ class Fit:
         """
         warmup = min(warmup, max(1, self.steps // 10))
         most = {name: 0 if name in self.kept else wanted.get(name, 0) for name in CAUSES}
-        most["trace"] = min(most["trace"], round(TRACED_SHARE * self.steps))
+        part = round(TRACED_SHARE * self.steps)
+        most["trace"] = min(most["trace"], part)
+        most["memory"] = min(most["memory"], max(LEAST_MEMORY, part))
         given, left = dict.fromkeys(most, 0), self.steps - warmup
 
         def give(name: str, steps: int) -> None:

@@ -64,18 +64,19 @@ class Present:
 
 def loader_of(finding: Finding, recording: Recording) -> Present | None:
     """The loaders that a finding of ``DATA007`` is about, as they are; None where others cannot be
-    tried.
+    tried. Where the finding is at the line that makes loading slow, a fact of it names theirs.
 
     An iterable dataset gives each worker all of the data unless it was written for them: there the
     number is not ours to change.
     """
     if finding.code != CODE or finding.seen_on not in ("cpu", "cuda") or finding.site is None:
         return None
+    made_at = dict(finding.facts).get("loader", str(finding.site))
     for row in recording.rows(LoaderRow):
         if row.made_at is None or row.length is None:
             continue
         site = recording.site(row.made_at)
-        if (site.file, site.line) == (finding.site.file, finding.site.line):
+        if str(site) == made_at:
             return Present(
                 site.file, site.line, row.workers, row.prefetch or 2, bool(row.persistent)
             )

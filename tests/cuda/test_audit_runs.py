@@ -103,7 +103,12 @@ def test_without_copies_nothing_is_found_and_all_six_rules_looked(reports):
 
 def test_memory_that_grows_has_a_line_and_so_have_the_calls_of_the_driver(reports):
     seen = reports["grows"]
-    assert seen.at("MEM003") == ["out = model(x)  # grows"]
+    assert seen.at("MEM003") == ["history.append(out.detach())"]
+    (grows,) = [each for each in seen.findings() if each["code"] == "MEM003"]
+    assert {place["text"] for place in grows["places"]} == {
+        "history.append(out.detach())",
+        "out = model(x)  # grows",
+    }
     for finding in seen.findings():
         if finding["code"] == "SYNC012":
             assert finding["severity"] == "note"

@@ -25,7 +25,7 @@ from auditor.recordings.schema import StepRow
 from auditor.runs import child_process
 from auditor.runs import null_run as runs
 from auditor.runs.plan import Plan
-from tests.cuda.conftest import ROOT
+from tests.cuda.conftest import AT_ONCE, ROOT
 
 PROGRAM = """\
 import os, time
@@ -150,7 +150,7 @@ def alone(folder: Path) -> list[list[int]]:
     place.mkdir()
     (place / "program.py").write_text(PROGRAM.replace("loss.item() > 1e-9", "True"))
     done = subprocess.run(
-        [sys.executable, "-c", PEAK],
+        [sys.executable, "-c", PEAK + AT_ONCE],
         cwd=place,
         env={**os.environ, **nulldevice.environment("H100"), "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -319,3 +319,22 @@ def test_triton_s_kernels_compile_and_launch():
     launches = watching.counters()["launches"]
     model(torch.randn(4, 16, device="cuda")).sum().backward()
     assert watching.counters()["launches"] > launches
+
+
+def test_a_kernel_that_torch_compiles_at_run_time_is_answered(child, tmp_path):
+    """NVRTC is the real one; what torch has compiled before lies in a cache, so here that is
+    empty.
+    """
+    (tmp_path / "kernels").mkdir()
+    done = child(
+        """
+import torch
+from auditor.nulldevice import watching
+x = torch.rand(8, device="cuda")
+torch.special.bessel_j0(x), torch.gcd(x.int(), x.int())
+print(watching.unanswered())
+""",
+        PYTORCH_KERNEL_CACHE_PATH=str(tmp_path / "kernels"),
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert list((tmp_path / "kernels").iterdir()), "it was compiled"

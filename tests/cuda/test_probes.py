@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import pickle
 import types
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from auditor.capture.probes.registry import PROBES
 from auditor.judging import engine
 from auditor.judging.catalogue import rules
 from auditor.model.devices import CUDA, DeviceInfo
+from auditor.runs.plan import MEMORY_STEPS
 from tests import inprocess
 from tests.inprocess import record
 
@@ -193,6 +195,24 @@ def test_addresses_of_parameters_gradients_and_state_are_noted_in_the_memory_pas
     found = rows(recording, "owners")
     assert {row["pass"] for row in found} == {"memory"}
     assert {row["what"] for row in found} == {"step", "parameter", "gradient", "optimizer state"}
+
+
+@pytest.mark.parametrize(("device", "steps"), [("cuda", MEMORY_STEPS), ("null", 2 + 9 + 3)])
+def test_the_history_has_enough_steps_to_tell_growth(tmp_path, monkeypatch, device, steps):
+    """On a GPU those of the memory pass; on the null device all, warm-up included."""
+    monkeypatch.chdir(tmp_path)
+    if device == "cuda":
+        monkeypatch.setattr(inprocess, "device_of", timed)
+    found = record(
+        tmp_path / "r", zoo, engine.parts_of(rules()), roots=[Path(__file__)], device=device
+    )
+    begun = [int(row["unix_us"]) for row in rows(found, "steps")][-steps:]
+    state = pickle.loads(found.snapshot.read_bytes())
+    at = sorted(event["time_us"] for trace in state["device_traces"] for event in trace)
+    assert len(begun) == steps
+    assert all(any(one <= each < two for each in at) for one, two in pairwise([*begun, at[-1] + 1]))
+    assert sum(row["what"] == "step" for row in rows(found, "owners")) == steps
+    assert found.manifest["warnings"] == []
 
 
 # -- what the process looks like ---------------------------------------------------------------------

@@ -278,3 +278,17 @@ def test_a_row_that_cannot_be_read_makes_nothing_clean(recording):
     failed = verdict("1.0", '"long"')
     assert failed.status == "failed" and failed.reason.startswith("line 2 of device_times.jsonl ")
     assert verdict("2.0", '"long"').status == "found"
+
+
+@pytest.mark.parametrize(("rate", "placed"), [(50, True), (49, False)])
+def test_growth_of_the_host_has_the_line_that_grows_on_the_simulated_device(rate, placed):
+    """At least half as fast; the finding is as severe as the measured one."""
+    line = Site("a.py", 4, "step")
+    device = Finding(
+        line, "device memory grows", lost_bytes=rate, grows=True, severity=Severity.NOTE
+    )
+    host = Finding(None, "host memory grows", lost_bytes=100, grows=True)
+    found = engine._placed([Finding(line, "another"), device], host)
+    assert [each.site for each in found] == [line, line, *([] if placed else [None])]
+    assert found[1].severity is (None if placed else Severity.NOTE)
+    assert (("measured on the CPU", "host memory grows") in found[1].facts) is placed

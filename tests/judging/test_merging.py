@@ -143,6 +143,12 @@ def test_lines_of_one_statement_and_rules_of_one_cause_are_one_finding():
     assert (one.codes, len(one.keys), one.keys[0]) == (("SYNC001", "SYNC003"), 3, one.key)
 
 
+def test_what_another_rule_finds_on_the_very_line_is_named_by_its_code():
+    compiled = replace(site(4), function="Net.f")  # as the compiler calls the function
+    (one,) = join(found("SYNC001", 4), found("SYNC003", 4, site=compiled))
+    assert one.message == "SYNC001 at 4; in the same statement also SYNC003"
+
+
 def test_what_stays_apart():
     other_statement = join(found("SYNC001", 2), found("SYNC001", 4))
     other_cause = join(found("SYNC001", 4), found("DATA004", 5))

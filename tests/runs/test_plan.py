@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from auditor.runs.plan import Drill, Fit, Plan, Trial
+from auditor.runs.plan import MEMORY_STEPS, Drill, Fit, Plan, Trial
 
 WANTED = {"quiet": 50, "trace": 5, "loud": 50, "numbers": 3, "origin": 3}
 REHEARSED = {"loud": 12, "leaner": 5, "numbers": 3}
@@ -51,6 +51,14 @@ def test_a_target_that_ends_is_timed_first_and_for_half_of_what_is_left() -> Non
 def test_the_smallest_target_has_causes_and_a_time() -> None:
     assert Fit(6).share_out(5, WANTED) == {"warmup": 1, "quiet": 1, "loud": 3, "origin": 1}
     assert Fit(4, ("quiet",), "first").share_out(5, WANTED) == {"warmup": 1, "loud": 3}
+
+
+@pytest.mark.parametrize(("steps", "memory"), [(34, 3), (36, 4), (119, 12), (300, 12)])
+def test_a_short_target_gives_a_tenth_of_its_steps_to_the_memory_pass(
+    steps: int, memory: int
+) -> None:
+    shared = Fit(steps).share_out(5, {**WANTED, "memory": MEMORY_STEPS})
+    assert shared["memory"] == memory
 
 
 @pytest.mark.parametrize(("steps", "leaner"), [(22, 5), (21, 0)])

@@ -221,6 +221,10 @@ def test_loaders_without_a_length_or_another_rules_finding_are_left_alone() -> N
     assert search.loader_of(finding(), recording(made_at=None)) is None
     other = Finding(SITE, "x", code="DATA009", seen_on="cpu")
     assert search.loader_of(other, recording()) is None
+    elsewhere = Finding(Site("data.py", 3), "x", code="DATA007", seen_on="cpu")
+    assert search.loader_of(elsewhere, recording()) is None
+    dear_line = replace(elsewhere, facts=(("loader", "train.py:7"),))
+    assert search.loader_of(dear_line, recording()) == PRESENT
 
 
 def test_the_choice_crosses_the_process_seam() -> None:

@@ -31,6 +31,12 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
     return CUDA_SUCCESS;
 }
 
+/* Private tables, by a number that no header has (NVRTC asks for one, and goes on without). There are none. */
+EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *which) {
+    *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
 /* ---- devices ---- */
 
 EXPORT CUresult cuDeviceGetCount(int *count) {
