@@ -45,15 +45,17 @@ def slow_collate_function():
 
 def loading_whose_time_is_spread():
     class Even(Dataset):
-        """Three lines, none of which takes half of the time: together they do."""
+        """Five lines, none of which takes half of the time: together they do."""
 
         def __len__(self):
             return 4000
 
         def __getitem__(self, index):
-            time.sleep(0.001)
+            time.sleep(0.0004)
+            time.sleep(0.0004)
             time.sleep(0.0014)  # DATA007
-            time.sleep(0.001)
+            time.sleep(0.0004)
+            time.sleep(0.0004)
             return torch.full((8,), float(index))
 
     model = nn.Linear(8, 1)
