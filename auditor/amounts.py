@@ -11,6 +11,7 @@ _PASSES = {
     "warmup": "warm-up",
     "quiet": "timing pass",
     "anomaly_off": "timing pass without anomaly mode",
+    "eager_held": "timing pass without torch.compile",
     "trace": "profiler pass",
     "loud": "diagnostic pass",
     "leaner": "what-if pass",

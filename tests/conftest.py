@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _compiles_as_a_new_process_does() -> Iterator[None]:
     """The compiler gives a function up after eight compilations, and every test that compiles an
     ``nn.Linear`` compiles the same one.

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
@@ -58,6 +59,7 @@ class Session:
         self._progress = progress
         self._clock = Clock(context)
         self._warm_up = WarmUp(context.warn)
+        self._held = HeldEager(context)
         self._trace: Trace | None = None
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
@@ -136,6 +138,8 @@ class Session:
         self._context.writer.flush()
         self._end_full_trace()
         self._warm_on()
+        if self._held.enough(self._pass.name, self._pass.done):
+            self._pass.steps = self._pass.done
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass(passes_follow=bool(self._queue))
@@ -156,6 +160,7 @@ class Session:
             return
         self.passes.append(self._queue.pop(0))
         self._context.pass_name = self._pass.name
+        self._held.begins(self._pass.name)
         self._running = [
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
         ]
@@ -254,6 +259,9 @@ class Session:
     def _replan(self) -> None:
         """What a pass has shown of the step may change what comes after it."""
         known = len(self._queue)
+        if self._pass.name == "quiet" and self._plan.trial is None and self._held.wanted():
+            steps = self._room_for(self._pass.done)
+            self._queue[:0] = [Pass("eager_held", steps)] if steps else []
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
             steps = 0 if self._modes.name in self.failures else self._room_for(self._pass.done)
             self._queue[:0] = [Pass("anomaly_off", steps)] if steps else []

@@ -13,6 +13,7 @@ from auditor.evidence.recorded.amp import Amp
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
+from auditor.evidence.recorded.compiled_regions import CompiledRegions
 from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.recorded.debug_modes import DebugModes
@@ -65,6 +66,7 @@ __all__ = [
     "CacheChurn",
     "Checkpoint",
     "Checkpoints",
+    "CompiledRegions",
     "Compiles",
     "Configs",
     "Copies",

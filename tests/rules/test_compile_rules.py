@@ -8,10 +8,15 @@ import pytest
 from auditor.rules.comp001_graph_break import GraphBreak
 from auditor.rules.comp002_recompiles import RecompilesAgainAndAgain
 from auditor.rules.comp003_recompile_limit import RecompileLimitReached
+from auditor.rules.comp004_compiled_unused import CompiledUnused
+from auditor.rules.comp005_compiled_in_step import CompiledInStep
+from auditor.rules.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.evidence import Compiles, Machine
+from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
+from auditor.evidence.recorded.compiled_regions import Region
 from auditor.evidence.recorded.compiles import Break, Recompiled
+from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
@@ -105,3 +110,127 @@ def test_a_read_that_breaks_a_graph_is_one_finding_with_the_wait():
     (one,) = joined(findings, causes_of(rules), Statements())
     assert one.code == "SYNC001"
     assert one.codes == ("SYNC001", "COMP001")
+
+
+MADE = Site("train.py", 2, "", "net = torch.compile(net)")
+UNUSED = Region(MADE, "Net", watched=20, trained=True)
+TEXT = "import torch\nnet = torch.compile(net)\n"
+
+
+def unused(*regions, text=TEXT):
+    table = CompiledRegions(tuple(regions))
+    return list(CompiledUnused().detect(table, Source({"train.py": text}), MACHINE))
+
+
+def test_a_module_that_is_trained_without_its_compiled_form_is_told():
+    (found,) = unused(UNUSED)
+    assert found.message == (
+        "what is compiled here never ran, though its parameters are trained: `Net` runs without "
+        "the compiler"
+    )
+    assert "net.compile()" in CompiledUnused().remedy(found).text
+    (found,) = unused(replace(UNUSED, trained=False, dropped=True))
+    assert found.message.startswith("nobody keeps what torch.compile returns here")
+    (found,) = unused(replace(UNUSED, method=True), text="")
+    assert "model.forward(x) goes past" in CompiledUnused().remedy(found).text
+
+
+@pytest.mark.parametrize(("watched", "n"), [(4, 0), (5, 1)])
+def test_five_steps_without_it_are_needed(watched, n):
+    assert len(unused(replace(UNUSED, watched=watched))) == n
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        replace(UNUSED, steps=1),
+        replace(UNUSED, called=True),
+        replace(UNUSED, trained=False),
+        replace(UNUSED, dropped=True, called=True),
+    ],
+)
+def test_what_ran_or_is_not_trained_is_silent(innocent):
+    assert unused(innocent) == []
+
+
+def test_what_another_region_may_contain_is_silent_unless_it_is_dropped():
+    other = Region(Site("train.py", 9), "Head", steps=3, watched=20)
+    assert unused(UNUSED, other) == []
+    assert len(unused(replace(UNUSED, dropped=True), other)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [
+        ("\nfast = torch.compile(net)\n", 1),
+        ("\nfast = torch.compile(net)\nfast(x)\n", 0),
+        ("\nnet = torch.compile(net)\nnet(x)\n", 1),
+        ("\nkept[0] = torch.compile(net)\n", 0),
+        ("", 0),
+    ],
+)
+def test_a_second_name_that_is_read_may_be_for_later(text, n):
+    assert len(unused(UNUSED, text=text)) == n
+
+
+def quiet(n, us=1000.0):
+    return tuple(Step(number, us * (1 + number * 7 % 11 / 300)) for number in range(n))
+
+
+def in_step(made_on, taken=12, **knobs):
+    region = Region(MADE, "Net", made_on=made_on, us=800.0)
+    steps = Steps(quiet=quiet(taken))
+    return list(CompiledInStep(**knobs).detect(CompiledRegions((), (region,)), steps, MACHINE))
+
+
+@pytest.mark.parametrize(
+    ("made_on", "taken", "n"), [(2, 6, 0), (3, 6, 1), (4, 20, 0), (5, 20, 1), (3, 12, 1)]
+)
+def test_a_line_that_compiles_on_every_step_is_told(made_on, taken, n):
+    assert len(in_step(made_on, taken)) == n
+    assert len(in_step(made_on, taken, least=99)) == 0
+    assert len(in_step(made_on, taken, share=0.0, least=1)) == 1
+
+
+def test_the_calls_themselves_are_the_price():
+    (found,) = in_step(12)
+    assert found.message == "`Net` is given to torch.compile on 12 steps"
+    assert (found.lost_us_per_step, found.basis) == (800.0, "measured")
+
+
+def against(eager_us, compiled_us=1000.0, n=60, regions=None, **knobs):
+    steps = Steps(quiet=quiet(n, compiled_us), eager_held=quiet(n, eager_us))
+    given = (Region(MADE, "Net", steps=n),) if regions is None else regions
+    return list(CompileDoesNotPay(**knobs).detect(CompiledRegions(given), steps, MACHINE))
+
+
+def test_a_step_that_is_slower_compiled_is_told_with_its_price():
+    (found,) = against(500.0)
+    assert found.message.startswith("the step takes 508 us less with torch.compile held off")
+    assert found.basis == "measured"
+    assert found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
+    assert found.site == MADE
+    assert "COMP001" in CompileDoesNotPay().remedy(found).text
+
+
+@pytest.mark.parametrize(("eager_us", "n"), [(1500.0, 0), (1000.0, 0), (990.0, 0), (950.0, 1)])
+def test_the_difference_must_be_proven_and_not_small(eager_us, n):
+    assert len(against(eager_us)) == n
+
+
+def test_the_share_is_a_knob_and_few_steps_say_nothing():
+    assert len(against(950.0, share=0.2)) == 0
+    assert len(against(985.0, share=0.0)) == 1
+    assert against(500.0, n=4) == []
+    assert against(500.0, regions=(Region(MADE, "Net"),)) == []
+    assert against(500.0, regions=()) == []
+
+
+@pytest.mark.parametrize("name", ["eager", "aot_eager"])
+def test_a_backend_for_debugging_is_named(name):
+    debugging = Region(MADE, "Net", options=f"backend={name!r}", steps=9)
+    (found,) = against(500.0, regions=(debugging,))
+    assert f"the backend {name!r} makes no code" in found.message
+    assert "Drop backend" in CompileDoesNotPay().remedy(found).text
+    (found,) = against(500.0, regions=(debugging, Region(MADE, "Head", steps=9)))
+    assert "makes no code" not in found.message

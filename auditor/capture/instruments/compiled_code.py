@@ -45,6 +45,11 @@ class CompiledCode:
         """Frames, and backwards of frames, that were compiled so far; 0 where nobody compiles."""
         self.listeners: list[Listener] = []
         """Hear all that the compiler says of its work; what they raise is lost."""
+        self.ran: set[int] = set()
+        """``id`` of the callbacks of compiled functions that began since this was cleared; what
+        holds a callback keeps its number."""
+        self.calls = 0
+        """How often compiled functions began so far, those that others called included."""
 
     def install(self) -> None:
         """Act when the compiler is imported, or at once."""
@@ -61,6 +66,8 @@ class CompiledCode:
         self.compiles = 0
         self._tells_of_leaving = False
         self._put_off.clear()
+        self.ran.clear()
+        self.calls = 0
         MARK.optimizer = None
 
     def add(self, told: Told) -> None:
@@ -85,7 +92,9 @@ class CompiledCode:
         ours = [each.replace(os.sep, "/") for each in (OWN, *OWN_ROOMS)]
         self._patches.on_undo(leave_out([*ours, SWAPPED]))
         when_told(self._patches.attribute, self._hears)
-        self._tells_of_leaving = when_left(self._patches.attribute, self._left, self._waits)
+        self._tells_of_leaving = when_left(
+            self._patches.attribute, self._left, self._waits, self._entered
+        )
 
     def _hears(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
         with contextlib.suppress(Exception):  # the user's program goes on
@@ -95,6 +104,17 @@ class CompiledCode:
         for listener in tuple(self.listeners):
             with contextlib.suppress(Exception):
                 listener(name, data, text)
+
+    def _entered(self, callback: object) -> None:
+        self.ran.add(id(callback))
+        self.calls += 1
+
+    @property
+    def tells_of_calls(self) -> bool:
+        """Whether :attr:`ran` can be relied on: the compiler is imported, and says when it is
+        called.
+        """
+        return self._tells_of_leaving
 
     def _waits(self) -> bool:
         return MARK.optimizer is not None or bool(self._put_off)

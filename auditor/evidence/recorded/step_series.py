@@ -28,6 +28,7 @@ MARKS = 200
 TIMED = {
     "quiet": amounts.pass_named("quiet"),
     "anomaly_off": "anomaly mode held off",
+    "eager_held": "torch.compile held off",
     "warmup": "warm-up",
 }
 """Passes without instruments, and what their line is called: steps of the others take longer than

@@ -90,6 +90,7 @@ class Steps(Table):
     quiet: tuple[Step, ...] = ()
     loud: tuple[Step, ...] = ()
     anomaly_off: tuple[Step, ...] = ()
+    eager_held: tuple[Step, ...] = ()
     quiet_from: int = 0
     """Number in the run of the first quiet step; a step's own ``number`` is that in its pass."""
 
@@ -98,10 +99,12 @@ class Steps(Table):
         """From the ``steps`` part; where device events timed the step, theirs is its time."""
         rows = rows_of(evidence, StepRow)
         device_us = {(row.pass_name, row.step): row.us for row in evidence.rows(DeviceTimeRow)}
-        quiet, loud, anomaly_off = (
-            _steps_of(rows, name, device_us) for name in ("quiet", "loud", "anomaly_off")
+        quiet, loud, anomaly_off, eager_held = (
+            _steps_of(rows, name, device_us)
+            for name in ("quiet", "loud", "anomaly_off", "eager_held")
         )
-        return cls(quiet, loud, anomaly_off, evidence.recording.run_step("quiet", 0))
+        first = evidence.recording.run_step("quiet", 0)
+        return cls(quiet, loud, anomaly_off, eager_held, first)
 
     @property
     def typical(self) -> Estimate | None:
@@ -126,6 +129,15 @@ class Steps(Table):
         """
         busy = queued_share(self.quiet), queued_share(self.anomaly_off)
         return difference(own_times(self.quiet), own_times(self.anomaly_off), busy=busy)
+
+    def gained_by_compile(self) -> Estimate | None:
+        """How many us a step is slower with ``torch.compile`` held off; negative where compiling
+        does not pay, None if it was not measured, or on too few steps. As above.
+        """
+        if not self.eager_held:
+            return None
+        busy = queued_share(self.eager_held), queued_share(self.quiet)
+        return difference(own_times(self.eager_held), own_times(self.quiet), busy=busy)
 
 
 _Times = dict[tuple[str, int], float]

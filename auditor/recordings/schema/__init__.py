@@ -11,7 +11,7 @@ from auditor.recordings.schema.compare import (
     MovedStepsRow,
     ParameterRow,
 )
-from auditor.recordings.schema.compiled import CompileRow, RegionRow
+from auditor.recordings.schema.compiled import CompileRow, RegionRow, RegionRunRow
 from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
@@ -140,6 +140,7 @@ ROWS: tuple[type[Row], ...] = (
     ThrownRow,
     CompileRow,
     RegionRow,
+    RegionRunRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -238,6 +239,7 @@ __all__ = [
     "ReadRow",
     "RecomputeRow",
     "RegionRow",
+    "RegionRunRow",
     "ReusedRow",
     "RewalkRow",
     "Row",

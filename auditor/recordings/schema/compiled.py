@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import MaybeAt, PassRow, Us, doc
+from auditor.recordings.schema.base import MaybeAt, PassRow, Us, doc, older
 
 
 class CompileRow(PassRow, kw_only=True):
@@ -39,6 +39,27 @@ class RegionRow(PassRow, kw_only=True):
     part = "regions"
     when = "all passes"
 
+    number: Annotated[int, doc("how many calls were before it")] = older(-1)
     at: MaybeAt = None
     what: Annotated[str, doc("name of the function or class that is compiled")] = ""
     in_step: Annotated[bool, doc("it was called inside a step")] = False
+    options: Annotated[str, doc("its keyword arguments, as they would be written")] = ""
+    method: Annotated[bool, doc("`Module.compile()`: the module calls the compiler itself")] = False
+    us: Us = 0.0
+
+
+class RegionRunRow(PassRow, kw_only=True):
+    """What became in a pass of something that was given to ``torch.compile``. Only written where it
+    is known whether it ran.
+    """
+
+    part = "region_runs"
+    when = "all passes"
+
+    number: Annotated[int, doc("that of its row in `regions`")]
+    steps: Annotated[int, doc("steps of the pass in which it ran")] = 0
+    trained: Annotated[
+        bool, doc("it is a module, whose parameters were written to in place in the pass")
+    ] = False
+    called: Annotated[bool, doc("it ran since it was made, in a step or outside of one")] = False
+    dropped: Annotated[bool, doc("nobody holds what `torch.compile` gave")] = False

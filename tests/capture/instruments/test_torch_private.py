@@ -825,13 +825,52 @@ def the_compiler_is_heard(t):
 def compiled_code_is_left(t):
     import torch._dynamo.eval_frame
 
-    left = []
+    left, entered = [], []
     with mock.patch.object(torch._dynamo.eval_frame, t.TURN):
-        assert t.when_left(setattr, lambda: left.append(1))
-        torch._dynamo.eval_frame._maybe_set_eval_frame(lambda: None)
-        assert left == []
+        assert t.when_left(setattr, lambda: left.append(1), entered=entered.append)
+        torch._dynamo.eval_frame._maybe_set_eval_frame(print)
+        assert (left, entered) == ([], [print])
+        torch._dynamo.eval_frame._maybe_set_eval_frame(False)
         torch._dynamo.eval_frame._maybe_set_eval_frame(None)
-        assert left == [1]
+        assert (left, entered) == ([1], [print])
+
+
+def has_no_callback(t):
+    assert t.callback_of(torch.compile(torch.nn.Linear(2, 2), backend="eager")) is None
+
+
+@promise("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx", without=has_no_callback)
+@promise("torch._dynamo.eval_frame._TorchDynamoContext.callback", without=has_no_callback)
+def compiled_code_has_its_callback(t):
+    import torch._dynamo.eval_frame
+
+    seen = []
+    function = torch.compile(lambda x: x + 1, backend="eager")
+    module = torch.compile(torch.nn.Linear(2, 2), backend="eager")
+    with mock.patch.object(torch._dynamo.eval_frame, t.TURN, t_turn()):
+        t.when_left(setattr, lambda: None, entered=seen.append)
+        for each in (function, module):
+            each(torch.ones(2))
+            assert t.callback_of(each) in seen
+    assert t.callback_of(function) is not t.callback_of(module)
+    assert t.callback_of(torch.nn.Linear(2, 2)) is None
+    assert t.callback_of(print) is None
+
+
+def t_turn() -> Any:
+    import torch._dynamo.eval_frame
+
+    return torch._dynamo.eval_frame._maybe_set_eval_frame
+
+
+@promise("torch._dynamo.eval_frame._stance", without=gives("forced_to", value="default"))
+def stances_are_known(t):
+    import torch._dynamo.eval_frame  # noqa: F401
+
+    assert t.forced_to() == "default"
+    with torch.compiler.set_stance("force_eager"):
+        assert t.forced_to() == "force_eager"
+    assert t.forced_to() == "default"
 
 
 def test_every_name_that_is_looked_up_has_its_promise() -> None:

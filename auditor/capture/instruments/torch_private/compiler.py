@@ -25,6 +25,12 @@ _rules_anew = on_instances("torch._dynamo.trace_rules._recompile_re")
 _LOGGING: Final = private("torch._logging")
 _tells = on_instances("torch._logging.trace_structured")
 _turned = on_instances("torch._dynamo.eval_frame._maybe_set_eval_frame")
+CALL_OF_A_MODULE: Final = "_call_impl"
+"""What ``Module.compile()`` hands to the compiler. Without it: such a module has no name."""
+
+_stance = on_instances("torch._dynamo.eval_frame._stance")
+_context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
+_callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
 
 TURN: Final = "_maybe_set_eval_frame"
 """Its name: compiled functions call it as they begin and as they end. Without it: see
@@ -161,13 +167,42 @@ def beneath_compiled(frame: FrameType | None) -> bool:
     return False
 
 
+def callback_of(compiled: Any) -> Any:
+    """What a compiled function or module, as ``torch.compile`` gave it, calls the compiler by: one
+    for each call of ``torch.compile``.
+
+    Without ``dynamo_ctx`` and a closure over ``callback``: None, and nobody knows whether it ran.
+    """
+    context = _context(compiled)
+    if context is not None:
+        return _callback(context)
+    names = getattr(getattr(compiled, "__code__", None), "co_freevars", ())
+    cells = getattr(compiled, "__closure__", None) or ()
+    return next(
+        (
+            cell.cell_contents
+            for name, cell in zip(names, cells, strict=False)
+            if name == "callback"
+        ),
+        None,
+    )
+
+
+def forced_to() -> str:
+    """The stance that the program has the compiler take. Without ``_stance``: ``default``."""
+    stance = _stance(_module("eval_frame"))
+    return str(getattr(stance, "stance", "default"))
+
+
 def when_left(
     replace: Callable[[Any, str, Any], None],
     action: Callable[[], None],
     waits: Callable[[], bool] = lambda: True,
+    entered: Callable[[object], None] = lambda callback: None,
 ) -> bool:
     """Have ``action`` called whenever a compiled function has returned that no other one called, if
-    something ``waits`` for it (looking who called walks the stack); ``replace`` sets an attribute.
+    something ``waits`` for it (looking who called walks the stack), and ``entered`` with its
+    callback whenever one begins; ``replace`` sets an attribute.
 
     Without ``_maybe_set_eval_frame``: False, and optimizers that step in compiled code are not
     noticed.
@@ -179,7 +214,9 @@ def when_left(
 
     def turns(callback: Any) -> Any:
         before = turned(callback)
-        if callback is None and waits() and not beneath_compiled(sys._getframe(1).f_back):
+        if callable(callback):
+            entered(callback)
+        elif callback is None and waits() and not beneath_compiled(sys._getframe(1).f_back):
             action()
         return before
 

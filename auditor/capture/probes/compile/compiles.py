@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
-from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.compiler import is_compilation
 from auditor.capture.probes.base import Context, Probe
-from auditor.recordings.schema import CompileRow, RegionRow
+from auditor.recordings.schema import CompileRow
 
 _BREAK = re.compile(r"[Gg]raph break in user code at (?P<file>.+?):(?P<line>\d+)\n")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)')
@@ -26,7 +23,7 @@ TOLD = 300
 
 
 class CompilesProbe(Probe):
-    """Writes ``compiles`` and ``regions``.
+    """Writes ``compiles``.
 
     The compiler tells of breaks and failed guards while it compiles a frame, and then of the frame:
     the rows wait for its number. Nothing is imported, and a program that does not compile costs
@@ -34,40 +31,26 @@ class CompilesProbe(Probe):
     """
 
     name = "compiles"
-    parts = ("compiles", "regions")
+    parts = ("compiles",)
     passes = frozenset({"warmup", "quiet", "anomaly_off", "trace", "loud"})
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._patches = Patches(self.missed)
         self._waiting: list[CompileRow] = []
 
     def install(self) -> None:
-        """Hear the compiler from the start, and see what is given to it."""
+        """Hear the compiler from the start."""
         COMPILED_CODE.listeners.append(self._heard)
-        self._patches.around(torch, "compile", before=self._region)
-        self._patches.around(torch.nn.Module, "compile", before=self._region)
 
     def uninstall(self) -> None:
         """Hear no more."""
         if self._heard in COMPILED_CODE.listeners:
             COMPILED_CODE.listeners.remove(self._heard)
-        self._patches.undo()
 
     def start(self) -> None:
         """What is heard belongs to this pass."""
         for part in self.parts:
             self.context.writer.touch(part)
-
-    # -- what is given to the compiler -------------------------------------------------------------
-
-    def _region(self, model: Any = None, *_: Any, **__: Any) -> None:
-        if model is None:  # a decorator with arguments: it calls again, with what it decorates
-            return
-        what = str(getattr(model, "__name__", type(model).__name__))
-        at, in_step = self.context.frames.here(), self.context.in_step
-        if at is not None:
-            self.context.add(RegionRow(at=at, what=what, in_step=in_step))
 
     # -- what it says ------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class NonfiniteProbe(Probe):
 
     name = "finite"
     parts = ("nonfinite",)
-    passes = frozenset({"warmup", "quiet", "anomaly_off", "loud", "replay"})
+    passes = frozenset({"warmup", "quiet", "anomaly_off", "eager_held", "loud", "replay"})
     after = ("birth",)  # which leaves its watch before this one looks
 
     def __init__(self, context: Context) -> None:

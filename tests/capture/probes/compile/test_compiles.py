@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile.compiles import CompilesProbe, _resumed, _why
 from tests.capture.drive import Drive, line_of, load
@@ -23,14 +21,11 @@ def forward(x):
 def step(n="1"):
     state["n"] = n
     forward(torch.ones(2, 4)).sum().backward()
-    if n == "inside":
-        torch.compile(net, backend="eager")  # anew
 """
 
 
 def recorded(tmp_path, values):
     fresh()
-    before = torch.compile, torch.nn.Module.compile
     COMPILED_CODE.install()
     try:
         with Drive(tmp_path, CompilesProbe) as drive:
@@ -39,7 +34,6 @@ def recorded(tmp_path, values):
             drive.run("quiet", lambda: program.step(next(taken)), len(values))
     finally:
         COMPILED_CODE.uninstall()
-    assert (torch.compile, torch.nn.Module.compile) == before
     assert drive.warnings == []
     return program, drive
 
@@ -71,20 +65,11 @@ def test_the_limit_is_told_once_it_is_reached(tmp_path):
     assert [(row["step"], row["at_line"]) for row in limits] == [(8, line_of(program, "guarded"))]
 
 
-def test_regions_are_told_with_where_they_are_made(tmp_path):
-    program, drive = recorded(tmp_path, ["1", "inside"])
-    regions = drive.rows("regions")
-    assert [(row["at_line"], row.get("what"), row.get("in_step", False)) for row in regions] == [
-        (line_of(program, "made"), "forward", False),
-        (line_of(program, "anew"), "Linear", True),
-    ]
-
-
 def test_a_program_that_compiles_nothing_has_no_rows(tmp_path):
     with Drive(tmp_path, CompilesProbe) as drive:
         program = load(tmp_path, "def step():\n    pass\n")
         drive.run("quiet", program.step)
-    assert (drive.rows("compiles"), drive.rows("regions")) == ([], [])
+    assert drive.rows("compiles") == []
 
 
 def test_reasons_and_names_are_shortened():

@@ -1,0 +1,111 @@
+"""What the program gave to ``torch.compile``, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from auditor.evidence.recorded.compiles import UNDISTURBED
+from auditor.evidence.table import Evidence, Table, rows_of
+from auditor.model import Site
+from auditor.recordings.schema import RegionRow, RegionRunRow, StepRow
+from auditor.rule import NotLooked
+
+
+@dataclass(frozen=True)
+class Region:
+    """A call of ``torch.compile``, or those of one line inside the steps.
+
+    ``steps`` are those in which what it gave ran, of ``watched`` that passed since; ``made_on`` is
+    the number of steps that called it themselves, ``us`` the time of these calls on average.
+    ``called``: it ran at least once, in a step or before the first. ``trained``: it is a module
+    whose parameters were written to meanwhile. ``dropped``: nobody holds what it gave.
+    """
+
+    site: Site
+    what: str
+    options: str = ""
+    method: bool = False
+    steps: int = 0
+    watched: int = 0
+    called: bool = False
+    trained: bool = False
+    dropped: bool = False
+    made_on: int = 0
+    us: float = 0.0
+
+
+@dataclass(frozen=True)
+class CompiledRegions(Table):
+    """In the order in which they were made; those that steps make last, one for each line."""
+
+    parts: ClassVar[tuple[str, ...]] = ("regions", "region_runs", "steps")
+
+    regions: tuple[Region, ...] = ()
+    """Made before a step, or between two."""
+    in_steps: tuple[Region, ...] = ()
+    """Made inside a step, in a pass that nothing of ours disturbs."""
+
+    @classmethod
+    def build(cls, evidence: Evidence) -> CompiledRegions:
+        """From the rows of all passes."""
+        rows = rows_of(evidence, RegionRow)
+        if not rows:
+            raise NotLooked("the program compiles nothing (torch.compile)")
+        runs: dict[int, list[RegionRunRow]] = {}
+        for run in rows_of(evidence, RegionRunRow):
+            runs.setdefault(run.number, []).append(run)
+        taken = _steps_of_passes(evidence)
+        before = tuple(
+            _before(evidence, row, runs[row.number], taken)
+            for row in rows
+            if not row.in_step and row.at is not None and row.number in runs
+        )
+        inside: dict[int, list[RegionRow]] = {}
+        for made in rows:
+            if made.in_step and made.at is not None and made.pass_name in UNDISTURBED:
+                inside.setdefault(made.at, []).append(made)
+        return cls(before, tuple(_inside(evidence, at, each) for at, each in inside.items()))
+
+    @property
+    def ran(self) -> bool:
+        """True if anything that was compiled before the steps ran in one of them."""
+        return any(each.steps for each in self.regions)
+
+
+def _steps_of_passes(evidence: Evidence) -> dict[str, int]:
+    steps: dict[str, int] = {}
+    for row in rows_of(evidence, StepRow):
+        steps[row.pass_name] = steps.get(row.pass_name, 0) + 1
+    return steps
+
+
+def _before(
+    evidence: Evidence, row: RegionRow, runs: Iterable[RegionRunRow], taken: dict[str, int]
+) -> Region:
+    runs = list(runs)
+    dropped = any(each.dropped for each in runs)
+    passes = set(taken) if dropped else {each.pass_name for each in runs}
+    return Region(
+        site=evidence.recording.site(row.at),  # type: ignore[arg-type]
+        what=row.what,
+        options=row.options,
+        method=row.method,
+        steps=sum(each.steps for each in runs),
+        watched=sum(taken.get(name, 0) for name in passes),
+        called=any(each.called for each in runs),
+        trained=any(each.trained for each in runs),
+        dropped=dropped,
+    )
+
+
+def _inside(evidence: Evidence, at: int, rows: list[RegionRow]) -> Region:
+    return Region(
+        site=evidence.recording.site(at),
+        what=rows[-1].what,
+        options=rows[-1].options,
+        method=rows[-1].method,
+        made_on=len({(row.pass_name, row.step) for row in rows}),
+        us=sum(row.us for row in rows) / len(rows),
+    )

@@ -1,0 +1,122 @@
+"""COMP004: something was compiled, and what runs is the original."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.evidence import CompiledRegions, Machine, Source
+from auditor.evidence.recorded.compiled_regions import Region
+from auditor.evidence.source.compile_calls import compile_call
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The text of what is compiled, where the line has one, and whether ``Module.compile`` was."""
+
+    argument: str
+    method: bool
+
+
+@dataclass(frozen=True)
+class CompiledUnused(Rule):
+    """
+    Something is compiled, and the original runs
+
+    ## What it finds
+    A call of `torch.compile` whose result is dropped (`torch.compile(model)` as a statement
+    changes nothing: it returns a new module), and a compiled module that ran in no step although
+    its parameters are trained: the step goes on calling the original, or calls `model.forward(x)`
+    after `model.compile()`, which goes past the compiler. Silent: what another compiled function
+    may contain, a second name that is read elsewhere in the file (a copy for evaluation or
+    generation), and functions that may run later.
+
+    ## Why it costs
+    Everything runs eagerly, without a word: all that compilation should have gained is lost.
+
+    ## Example
+    ```python
+    import torch
+
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.compile(model, backend="eager")
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Linear(16, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.compile(backend="eager")
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The compiled module is for later: it will run after the audited steps.
+
+    ## Sources
+    PyTorch documentation of ``torch.compile`` and ``torch.nn.Module.compile``. The number of steps
+    is ours.
+    """
+
+    code = "COMP004"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    enough: int = knob(5, "Steps that must have passed without it.")
+
+    def detect(
+        self, regions: CompiledRegions, source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        for each in regions.regions:
+            if each.steps or each.called or each.watched < self.enough:
+                continue
+            call = compile_call(source, each.site)
+            if each.dropped:
+                said = "nobody keeps what torch.compile returns here"
+            elif each.trained and not regions.ran and _meant_for_training(each, source):
+                said = "what is compiled here never ran, though its parameters are trained"
+            else:
+                continue
+            yield Finding(
+                each.site,
+                f"{said}: `{each.what}` runs without the compiler",
+                seen_on=machine.device,
+                facts=(("steps without it", amounts.count(each.watched, "step")),),
+                hints=Hints(call.argument if call is not None else "", each.method),
+            )
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        hints = finding.hints_as(Hints)
+        if hints.method:
+            return Remedy(
+                "Call the module itself, model(x): model.forward(x) goes past the compiler and past "
+                "hooks."
+            )
+        name = hints.argument if hints.argument.isidentifier() else "model"
+        return Remedy(
+            f"Compile in place, {name}.compile(), so that everybody who holds the module runs it; "
+            f"or {name} = torch.compile({name}) before anybody else gets it."
+        )
+
+
+def _meant_for_training(region: Region, source: Source) -> bool:
+    """Whether the compiled module is no second one beside the module that is trained."""
+    if region.method:
+        return True
+    call = compile_call(source, region.site)
+    return call is not None and bool(call.target) and (call.replaces or not call.read)

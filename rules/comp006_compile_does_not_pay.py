@@ -1,0 +1,137 @@
+"""COMP006: the step is slower compiled than eager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.batch_means import Estimate
+from auditor.evidence import CompiledRegions, Machine, Steps
+from auditor.evidence.recorded.compiled_regions import Region
+from auditor.model import Finding, Remedy, Severity
+from auditor.rule import Rule, knob
+
+from .pricing import between
+
+DEBUGGING = ("eager", "aot_eager", "aot_eager_decomp_partition")
+"""Backends that make no code: they are for finding out which part of the compiler fails."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The backend, where it is one that makes no code."""
+
+    backend: str
+
+
+@dataclass(frozen=True)
+class CompileDoesNotPay(Rule):
+    """
+    The step is slower compiled than without the compiler
+
+    ## What it finds
+    The audit runs as many steps with compiled functions held eager
+    (`torch.compiler.set_stance("force_eager")`) as it times compiled ones. Where the compiled step
+    is slower, and the interval of the difference leaves no doubt, the line that compiles is named.
+    Silent where the difference may be nothing.
+
+    ## Why it costs
+    Guards, graph breaks and recompilations take time on each call. Small models, and backends for
+    debugging (`eager`, `aot_eager`), gain nothing that pays for them.
+
+    ## Example
+    ```python
+    import torch
+
+    class Checked(torch.fx.Interpreter):
+        def run_node(self, node):
+            value = super().run_node(node)
+            assert not torch.is_tensor(value) or value.isfinite().all(), node
+            return value
+
+    def checking(graph, inputs):
+        return Checked(graph).run
+
+    model = torch.nn.Sequential(*[torch.nn.ReLU() for _ in range(60)], torch.nn.Linear(4, 4))
+    compiled = torch.compile(model, backend=checking)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        compiled(torch.randn(2, 4)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    model = torch.nn.Sequential(*[torch.nn.ReLU() for _ in range(60)], torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(2, 4)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## When to ignore
+    The audit ran on a small model or on a CPU, and the real one runs elsewhere.
+
+    ## Sources
+    PyTorch documentation of ``torch.compiler.set_stance``. The price is the difference of the two
+    passes' median steps (docs/prices.md); the threshold is ours.
+    """
+
+    code = "COMP006"
+    severity = Severity.WARNING
+    since = "0.1"
+
+    share: float = knob(
+        0.02, "Share of the step that compiling must cost at least, at the interval's near end."
+    )
+
+    def detect(self, regions: CompiledRegions, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        gained, running = (
+            steps.gained_by_compile(),
+            [each for each in regions.regions if each.steps],
+        )
+        if gained is None or not running:
+            return
+        lost = Estimate(-gained.value, -gained.high, -gained.low)
+        if not lost.proven or steps.share_of_step(lost.low) < self.share:
+            return
+        backend = _backend(running)
+        found = Finding(
+            running[0].site,
+            f"the step takes {amounts.duration(lost.value)} less with torch.compile held off"
+            + (f": the backend {backend!r} makes no code" if backend else ""),
+            lost_us_per_step=lost.value,
+            basis="measured",
+            seen_on=machine.device,
+            facts=(
+                ("steps compiled, and held eager", f"{len(steps.quiet)}, {len(steps.eager_held)}"),
+                ("compiled functions and modules", str(len(running))),
+            ),
+            hints=Hints(backend),
+        )
+        yield between(found, lost)
+
+    def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.hints_as(Hints).backend:
+            return Remedy(
+                "Drop backend=...: the default, 'inductor', makes code; or do not compile."
+            )
+        return Remedy(
+            "Compile larger parts, or none: the model instead of its layers, the step with the "
+            "optimizer; look at the graph breaks first (COMP001), and measure again."
+        )
+
+
+def _backend(running: list[Region]) -> str:
+    """The backend of all of them, if it is one for debugging."""
+    for name in DEBUGGING:
+        if all(f"backend={name!r}" in each.options for each in running):
+            return name
+    return ""

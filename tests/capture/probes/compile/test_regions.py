@@ -1,0 +1,183 @@
+"""What the probe writes of calls of ``torch.compile``, and of what ran."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.probes.compile import regions
+from auditor.capture.probes.compile.regions import RegionsProbe
+from tests.capture.drive import Drive, line_of, load
+from tests.capture.test_compiled import fresh
+
+HEAD = """
+import torch
+
+net = torch.nn.Linear(4, 4)
+x = torch.ones(2, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+taken = 0
+
+def train(forward):
+    global taken
+    taken += 1
+    forward(x).sum().backward()
+    optimizer.step()
+"""
+
+
+def recorded(tmp_path, text, passes=(("quiet", 3),)):
+    fresh()
+    before = torch.compile
+    COMPILED_CODE.install()
+    try:
+        with Drive(tmp_path, RegionsProbe) as drive:
+            program = load(tmp_path, HEAD + textwrap.dedent(text))
+            for name, steps in passes:
+                drive.run(name, program.step, steps)
+    finally:
+        COMPILED_CODE.uninstall()
+    assert torch.compile is before
+    assert drive.warnings == []
+    return program, drive
+
+
+def runs(drive, name="quiet"):
+    return [
+        (row["number"], row.get("steps", 0), row.get("trained", False), row.get("dropped", False))
+        for row in drive.rows("region_runs")
+        if row["pass"] == name
+    ]
+
+
+def test_a_region_has_its_place_and_its_options(tmp_path):
+    text = """
+    compiled = torch.compile(net, backend="eager", dynamic=False)  # made
+    @torch.compile(backend="aot_eager", mode=None)  # decorated
+    def f(x):
+        return x.sin()
+    net.compile(backend="eager")  # in place
+    def step():
+        f(x)
+        torch.compile(f, backend="eager")  # anew
+    """
+    program, drive = recorded(tmp_path, text, [("quiet", 1)])
+    rows = drive.rows("regions")
+    assert [(row["number"], row["at_line"], row["what"], row.get("in_step")) for row in rows] == [
+        (0, line_of(program, "made"), "Linear", None),
+        (1, line_of(program, "decorated"), "f", None),
+        (2, line_of(program, "in place"), "Linear", None),
+        (3, line_of(program, "anew"), "f", True),
+    ]
+    assert [row.get("method", False) for row in rows] == [False, False, True, False]
+    assert rows[0]["options"] == "dynamic=False, backend='eager'"
+    assert rows[1]["options"] == "backend='aot_eager'"
+    assert all(row["us"] > 0.0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("""
+         compiled = torch.compile(net, backend="eager")
+         def step():
+             train(compiled)
+         """, (0, 3, True, False)),
+        ("""
+         compiled = torch.compile(net, backend="eager")
+         def step():
+             train(net)
+         """, (0, 0, True, False)),
+        ("""
+         compiled = torch.compile(net, backend="eager")
+         def step():
+             net(x).sum().backward()
+         """, (0, 0, False, False)),
+        ("""
+         torch.compile(net, backend="eager")
+         def step():
+             train(net)
+         """, (0, 0, True, True)),
+        ("""
+         net.compile(backend="eager")
+         def step():
+             train(net)
+         """, (0, 3, True, False)),
+        ("""
+         net.compile(backend="eager")
+         def step():
+             train(net.forward)
+         """, (0, 0, True, False)),
+        ("""
+         f = torch.compile(lambda x: net(x).cos(), backend="eager")
+         def step():
+             if taken < 2:
+                 train(f)
+         """, (0, 2, False, False)),
+    ],
+    ids=["called", "raw module", "not trained", "dropped", "in place", "forward", "function"],
+)  # fmt: skip
+def test_what_ran_is_known(tmp_path, text, expected):
+    _, drive = recorded(tmp_path, text)
+    assert runs(drive) == [expected]
+
+
+def test_a_pass_counts_its_own_steps_and_what_is_dropped_is_told_once(tmp_path):
+    text = """
+    torch.compile(net, backend="eager")
+    compiled = torch.compile(net, backend="eager")
+    def step():
+        train(compiled)
+    """
+    _, drive = recorded(tmp_path, text, [("warmup", 2), ("quiet", 4)])
+    assert runs(drive, "warmup") == [(0, 0, True, True), (1, 2, True, False)]
+    assert runs(drive) == [(1, 4, True, False)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+        compiled = torch.compile(net, backend="eager", disable=True)
+        def step():
+            train(compiled)
+        """,
+        """
+        def step():
+            train(net)
+        """,
+    ],
+)
+def test_what_is_not_compiled_has_no_rows(tmp_path, text):
+    _, drive = recorded(tmp_path, text)
+    assert (drive.rows("regions"), drive.rows("region_runs")) == ([], [])
+
+
+def test_nothing_is_said_of_runs_that_the_program_forced_another_way(tmp_path):
+    text = """
+    compiled = torch.compile(net, backend="eager")
+    torch.compiler.set_stance("force_eager")
+    def step():
+        train(compiled)
+    """
+    try:
+        _, drive = recorded(tmp_path, text)
+    finally:
+        torch.compiler.set_stance("default")
+    assert len(drive.rows("regions")) == 1
+    assert runs(drive) == []
+
+
+def test_more_regions_than_the_most_are_not_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr(regions, "MOST", 2)
+    text = """
+    kept = []
+    def step():
+        kept.append(torch.compile(net, backend="eager"))
+    """
+    _, drive = recorded(tmp_path, text)
+    assert [row["number"] for row in drive.rows("regions")] == [0, 1, 2]
+    assert [row[0] for row in runs(drive)] == [0, 1]

@@ -1,0 +1,61 @@
+"""COMP006 must stay silent here."""
+
+import time
+
+import torch
+from torch import nn
+
+BACKEND = "eager"
+
+
+def _trained(forward, parameters):
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        forward(torch.randn(4, 16)).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def _as_it_is(graph, inputs):
+    return graph.forward
+
+
+def backend_that_changes_little():
+    net = nn.Sequential(*[nn.Linear(64, 64) for _ in range(8)])
+    return _trained(
+        torch.compile(nn.Sequential(nn.Linear(16, 64), net), backend=_as_it_is), net.parameters()
+    )
+
+
+def compiled_code_that_is_faster():
+    """Eager code that waits, which the backend leaves out."""
+
+    @torch.compiler.allow_in_graph
+    def waiting(x):
+        time.sleep(0.003)
+        return x
+
+    net = nn.Linear(16, 16)
+
+    def faster(graph, inputs):
+        return lambda *args: [net(each).relu() for each in args if each.ndim == 2 and len(each) == 4]
+
+    @torch.compile(backend=faster)
+    def forward(x):
+        return waiting(net(x)).relu()
+
+    return _trained(forward, net.parameters())
+
+
+def held_eager_by_the_program():
+    net = nn.Linear(16, 16)
+    compiled = torch.compile(net, backend=BACKEND, disable=True)
+    return _trained(compiled, net.parameters())
+
+
+def no_compiler_at_all():
+    net = nn.Linear(16, 16)
+    return _trained(net, net.parameters())
