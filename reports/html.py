@@ -23,6 +23,7 @@ from auditor.model.charts import Lanes, drawn
 
 from . import (
     charts,
+    compilation,
     device,
     families,
     lanes,
@@ -108,6 +109,8 @@ def _context(report: Report) -> dict[str, Any]:
         "straggler": ranks.straggler(report),
         "busy": device.opening(report),
         "device": device,
+        "compiled": compilation.sentences(report, "µs"),
+        "compiled_parts": compilation.rows(report),
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,

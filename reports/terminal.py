@@ -18,7 +18,7 @@ from rich.text import Text
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import costs, device, families, ranks, summary, text, verified
+from . import compilation, costs, device, families, ranks, summary, text, verified
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -89,6 +89,8 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
     )
     yield from _ranks(report, width)
     yield from _device(report, width)
+    if said := " ".join(compilation.sentences(report)):
+        yield from _wrapped(f"torch.compile: {said}", width)
     yield Text()
     if report.findings:
         yield from _table(report, width)

@@ -10,14 +10,7 @@ from auditor.evidence import Compiles, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .recompiling import advice, because, named
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The guard that failed."""
-
-    guard: str
+from .recompiling import EDITS, Hints, because, hints, named, remedy
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,7 @@ class RecompilesAgainAndAgain(Rule):
     code = "COMP002"
     severity = Severity.WARNING
     since = "0.1"
+    edits = EDITS
 
     least: int = knob(
         2, "Steps on which one guard must have failed: a first time teaches the compiler."
@@ -115,8 +109,8 @@ class RecompilesAgainAndAgain(Rule):
                     ("compilations for it", str(each.n)),
                     ("time of these", amounts.duration(each.us)),
                 ),
-                hints=Hints(each.guard),
+                hints=hints(each, compiles),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(advice(finding.hints_as(Hints).guard))
+        return remedy(finding.hints_as(Hints))

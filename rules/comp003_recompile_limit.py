@@ -10,14 +10,7 @@ from auditor.evidence import Compiles, Machine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
-from .recompiling import advice, because, named
-
-
-@dataclass(frozen=True)
-class Hints:
-    """The guard that failed."""
-
-    guard: str
+from .recompiling import EDITS, Hints, because, hints, named, remedy
 
 
 @dataclass(frozen=True)
@@ -85,6 +78,7 @@ class RecompileLimitReached(Rule):
     code = "COMP003"
     severity = Severity.WARNING
     since = "0.1"
+    edits = EDITS
 
     def detect(self, compiles: Compiles, machine: Machine) -> Iterator[Finding]:
         for each in compiles.recompiled:
@@ -100,8 +94,8 @@ class RecompileLimitReached(Rule):
                     ("times that it failed", str(each.n)),
                     ("time of compilations", amounts.duration(each.us)),
                 ),
-                hints=Hints(each.guard),
+                hints=hints(each, compiles),
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
-        return Remedy(advice(finding.hints_as(Hints).guard))
+        return remedy(finding.hints_as(Hints))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from auditor.evidence import Compiles
 from auditor.evidence.recorded.compiles import Recompiled
+from auditor.model import Edit, Remedy, Site
+from auditor.permit import Permit
 
 
 def named(each: Recompiled) -> str:
@@ -16,9 +21,40 @@ def because(each: Recompiled) -> str:
     return f"{where} changes (`{each.guard}`)"
 
 
-def advice(guard: str) -> str:
+EDITS = (Permit("drop_keyword", ("torch.compile", ".compile"), "dynamic"),)
+"""What rules about recompilations may write."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """The guard that failed, and the one line that forbids lengths to vary, if it is of a length."""
+
+    guard: str
+    fixed: Site | None
+
+
+def hints(each: Recompiled, compiles: Compiles) -> Hints:
+    """What the remedy needs."""
+    fixed = compiles.fixed[0] if _of_a_length(each.guard) and len(compiles.fixed) == 1 else None
+    return Hints(each.guard, fixed)
+
+
+def remedy(hints: Hints) -> Remedy:
     """What to do about a guard like this."""
-    if "size mismatch" in guard or ".size()" in guard or "stride" in guard:
+    if hints.fixed is None:
+        return Remedy(advice(hints.guard))
+    reason = "kernels for lengths that vary may round another way"
+    edit = Edit(hints.fixed, "drop_keyword", "compile", "dynamic", reason=reason)
+    return Remedy(advice(hints.guard), (edit,))
+
+
+def _of_a_length(guard: str) -> bool:
+    return "size mismatch" in guard or ".size()" in guard or "stride" in guard
+
+
+def advice(guard: str) -> str:
+    """The same in words."""
+    if _of_a_length(guard):
         return (
             "Let the length vary: drop dynamic=False, or name it with "
             "torch._dynamo.mark_dynamic(x, 1) before the call; or pad to a few fixed lengths."

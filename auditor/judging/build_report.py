@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from auditor import __version__
+from auditor.evidence.recorded.compilation import compilation
 from auditor.evidence.recorded.cpu_contention import CpuContention
 from auditor.evidence.recorded.null_run import null_run
 from auditor.evidence.recorded.step_series import step_series, traced_series
@@ -134,6 +135,7 @@ def report(
         manual={rule.code: page(rule) for rule in rules if rule.code in found},
         ranks=ranks_of(evidence),
         device_time=used[0] if used else None,
+        compilation=compilation(evidence),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from auditor.model import prices
 from auditor.model.charts import Lanes, Layers, Series
+from auditor.model.compilation import Compilation
 from auditor.model.device_time import DeviceTime
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
@@ -353,6 +354,8 @@ class Report:
     """Where the time of the device went in the trace that was judged; None without a trace, or a
     device in it.
     """
+    compilation: Compilation | None = None
+    """What ``torch.compile`` did; None where the program gives nothing to it."""
     layers: tuple[Layers, ...] = ()
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()

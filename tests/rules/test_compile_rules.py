@@ -234,3 +234,21 @@ def test_a_backend_for_debugging_is_named(name):
     assert "Drop backend" in CompileDoesNotPay().remedy(found).text
     (found,) = against(500.0, regions=(debugging, Region(MADE, "Head", steps=9)))
     assert "makes no code" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("guard", "fixed", "edited"),
+    [
+        ("tensor 'x' size mismatch at index 1", (MADE,), True),
+        ("tensor 'x' size mismatch at index 1", (), False),
+        ("tensor 'x' size mismatch at index 1", (MADE, SITE), False),
+        ("self.phase == '3'", (MADE,), False),
+    ],
+)
+def test_lengths_that_may_not_vary_are_let_vary(guard, fixed, edited):
+    table = Compiles((), (replace(AGAIN, guard=guard),), 1, 1.0, fixed)
+    (found,) = RecompilesAgainAndAgain().detect(table, MACHINE)
+    edits = RecompilesAgainAndAgain().remedy(found).edits
+    assert [(each.site, each.action, each.keyword) for each in edits] == [
+        (MADE, "drop_keyword", "dynamic")
+    ] * edited

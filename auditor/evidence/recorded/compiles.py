@@ -15,6 +15,9 @@ from auditor.rule import NotLooked
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")
 """Passes in which nothing of ours makes the compiler compile anew."""
 
+FIXED = "dynamic=False"
+"""As ``regions`` has it among the options."""
+
 _NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
@@ -59,12 +62,15 @@ class Compiles(Table):
     """Frames that were compiled, each counted as often as it was."""
     us: float = 0.0
     """Time of all compilations."""
+    fixed: tuple[Site, ...] = ()
+    """Lines that compile with ``dynamic=False``: each length is compiled for itself."""
 
     @classmethod
     def build(cls, evidence: Evidence) -> Compiles:
         """From the rows of these passes."""
         rows = [row for row in rows_of(evidence, CompileRow) if row.pass_name in UNDISTURBED]
-        if not rows and not evidence.rows(RegionRow):
+        regions = evidence.rows(RegionRow)
+        if not rows and not regions:
             raise NotLooked("the program compiles nothing (torch.compile)")
         done = [row for row in rows if row.what in ("compile", "backward")]
         return cls(
@@ -72,6 +78,13 @@ class Compiles(Table):
             tuple(_recompiled(evidence, rows)),
             sum(1 for row in done if row.what == "compile"),
             sum(row.us for row in done),
+            tuple(
+                dict.fromkeys(
+                    evidence.recording.site(row.at)
+                    for row in regions
+                    if row.at is not None and FIXED in row.options.split(", ")
+                )
+            ),
         )
 
 
@@ -94,6 +107,8 @@ def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Reco
     us = {(row.frame, row.attempt): row.us for row in rows if row.what == "compile"}
     limits = {row.frame for row in rows if row.what == "limit"}
     groups: dict[tuple[str, int, str], list[CompileRow]] = {}
+    given = {row.what for row in evidence.rows(RegionRow)}
+    only = given.pop() if len(given) == 1 else ""
     for row in rows:
         if row.what == "recompile" and row.at is not None:
             key = row.frame, row.at, _NUMBER.sub("N", row.reason)
@@ -101,7 +116,7 @@ def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Reco
     for (frame, at, _), each in groups.items():
         yield Recompiled(
             site=evidence.recording.site(at),
-            function=next((row.function for row in each if row.function), ""),
+            function=next((row.function for row in each if row.function), only),
             guard=each[-1].reason,
             n=len(each),
             steps=len({(row.pass_name, row.step) for row in each}),

@@ -92,3 +92,24 @@ def test_only_the_guard_that_led_to_the_limit_has_it(seen):
         ("self.phase == '8'", True, "forward"),
         ("self.training", False, "forward"),
     ]
+
+
+def test_lines_that_forbid_lengths_to_vary_are_known(seen):
+    regions = [
+        {"pass": "warmup", "step": 0, "number": n, "at": at, "what": "Net", "options": options}
+        for n, (at, options) in enumerate(
+            [(0, "dynamic=False, mode='x'"), (0, "dynamic=False"), (1, "dynamic=True"), (1, "")]
+        )
+    ]
+    table = seen(sites=[3, 8], compiles=[compiled()], regions=regions).get(Compiles)
+    assert [site.line for site in table.fixed] == [3]
+
+
+def test_torchs_own_frame_has_the_name_of_the_only_region(seen):
+    rows = [compiled(), row("recompile", 1, step=1) | {"function": ""}, compiled(1)]
+    one = {"pass": "warmup", "step": 0, "number": 0, "at": 0, "what": "Net"}
+    (found,) = seen(sites=[3], compiles=rows, regions=[one]).get(Compiles).recompiled
+    assert found.function == "Net"
+    both = [one, one | {"number": 1, "what": "Head"}]
+    (found,) = seen(sites=[3], compiles=rows, regions=both).get(Compiles).recompiled
+    assert found.function == ""

@@ -114,7 +114,7 @@ class CompilesProbe(Probe):
         backward = name.startswith("bwd")
         done = CompileRow(
             what="backward" if backward else "compile",
-            function=_resumed(str(data.get("co_name") or "")),
+            function=self._named(data),
             us=_us(data),
         )
         rows = [done] if is_compilation(name, data) else []
@@ -128,6 +128,13 @@ class CompilesProbe(Probe):
             row.frame, row.attempt = frame, int(attempt) if attempt.isdecimal() else 0
             row.function = row.function or done.function
             self.context.add(row)
+
+    def _named(self, data: dict[str, Any]) -> str:
+        """The function that was compiled; nothing where that is torch's own, which calls the
+        user's.
+        """
+        file = str(data.get("co_filename") or "")
+        return _resumed(str(data.get("co_name") or "")) if self.context.frames.is_user(file) else ""
 
 
 def _limit(last: CompileRow) -> CompileRow:

@@ -1,0 +1,76 @@
+"""What ``torch.compile`` did, in words and rows that every renderer shows alike."""
+
+from __future__ import annotations
+
+from auditor import amounts
+from auditor.model import Report
+from auditor.model.compilation import Compilation, CompiledPart
+
+from . import text
+
+
+def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
+    """What was compiled, and what a step gains by it; nothing where nothing is compiled.
+
+    ``micro`` is how the renderer writes microseconds.
+    """
+    found = report.compilation
+    if found is None:
+        return ()
+    return tuple(filter(None, (_compiled(found, micro), _during(found), _gained(found, micro))))
+
+
+def rows(report: Report) -> tuple[tuple[CompiledPart, str, str], ...]:
+    """Each function or module, its options, and in how many steps it ran."""
+    found = report.compilation
+    if found is None:
+        return ()
+    return tuple(
+        (
+            each,
+            text.one_line(each.options, 200),
+            f"{each.steps} of {amounts.count(each.watched, 'step')}",
+        )
+        for each in found.parts
+    )
+
+
+def _compiled(found: Compilation, micro: str) -> str:
+    if not found.compiled:
+        return "Nothing was compiled in the audited steps."
+    said = f"{amounts.count(found.compiled, 'compilation')} in {_duration(found.us, micro)}"
+    more = [
+        f"{found.again} of them since a guard failed" if found.again else "",
+        f"{amounts.count(found.breaks, 'line')} at which a graph ends" if found.breaks else "",
+    ]
+    return ", ".join(filter(None, (said, *more))) + "."
+
+
+def _during(found: Compilation) -> str:
+    if not found.during:
+        return ""
+    return f"Something was compiled in {amounts.count(found.during, 'timed step')}."
+
+
+def _gained(found: Compilation, micro: str) -> str:
+    gain = found.gain
+    if gain is None:
+        return ""
+    eager = _duration(gain.eager_us, micro)
+    if gain.low > 0.0:
+        between = f"{_duration(gain.low, micro)} to {_duration(gain.high, micro)}"
+        said = f"A step gains {_duration(gain.us, micro)} ({between}) against {eager} held eager"
+        paid = found.paid_after
+        return f"{said}, measured" + (
+            f": it has paid after {amounts.count(paid, 'step')}." if paid is not None else "."
+        )
+    if gain.high < 0.0:
+        return (
+            f"A step is {_duration(-gain.us, micro)} slower than the {eager} that it takes held "
+            "eager, measured."
+        )
+    return f"No gain is proven against {eager} held eager."
+
+
+def _duration(us: float, micro: str) -> str:
+    return amounts.duration(us, micro)
