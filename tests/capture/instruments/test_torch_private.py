@@ -816,6 +816,9 @@ def the_compiler_is_heard(t):
     assert heard == [("artifact", {"name": "x"}, str), ("dynamo_start", {}, None)]
     assert t.is_compilation("compilation_metrics", {"co_name": "forward"})
     assert not t.is_compilation("artifact", {"co_name": "forward"})
+    assert t.is_compilation("bwd_compilation_metrics", {"co_name": None})
+    given_up = {"co_name": None, "fail_type": "RecompileLimitExceeded"}
+    assert not t.is_compilation("bwd_compilation_metrics", given_up)
 
 
 @promise(

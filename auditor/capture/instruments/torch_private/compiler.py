@@ -145,9 +145,9 @@ def is_compilation(name: str, data: dict[str, Any]) -> bool:
     """Whether a message says that a frame, or the backward of one, was compiled. Without that name
     of it: never.
     """
-    return name.endswith("compilation_metrics") and (
-        data.get("co_name") is not None or name.startswith("bwd")
-    )
+    if not name.endswith("compilation_metrics"):
+        return False
+    return data.get("co_name") is not None or (name.startswith("bwd") and not data.get("fail_type"))
 
 
 # -- when compiled code has run --------------------------------------------------------------------

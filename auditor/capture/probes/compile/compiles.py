@@ -118,10 +118,11 @@ class CompilesProbe(Probe):
             us=_us(data),
         )
         rows = [done] if is_compilation(name, data) else []
-        if not backward:
+        limit = _LIMIT.search(str(data.get("fail_reason") or ""))
+        if limit or not backward:  # torch 2.6 tells of the limit as of a backward
             waiting, self._waiting = self._waiting, []
             rows = [*waiting, *rows]
-            if _LIMIT.search(str(data.get("fail_reason") or "")):
+            if limit:
                 failed = [each for each in waiting if each.what == "recompile"]
                 rows += [_limit(each) for each in failed[-1:]]
         for row in rows:

@@ -27,7 +27,7 @@ MOST = 1000
 OPTIONS = ("fullgraph", "dynamic", "backend", "mode", "options")
 """Keyword arguments of ``torch.compile`` that a row has."""
 
-NOT_ASKED = {"fullgraph": False}
+NOT_ASKED = {"fullgraph": False, "backend": "inductor"}
 """Values of them that are the default; of others it is None."""
 
 OPTIONS_SHOWN = 200
@@ -191,6 +191,6 @@ def _said(options: dict[str, Any]) -> str:
     told = (
         f"{name}={getattr(options[name], '__name__', None) or repr(options[name])}"
         for name in OPTIONS
-        if options.get(name) is not None and options[name] is not NOT_ASKED.get(name)
+        if options.get(name) is not None and options[name] != NOT_ASKED.get(name)
     )
     return ", ".join(told)[:OPTIONS_SHOWN]

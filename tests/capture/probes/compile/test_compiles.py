@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile.compiles import CompilesProbe, _resumed, _why
 from tests.capture.drive import Drive, line_of, load
@@ -38,11 +40,16 @@ def recorded(tmp_path, values):
     return program, drive
 
 
+def guard_line(program):
+    """Torch 2.6 tells no line of a guard: the function has its own."""
+    return line_of(program, "guarded" if torch.__version__ >= "2.7" else "made")
+
+
 def test_compilations_breaks_and_guards_have_their_lines(tmp_path):
     program, drive = recorded(tmp_path, ["1", "2", "2"])
     rows = drive.rows("compiles")
     told = [(row["what"], row["step"], row.get("at_line")) for row in rows]
-    printed, guarded = line_of(program, "printed"), line_of(program, "guarded")
+    printed, guarded = line_of(program, "printed"), guard_line(program)
     assert told == [
         ("break", 0, printed),
         ("compile", 0, None),
@@ -62,7 +69,7 @@ def test_compilations_breaks_and_guards_have_their_lines(tmp_path):
 def test_the_limit_is_told_once_it_is_reached(tmp_path):
     program, drive = recorded(tmp_path, [str(n) for n in range(12)])
     limits = [row for row in drive.rows("compiles") if row["what"] == "limit"]
-    assert [(row["step"], row["at_line"]) for row in limits] == [(8, line_of(program, "guarded"))]
+    assert [(row["step"], row["at_line"]) for row in limits] == [(8, guard_line(program))]
 
 
 def test_a_program_that_compiles_nothing_has_no_rows(tmp_path):
