@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 Step = Callable[[], torch.Tensor]
 
@@ -142,6 +143,65 @@ def forward_and_backward(backend: str) -> Step:
     return step
 
 
+def compiled_backward(backend: str) -> Step:
+    """The graph of the backward is captured as well."""
+    net = _net()
+    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
+    x = torch.randn(8, 16)
+
+    @torch.compile(backend=backend)
+    def both() -> torch.Tensor:
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    def step() -> torch.Tensor:
+        import torch._dynamo
+
+        optimizer.zero_grad()
+        with torch._dynamo.config.patch(compiled_autograd=True):
+            loss = both()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def with_checkpoints(backend: str) -> Step:
+    net = Net()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        for layer in net.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return net.head(x)
+
+    return _trained(torch.compile(forward, backend=backend), net.parameters())
+
+
+def with_hooks(backend: str) -> Step:
+    net = _net()
+    net[0].register_forward_hook(lambda module, given, out: out * 1.5)
+    return _trained(torch.compile(net, backend=backend), net.parameters())
+
+
+def lengths_that_vary(backend: str) -> Step:
+    net = Net()
+    compiled = torch.compile(net, backend=backend)
+    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
+    taken = 0
+
+    def step() -> torch.Tensor:
+        nonlocal taken
+        taken += 1
+        optimizer.zero_grad()
+        loss = compiled(torch.randn(8, 2 + taken % 3, 16)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 PROGRAMS = {
     each.__name__: each
     for each in (
@@ -153,5 +213,9 @@ PROGRAMS = {
         method_of_the_optimizer,
         whole_step,
         forward_and_backward,
+        compiled_backward,
+        with_checkpoints,
+        with_hooks,
+        lengths_that_vary,
     )
 }
