@@ -55,6 +55,11 @@ NULL_DEVICE = (
     "counted, and nothing is said of their time"
 )
 
+HELD_EAGER = (
+    "it ended while compiled functions were held eager, to find what torch.compile gains: by itself "
+    "the program runs them compiled, and may not end so"
+)
+
 NULL_RUN = (
     "this ran on a null device, torch's own CUDA code without a GPU: bytes, launches, copies and "
     "waits are those of a GPU; there are no times, and what kernels compute reads as zeros, so "
@@ -147,7 +152,9 @@ def _cautions(
         null = NULL_RUN
     else:
         null = NULL_DEVICE if facts is not None and facts.null_device else ""
-    return tuple(filter(None, (busy, null, compiled_caution(quiet))))
+    error = evidence.recording.manifest.get("error") or {}
+    held = HELD_EAGER if error.get("pass_name") == "eager_held" else ""
+    return tuple(filter(None, (held, busy, null, compiled_caution(quiet))))
 
 
 def _trained(evidence: Evidence) -> Trained | None:
