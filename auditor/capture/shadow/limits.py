@@ -14,6 +14,7 @@ import torch.utils.dlpack
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.shadow import memory
+from auditor.capture.shadow.compiled_module import EagerModule
 from auditor.capture.shadow.current import Current, note, refuse
 from auditor.capture.shadow.moving import device_of, on_cuda
 from auditor.capture.shadow.one_rank import innermost
@@ -92,7 +93,10 @@ def _refusal(operator: str, reason: str) -> Callable[..., Any]:
 
 def _compile_eagerly(original: Any, model: Any = None, **kwargs: Any) -> Any:
     note("torch.compile", "was not compiled in the rehearsal: what it was given ran as it is")
-    return (lambda function: function) if model is None else model
+    if model is None:
+        return lambda function: _compile_eagerly(original, function, **kwargs)
+    plain = isinstance(model, torch.nn.Module) and not kwargs.get("disable")
+    return EagerModule(model) if plain and not isinstance(model, EagerModule) else model
 
 
 SHARDS = {

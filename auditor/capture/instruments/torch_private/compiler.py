@@ -28,6 +28,11 @@ _turned = on_instances("torch._dynamo.eval_frame._maybe_set_eval_frame")
 CALL_OF_A_MODULE: Final = "_call_impl"
 """What ``Module.compile()`` hands to the compiler. Without it: such a module has no name."""
 
+HELD: Final = "_orig_mod"
+"""The name under which a compiled module holds the one that it was made of. Without it: a rehearsed
+program that takes that off fails as it would anywhere.
+"""
+
 _stance = on_instances("torch._dynamo.eval_frame._stance")
 _context = on_instances("torch._dynamo.eval_frame.OptimizedModule.dynamo_ctx")
 _callback = on_instances("torch._dynamo.eval_frame._TorchDynamoContext.callback")
