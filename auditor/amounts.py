@@ -17,6 +17,7 @@ _PASSES = {
     "numbers": "precision pass",
     "memory": "memory pass",
     "origin": "data-flow pass",
+    "values": "value pass",
     "replay": "replay",
     "drill": "drill",
 }

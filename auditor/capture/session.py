@@ -242,7 +242,8 @@ class Session:
         }
         causes = {name: steps for name, steps in causes.items() if name in watched}
         if device.shadow:
-            return {"loud": plan.steps, **causes}
+            values = plan.value_steps if "values" in watched else 0
+            return {"loud": plan.steps, **causes, "values": values}
         if self._on_null:  # the same steps as the rehearsal, as far as that was judged
             return {"loud": plan.steps - NULL_MEMORY_STEPS, "memory": NULL_MEMORY_STEPS}
         causes.pop("leaner", None)

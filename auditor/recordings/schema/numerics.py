@@ -214,7 +214,7 @@ class NonfiniteRow(PassRow, kw_only=True):
     """
 
     part = "nonfinite"
-    when = "warmup, quiet, anomaly_off, loud, replay; CUDA: loud and replay"
+    when = "warmup, quiet, anomaly_off, loud, values, replay; CUDA: loud and replay"
 
     global_step: Annotated[int, doc("steps of all passes before it")]
     last_good: Annotated[

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator, plain
+from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 from auditor.capture.probes.sync.origin_modes import tensors
