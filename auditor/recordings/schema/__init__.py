@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from auditor.recordings.schema.base import Item, PassRow, Row
+from auditor.recordings.schema.cfg import ConvSizesRow
 from auditor.recordings.schema.compare import (
     LossRow,
     MovedParameterRow,
@@ -140,6 +141,7 @@ ROWS: tuple[type[Row], ...] = (
     ThrownRow,
     CompileRow,
     RegionRow,
+    ConvSizesRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -183,6 +185,7 @@ __all__ = [
     "BirthRow",
     "CallRow",
     "CompileRow",
+    "ConvSizesRow",
     "CopyRow",
     "Counters",
     "CourseRow",
