@@ -62,7 +62,8 @@ class StepOutliers(Rule):
     garbage collection or the data loader explains them it is a warning that says so, else a note.
     Of a loader the place is your line that takes most of the loading time, where one does (DATA007
     tells of waits that are no outliers).
-    What a step waited for the processor while other programs had it is not counted.
+    What a step, or a loader's workers, waited for the processor while other programs had it is not
+    counted.
 
     ## Why it costs
     The slow steps lengthen the run by what they take beyond the median; with several processes
@@ -135,12 +136,15 @@ class StepOutliers(Rule):
     def detect(
         self, steps: Steps, batches: Batches, machine: Machine, loading: Loading = UNSEEN
     ) -> Iterator[Finding]:
-        waits = batches.waits_by_step()
+        waits, crowded = batches.waits_by_step(), batches.crowded_by_step()
         timed = [
             TimedStep(
                 steps.quiet_from + s.number,
-                s.own_us,
-                {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)},
+                s.own_us - crowded.get(s.number, 0.0),
+                {
+                    COLLECTOR: s.gc_us,
+                    LOADER: waits.get(s.number, 0.0) - crowded.get(s.number, 0.0),
+                },
             )
             for s in steps.quiet
             if not s.compiles
