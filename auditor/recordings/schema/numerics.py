@@ -141,7 +141,8 @@ class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
         str,
         doc(
             "`cast` (asked for), `mixed` (a float64 tensor met a narrower one), `made` (by a "
-            "factory) or `given` (from outside)"
+            "factory), `given` (from outside) or `narrowed` (from outside, and only cast to a "
+            "narrower dtype here)"
         ),
     ]
     op: Annotated[str, doc("the operator")]
