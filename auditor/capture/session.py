@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
@@ -27,6 +28,7 @@ from auditor.runs.plan import (
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
+    VALUE_SECONDS,
     Plan,
 )
 
@@ -62,6 +64,7 @@ class Session:
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
         self._queue: list[Pass] = []
+        self._pass_began = 0.0
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
@@ -135,6 +138,7 @@ class Session:
         self._pass.done += 1
         self._context.writer.flush()
         self._end_full_trace()
+        self._end_long_values()
         self._warm_on()
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
@@ -155,6 +159,7 @@ class Session:
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
+        self._pass_began = monotonic()
         self._context.pass_name = self._pass.name
         self._running = [
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
@@ -323,6 +328,11 @@ class Session:
                 "too much memory"
             )
             self._pass.steps = done
+
+    def _end_long_values(self) -> None:
+        """The value pass has its steps, or its time."""
+        if self._pass.name == "values" and monotonic() - self._pass_began > VALUE_SECONDS:
+            self._pass.steps = self._pass.done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

@@ -73,6 +73,11 @@ LEANER_STEPS = ("", "gradients", "", "foreach", "")
 or one thing.
 """
 
+VALUE_SECONDS = 60.0
+"""How long the pass at a rehearsal's end goes on that only looks at values: a step on the shadow
+device takes up to six times as long, and a large model's is not worth minutes.
+"""
+
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
 
