@@ -292,8 +292,7 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         return
     else:
         rerun(wanted, [rehearsed], deadline, progress, alone)
-        if not recording.rows(NonfiniteRow):  # else the replay on the CPU has told
-            replay_nonfinite(wanted, rehearsed, deadline, progress)
+        replay_nonfinite(wanted, rehearsed, deadline, progress)
     keep_sources(recording, rehearsed)
     if not why and not interrupted:
         _on_null(wanted, recording, rehearsed, deadline, progress)
@@ -316,6 +315,10 @@ def _planned(plan: Plan, recording: Recording) -> Plan | None:
     are none.
     """
     outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
+        plan = replace(
+            plan, rehearsed=tuple(part for part in plan.rehearsed if part != NonfiniteRow.part)
+        )
     if outcome == "completed":
         return plan.rehearsal()
     again = recording.manifest.get("rerun") or {}

@@ -54,7 +54,15 @@ SCALED = """optimizer.zero_grad()
         scaler.step(optimizer)
         scaler.update()"""
 
+ROWS = "import numpy; rows = numpy.full((8, 16), numpy.nan, dtype=numpy.float32)"
+HOLES = """if number == 7:
+            x = torch.from_numpy(rows).to(device)
+        optimizer.zero_grad()
+        distance(model(x), 0).backward()
+        optimizer.step()"""
+
 TARGETS = {
+    "holes": BODY.format(device=PORTABLE, more=ROWS, distance=ROOT, step=HOLES),
     "late": BODY.format(device=NEEDS, more="", distance=ROOT, step=PLAIN),
     "half": BODY.format(device=PORTABLE, more="", distance=ROOT, step=HALF),
     "right": BODY.format(
@@ -107,6 +115,14 @@ def test_an_overflow_of_the_gpu_s_half_has_its_line(runs):
     assert report["run"]["device"] == "cpu"
     assert "values" not in passes(recording / "rehearsal")
     assert not (recording / "replay").exists()
+
+
+def test_what_the_cpu_has_told_is_not_told_again(runs):
+    report, recording = runs["holes"]
+    (finding,) = report["findings"]
+    assert (finding["code"], finding["seen_on"]) == ("NUM015", "cpu")
+    assert (recording / "rehearsal" / "manifest.json").is_file()
+    assert not (recording / "rehearsal" / "replay").exists()
 
 
 def test_a_right_program_is_clean_though_its_scaler_skips_the_first_steps(runs):
