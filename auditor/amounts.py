@@ -18,6 +18,7 @@ _PASSES = {
     "numbers": "precision pass",
     "memory": "memory pass",
     "origin": "data-flow pass",
+    "values": "value pass",
     "replay": "replay",
     "drill": "drill",
 }

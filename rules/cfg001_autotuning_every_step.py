@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Source
+from auditor.evidence import Autotuning, Machine, Source
+from auditor.evidence.recorded.autotuning import NewSizes
 from auditor.evidence.trace.patterns import Structure
 from auditor.model import Edit, Finding, Remedy, Severity, Site
 from auditor.permit import Permit
 from auditor.rule import Rule, knob
+
+from .placing import places_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,10 @@ class AutotuningEveryStep(Rule):
     True`` makes, on most steps of a trace: the shapes change all the time, and each new shape is
     measured again. On the first steps that is normal, and not reported. A trace does not show that
     benchmark mode is *off*, so that is never reported.
+
+    In a rehearsal: benchmark mode is on, and convolutions meet input sizes that they have not met
+    before on nearly all steps, to the end. A few sizes in turn (training, evaluation, a last batch,
+    buckets) are silent.
 
     ## Why it costs
     For each new shape cuDNN runs every algorithm it has, some of them ten times slower than the one
@@ -74,11 +81,35 @@ class AutotuningEveryStep(Rule):
     code = "CFG001"
     severity = Severity.WARNING
     since = "0.1"
+    rehearsed = True
     edits = (Permit("set_constant", ("torch.backends.cudnn.benchmark",), "benchmark", "False"),)
 
     share: float = knob(0.5, "Share of the trace's steps on which algorithms must be tried.")
+    renewed: float = knob(
+        0.75,
+        "Share of a rehearsal's steps, and of their second half, on which convolutions must meet "
+        "new sizes.",
+    )
 
-    def detect(self, structure: Structure, source: Source) -> Iterator[Finding]:
+    def detect(self, autotuning: Autotuning, machine: Machine, source: Source) -> Iterator[Finding]:
+        if autotuning.structure is not None:
+            yield from self.in_trace(autotuning.structure, source)
+        new = autotuning.new
+        if new is None or not new.benchmark:
+            return
+        if new.pattern.usual(self.renewed) and new.later.usual(self.renewed):
+            set_at = source.only_flag("cudnn.benchmark", value=True)
+            yield Finding(
+                set_at or new.site,
+                _said(new),
+                steps=len(new.pattern.seen),
+                per_step=new.sizes / max(1, new.pattern.of),
+                seen_on=machine.device,
+                places=places_of(set_at, new.site),
+                hints=Hints(set_at),
+            )
+
+    def in_trace(self, structure: Structure, source: Source) -> Iterator[Finding]:
         tuning, often = structure.tuning, structure.tuned
         if (
             tuning is None
@@ -114,3 +145,12 @@ class AutotuningEveryStep(Rule):
         return Remedy(
             text, (Edit(site, "set_constant", keyword="benchmark", value="False", reason=reason),)
         )
+
+
+def _said(new: NewSizes) -> str:
+    shape = f", the last {list(new.shape)}" if new.shape else ""
+    at = f" at {new.site}" if new.site is not None else ""
+    return (
+        f"cudnn.benchmark is on, and on {new.pattern} convolutions meet sizes that they have not met "
+        f"before ({new.sizes} in all{shape}{at}): cuDNN tries its algorithms for each"
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.evidence import Float64Ops, Machine, Source
 from auditor.evidence.recorded.float64_ops import Double
-from auditor.evidence.source.double_origin import double_origins, origin_of
+from auditor.evidence.source.double_origin import Origin, double_origins, origin_of
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -20,6 +20,9 @@ CAME = {
     "made": "is made in float64 here",
     "given": "comes in as float64 and is used here",
 }
+
+WIDE = 8
+"""Bytes of a number in float64."""
 
 DELIBERATE = 0.25
 """Share of the forward from which a conversion that the line asks for is a warning: below it may be
@@ -52,7 +55,8 @@ class Float64InTheStep(Rule):
     ``no_grad`` and what is converted back at once are not reported. The line is that which made the
     tensor (in a dataset, a collate function, a module) if the source has one line that can, else
     that of its first use. It is a note where it is a
-    small share of the forward, and where the line asks for float64 itself, unless a product of
+    small share of the forward, where a batch in float64 is cast to a narrower dtype before anything
+    is made of it, and where the line asks for float64 itself, unless a product of
     matrices or a quarter of the forward follows in it. A program whose parameters are float64 as
     well gets one note, and a warning where ``set_default_dtype`` did it and nothing in the source
     needs the digits (second derivatives, a solver, LBFGS).
@@ -102,6 +106,10 @@ class Float64InTheStep(Rule):
     since = "0.1"
     rehearsed = True
 
+    narrowed_bytes: int = knob(
+        65536,
+        "Bytes of float64 per step from which a batch that is only cast to a narrower dtype is told.",
+    )
     share: float = knob(
         0.01,
         "Share of the forward's floating-point elements in float64 from which it is a warning.",
@@ -113,15 +121,37 @@ class Float64InTheStep(Rule):
                 yield _whole(doubles, machine, source)
             return
         origins = double_origins(source)
+        yield from self._narrowed(doubles, machine, origins)
         told: set[Site] = set()
         for birth in sorted(doubles.births, key=lambda each: -each.elements):
             large = birth.share >= self.share or birth.products > 0
-            if not birth.graph or (not large and birth.how == "cast"):
+            if birth.how == "narrowed" or not birth.graph or (not large and birth.how == "cast"):
                 continue
             made = origin_of(birth.site, origins) if birth.how in ("given", "mixed") else None
             if made not in told:  # what is used at several lines comes from one
                 yield _creeps(birth, machine, large=large, made=made)
             told |= {made} if made is not None else set()
+
+    def _narrowed(
+        self, doubles: Float64Ops, machine: Machine, origins: Sequence[Origin]
+    ) -> Iterator[Finding]:
+        for birth in doubles.births:
+            wide = WIDE * birth.elements / birth.steps
+            if birth.how != "narrowed" or wide < self.narrowed_bytes:
+                continue
+            made = origin_of(birth.site, origins)
+            whence = f"; they can come from {made}" if made is not None else ""
+            yield Finding(
+                birth.site,
+                f"{amounts.size(wide)} of float64 come into each step and are only cast to a narrower "
+                f"dtype here: up to this line they take twice the memory, also in copies{whence}",
+                steps=birth.steps,
+                per_step=birth.calls / birth.steps,
+                seen_on=machine.device,
+                severity=Severity.NOTE,
+                places=() if made is None else _places(made, birth.site),
+                hints=Hints("given"),
+            )
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return Remedy(REMEDIES[finding.hints_as(Hints).how])

@@ -11,6 +11,7 @@ from auditor.evidence.recorded.torch_save import SavingLine
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
+from .placing import places_of
 from .pricing import between
 
 
@@ -21,8 +22,8 @@ class SaveBlocksStep(Rule):
 
     ## What it finds
     ``torch.save`` on the step's own thread, at least twice in the timing pass, whose calls took a
-    noticeable share of all steps' time. A single save is not reported: one save does not show how
-    often it comes.
+    noticeable share of all steps' time; the call of the training loop that led there is named with
+    it. A single save is not reported: one save does not show how often it comes.
 
     ## Why it costs
     Training stands still while the tensors are copied to the host, packed and written. On a GPU the
@@ -88,6 +89,7 @@ class SaveBlocksStep(Rule):
                 basis="estimated" if machine.cuda else "measured",
                 seen_on=machine.device,
                 facts=_facts(line),
+                places=places_of(line.site, line.called),
             )
             yield found if machine.cuda else between(found, line.price)
 

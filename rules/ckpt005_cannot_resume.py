@@ -7,11 +7,25 @@ from dataclasses import dataclass
 
 from auditor.evidence import Checkpoints
 from auditor.evidence.checkpoints import Checkpoint
+from auditor.evidence.source.resumes import Resumes, Unsaved
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule
+from auditor.rule import NotLooked, Rule
+
+from .placing import places_of
 
 Lack = tuple[str, str, Severity]
 """What is missing, what happens without it, and how bad that is."""
+
+
+MOMENTS = "after a resume its moments start from zero, and the loss jumps"
+SCHEDULE = "after a resume the schedule starts again from its beginning"
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the source never saves; None of a checkpoint."""
+
+    lack: Unsaved | None = None
 
 
 @dataclass(frozen=True)
@@ -20,10 +34,16 @@ class CheckpointCannotResume(Rule):
     A training checkpoint lacks what training goes on from.
 
     ## What it finds
-    Files with weights and *some* state of the training, but not all of it: an optimizer or a
-    GradScaler that is missing, a scheduler that drove the rates (its ``initial_lr`` is in the
-    optimizer's groups) and is not there, nothing that says at which step it was saved, no random
-    states. Weights alone, or with a counter, are an export and silent.
+    In checkpoints: files with weights and *some* state of the training, but not all of it: an
+    optimizer or a GradScaler that is missing, a scheduler that drove the rates (its ``initial_lr``
+    is in the optimizer's groups) and is not there, nothing that says at which step it was saved, no
+    random states. Weights alone, or with a counter, are an export and silent.
+
+    In a run, by its source: a dictionary of weights and a counter (``epoch``) that is saved, and
+    from which a loop of the program goes on, while the state of an optimizer with moments (Adam and
+    its like; a note for SGD with momentum) or of a scheduler is asked for nowhere. Where a save
+    cannot be read off the source, where a library may save the rest, and where the schedule is
+    brought to its place in another way, it is silent.
 
     ## Why it costs
     Without the optimizer the moments start from zero, and the loss jumps; without the scheduler the
@@ -73,7 +93,24 @@ class CheckpointCannotResume(Rule):
     severity = Severity.WARNING
     since = "0.1"
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(self, resumes: Resumes) -> Iterator[Finding]:
+        if not resumes.looked:
+            raise NotLooked("the recorded source has no checkpoint that its training goes on from")
+        for lack in resumes.unsaved:
+            then = MOMENTS if lack.what == "optimizer" else SCHEDULE
+            yield Finding(
+                lack.site,
+                f"this checkpoint holds weights and `{lack.counter}`, and training goes on from it "
+                f"at {lack.resumed}, but the state of the {lack.kind} made at {lack.made} is never "
+                f"saved: {then}",
+                steps=1,
+                seen_on="source",
+                severity=Severity.NOTE if lack.kind == "SGD" else None,
+                places=places_of(lack.site, lack.saved, lack.resumed),
+                hints=Hints(lack),
+            )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             lacks = (
                 list(_lacks(checkpoint, in_half=checkpoints.in_half))
@@ -96,6 +133,13 @@ class CheckpointCannotResume(Rule):
             )
 
     def remedy(self, finding: Finding) -> Remedy | None:
+        if finding.site is not None:
+            lack = finding.hints_as(Hints).lack
+            what = "optimizer" if lack is None else lack.what
+            return Remedy(
+                f"Put the {what}'s state_dict() into the dictionary, and give it to its "
+                "load_state_dict() where the weights are loaded."
+            )
         return Remedy(
             "Save state_dict() of model, optimizer, scheduler and scaler, the step, and "
             "torch.get_rng_state()."

@@ -34,7 +34,8 @@ class CompileDoesNotPay(Rule):
     The audit runs as many steps with compiled functions held eager
     (`torch.compiler.set_stance("force_eager")`) as it times compiled ones. Where the compiled step
     is slower, and the interval of the difference leaves no doubt, the line that compiles is named.
-    Silent where the difference may be nothing.
+    Silent where the difference may be nothing, and where a function was given up after
+    too many compilations: COMP003 says so.
 
     ## Why it costs
     Guards, graph breaks and recompilations take time on each call. Small models, and backends for

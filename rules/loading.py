@@ -39,7 +39,7 @@ def cause(
     return (
         _begun_for_each_batch(loader, starts, loading, restarts)
         or _started_for_each_epoch(loader, starts, restarts)
-        or _line(loader, loading, dearest)
+        or dear_line(loader, loading, dearest)
     )
 
 
@@ -108,7 +108,8 @@ TENSORS = re.compile(r"\btorch\.(?:tensor|as_tensor|FloatTensor|LongTensor)\(|\.
 SEARCHES = re.compile(r"\.(?:remove|index|pop)\(|\bchoice\(|\bmultinomial\(|\bpermutation\(|\bin\b")
 
 
-def _line(loader: Loader, loading: Loading, least: float) -> Slow | None:
+def dear_line(loader: Loader, loading: Loading, least: float) -> Slow | None:
+    """The line that takes at least this share of the loading time; None where none does."""
     found = loading.dearest(loader.number, least)
     if found is None:
         return None

@@ -96,6 +96,8 @@ class NonfiniteValueBorn(Rule):
     code = "NUM002"
     severity = Severity.ERROR
     since = "0.1"
+    rehearsed = True
+    everywhere = True
 
     def detect(self, nonfinite: Nonfinite, machine: Machine) -> Iterator[Finding]:
         if nonfinite.step is None:

@@ -78,6 +78,8 @@ class WeightsPoisoned(Rule):
     code = "NUM013"
     severity = Severity.ERROR
     since = "0.1"
+    rehearsed = True
+    everywhere = True
 
     def detect(
         self, nonfinite: Nonfinite, loads: Loads, machine: Machine, buffers: NormBuffers

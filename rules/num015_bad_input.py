@@ -83,6 +83,8 @@ class BatchNotFinite(Rule):
     code = "NUM015"
     severity = Severity.ERROR
     since = "0.1"
+    rehearsed = True
+    everywhere = True
 
     def detect(self, nonfinite: Nonfinite, machine: Machine, source: Source) -> Iterator[Finding]:
         birth = nonfinite.birth

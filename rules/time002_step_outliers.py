@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from auditor import amounts
 from auditor.batch_means import mean_of
-from auditor.evidence import Batches, Machine, Steps
+from auditor.evidence import Batches, Loading, Machine, Steps
 from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Remedy, SeenOn, Severity
 from auditor.rule import NotLooked, Rule, knob
 
+from .loading import dear_line
+from .placing import places_of
 from .pricing import between
 
 COLLECTOR, LOADER = "garbage collection", "waiting for the loader"
+UNSEEN = Loading()
+"""No stacks of the loading were seen."""
+
 WARMING = 1
 """Steps of a trace that are left out: the first holds the profiler's own start."""
 
@@ -38,9 +43,12 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class Hints:
-    """What explains the slow steps; empty where nothing does."""
+    """What explains the slow steps, empty where nothing does; ``advice``: what to do at the line that
+    takes the loading time.
+    """
 
     cause: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,10 @@ class StepOutliers(Rule):
     Steps of the timing pass (in a trace: of its marked steps) that take at least twice the median,
     where they are rare, at least three, and together add a share to the run that matters. If
     garbage collection or the data loader explains them it is a warning that says so, else a note.
-    What a step waited for the processor while other programs had it is not counted.
+    Of a loader the place is your line that takes most of the loading time, where one does (DATA007
+    tells of waits that are no outliers).
+    What a step, or a loader's workers, waited for the processor while other programs had it is not
+    counted.
 
     ## Why it costs
     The slow steps lengthen the run by what they take beyond the median; with several processes
@@ -118,19 +129,43 @@ class StepOutliers(Rule):
     )
     enough: int = knob(10, "With fewer steps nothing is reported.")
     explained: float = knob(0.5, "Share of the outliers' extra time that a cause must explain.")
+    dearest: float = knob(
+        0.5, "Share of the loading time in one line of yours from which that line is the place."
+    )
 
-    def detect(self, steps: Steps, batches: Batches, machine: Machine) -> Iterator[Finding]:
-        waits = batches.waits_by_step()
+    def detect(
+        self, steps: Steps, batches: Batches, machine: Machine, loading: Loading = UNSEEN
+    ) -> Iterator[Finding]:
+        waits, crowded = batches.waits_by_step(), batches.crowded_by_step()
         timed = [
             TimedStep(
                 steps.quiet_from + s.number,
-                s.own_us,
-                {COLLECTOR: s.gc_us, LOADER: waits.get(s.number, 0.0)},
+                s.own_us - crowded.get(s.number, 0.0),
+                {
+                    COLLECTOR: s.gc_us,
+                    LOADER: waits.get(s.number, 0.0) - crowded.get(s.number, 0.0),
+                },
             )
             for s in steps.quiet
             if not s.compiles
         ]
-        return self._report(timed, "timed steps", machine.device)
+        for found in self._report(timed, "timed steps", machine.device):
+            yield self._placed(found, batches, loading)
+
+    def _placed(self, found: Finding, batches: Batches, loading: Loading) -> Finding:
+        """At the line that takes the loading time, if loading explains the slow steps and one does."""
+        waiting = batches.waiting() if found.hints_as(Hints).cause == LOADER else None
+        why = dear_line(waiting.loader, loading, self.dearest) if waiting is not None else None
+        if why is None:
+            return found
+        return replace(
+            found,
+            site=why.site,
+            message=f"{found.message}; {why.said}",
+            facts=(*found.facts, *why.facts),
+            places=places_of(why.site, *why.loops),
+            hints=Hints(LOADER, why.advice),
+        )
 
     def in_trace(self, steps: TraceSteps) -> Iterator[Finding]:
         steps.need_steps(self.enough + WARMING)
@@ -200,6 +235,8 @@ class StepOutliers(Rule):
 
     def remedy(self, finding: Finding) -> Remedy | None:
         cause = finding.hints_as(Hints).cause
+        if advice := finding.hints_as(Hints).advice:
+            return Remedy(advice)
         if cause == COLLECTOR:
             return Remedy(
                 "Call gc.freeze() after set-up, or gc.disable() and collect every few hundred "

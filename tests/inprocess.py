@@ -167,7 +167,8 @@ def judge(
     """Record and judge with these rules; of rules on checkpoints, what the step saved (if a run can
     answer too: if it did).
     """
-    if rules and all(asks_for_checkpoints(rule) for rule in rules):
+    played = more.get("device") == "rehearse"  # such a step needs the device
+    if rules and not played and all(asks_for_checkpoints(rule) for rule in rules):
         judged = judge_checkpoints(folder / "saved", make, rules)
         if judged is not None:
             return judged

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from auditor.capture.held_eager import HeldEager
@@ -28,6 +29,7 @@ from auditor.runs.plan import (
     NUMBERS_STEPS,
     ORIGIN_STEPS,
     SYNC_STEPS,
+    VALUE_SECONDS,
     Plan,
 )
 
@@ -64,6 +66,7 @@ class Session:
         self._history: MemoryHistory | None = None
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
         self._queue: list[Pass] = []
+        self._pass_began = 0.0
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
@@ -137,6 +140,7 @@ class Session:
         self._pass.done += 1
         self._context.writer.flush()
         self._end_full_trace()
+        self._end_long_values()
         self._warm_on()
         if self._held.enough(self._pass.name, self._pass.done):
             self._pass.steps = self._pass.done
@@ -159,6 +163,7 @@ class Session:
         if not self._queue:
             return
         self.passes.append(self._queue.pop(0))
+        self._pass_began = monotonic()
         self._context.pass_name = self._pass.name
         self._held.begins(self._pass.name)
         self._running = [
@@ -247,7 +252,8 @@ class Session:
         }
         causes = {name: steps for name, steps in causes.items() if name in watched}
         if device.shadow:
-            return {"loud": plan.steps, **causes}
+            values = plan.value_steps if "values" in watched else 0
+            return {"loud": plan.steps, **causes, "values": values}
         if self._on_null:  # the same steps as the rehearsal, as far as that was judged
             return {"loud": plan.steps - NULL_MEMORY_STEPS, "memory": NULL_MEMORY_STEPS}
         causes.pop("leaner", None)
@@ -330,6 +336,11 @@ class Session:
                 "too much memory"
             )
             self._pass.steps = done
+
+    def _end_long_values(self) -> None:
+        """The value pass has its steps, or its time."""
+        if self._pass.name == "values" and monotonic() - self._pass_began > VALUE_SECONDS:
+            self._pass.steps = self._pass.done
 
     def _yield_to_user_profiler(self) -> None:
         if self._trace is not None:

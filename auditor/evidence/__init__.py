@@ -10,6 +10,7 @@ from __future__ import annotations
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.activation_checkpointing import ActivationCheckpointing
 from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.autotuning import Autotuning
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
 from auditor.evidence.recorded.batches import Batches
@@ -60,6 +61,7 @@ __all__ = [
     "ActivationCheckpointing",
     "Allocations",
     "Amp",
+    "Autotuning",
     "Backward",
     "BackwardRewalks",
     "Batches",

@@ -132,7 +132,7 @@ def _ask(
     if evidence.recording.device.shadow:
         return _ask_simulated(rule, evidence, null, knobs)
     on_cpu, found_on_cpu = _ask_one(rule, evidence, knobs)
-    if rehearsed is None or not rule.rehearsed:
+    if rehearsed is None or not rule.rehearsed or (rule.everywhere and found_on_cpu):
         return on_cpu, found_on_cpu
     verdict, found = _ask_simulated(rule, rehearsed, null, knobs)
     if on_cpu.status == "failed":

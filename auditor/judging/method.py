@@ -25,6 +25,8 @@ PASSES = {
     "graphs; causes and counts come from here, never times",
     "leaner": "what-if pass: one thing changed at a time, to see what the peak of memory would be",
     "memory": "memory pass: allocation history with stacks, for the snapshot",
+    "values": "value pass: gradients and parameters of the rehearsed steps are checked for "
+    "values that are not finite; nothing else is recorded",
     "replay": "replay: the run repeated up to the step that went "
     "non-finite, its operators watched one by one",
     "numbers": "precision pass: in which dtype and range delicate operators ran",

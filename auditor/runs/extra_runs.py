@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from auditor.errors import AuditProblem, TargetProblem
 from auditor.recordings.folder import SITES, Recording
@@ -42,6 +43,7 @@ def record(
     if plan.rehearses:
         recording = _checked(_on_shadow(plan, deadline, progress, echo))
         rerun(plan, [recording], deadline, progress, alone)
+        replay_nonfinite(plan, recording, deadline, progress)
         return recording
     try:
         recording = child_process.record(plan, deadline, progress, echo)
@@ -140,8 +142,10 @@ def _rehearse_only(
 ) -> Recording:
     stage(progress, "rehearsal")
     played = plan.on_shadow(REHEARSED_STEPS)
+    played = replace(played, value_steps=max(0, plan.steps - REHEARSED_STEPS))
     recording = _checked(_on_shadow_apart(played, deadline, progress, echo))
     rerun(played, [recording], deadline, progress, alone)
+    replay_nonfinite(played, recording, deadline, progress)
     add_warning(
         recording,
         "the target cannot run without CUDA, and there is none: only its rehearsal was audited, "
@@ -288,6 +292,7 @@ def rehearse(plan: Plan, recording: Recording, deadline: float | None, progress:
         return
     else:
         rerun(wanted, [rehearsed], deadline, progress, alone)
+        replay_nonfinite(wanted, rehearsed, deadline, progress)
     keep_sources(recording, rehearsed)
     if not why and not interrupted:
         _on_null(wanted, recording, rehearsed, deadline, progress)
@@ -310,6 +315,10 @@ def _planned(plan: Plan, recording: Recording) -> Plan | None:
     are none.
     """
     outcome, failed = recording.manifest["outcome"], sum(counted(recording.folder).values())
+    if recording.rows(NonfiniteRow):  # the replay on the CPU tells of it, once
+        plan = replace(
+            plan, rehearsed=tuple(part for part in plan.rehearsed if part != NonfiniteRow.part)
+        )
     if outcome == "completed":
         return plan.rehearsal()
     again = recording.manifest.get("rerun") or {}

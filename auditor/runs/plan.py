@@ -73,6 +73,11 @@ LEANER_STEPS = ("", "gradients", "", "foreach", "")
 or one thing.
 """
 
+VALUE_SECONDS = 60.0
+"""How long the pass at a rehearsal's end goes on that only looks at values: a step on the shadow
+device takes up to six times as long, and a large model's is not worth minutes.
+"""
+
 LEAST_REHEARSED = 6
 """A rehearsal that ends before so many judged steps says nothing."""
 
@@ -158,7 +163,7 @@ leaves, the trace and the memory pass a tenth each.
 LEAST_MEMORY = 3
 """Steps of the memory pass that a short target has all the same: they name the lines at the peak."""
 
-CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner")
+CAUSES = ("loud", "origin", "numbers", "memory", "quiet", "trace", "leaner", "values")
 """The order of passes in a second run of a target that failed: the most telling ones first."""
 
 AT_LEAST = {"loud": 3, "origin": 1, "quiet": 1, "numbers": 1, "memory": 1, "trace": 1}
@@ -218,6 +223,7 @@ class Fit:
             give("leaner", most["leaner"])
         give("quiet", max(round(TIMED_SHARE * left), left - (most["loud"] - given["loud"])))
         give("loud", left)
+        give("values", left)
         ordered = CAUSES if self.known else wanted
         return {"warmup": warmup, **{name: given[name] for name in ordered if given[name]}}
 
@@ -252,7 +258,8 @@ class Plan:
     With ``until_oom`` all is one pass of at most so many steps, with an allocation history from the
     first use of the device on.
     With ``fit`` the passes are shortened to the steps that the target takes. ``shown_args`` are
-    ``args`` with secrets masked: what is written down in the place of them. ``gpu`` is the model
+    ``args`` with secrets masked: what is written down in the place of them. ``value_steps`` are
+    steps at the end of a rehearsal of which only values are looked at. ``gpu`` is the model
     that the shadow and the null device play (a key of ``auditor.nulldevice.GPUS``; empty: the
     shadow's own). ``native`` are the parts that a run on the null device records, ``answers`` the
     folder of the rehearsal that tells it the values, ``variables`` what its environment has more.
@@ -281,6 +288,7 @@ class Plan:
     fit: Fit | None = None
     until_oom: int | None = None
     shown_args: tuple[str, ...] | None = None
+    value_steps: int = 0
     gpu: str = ""
     native: tuple[str, ...] = ()
     answers: str = ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from auditor.capture import session as session_module
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.user_frames import Frames
@@ -20,7 +21,7 @@ from auditor.evidence import Amp
 from auditor.evidence.table import Evidence
 from auditor.judging.engine import judge
 from auditor.model import Finding, Severity
-from auditor.model.devices import CPU
+from auditor.model.devices import CPU, SHADOW
 from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter, write_manifest
 from auditor.rule import Rule
 from auditor.runs.plan import Plan
@@ -253,3 +254,35 @@ def test_a_trace_of_long_steps_ends_before_it_takes_too_much_memory(
     assert passes == {"quiet": 2, "trace": traced}
     assert (tmp_path / profiler_trace.TRACE).is_file()
     assert [warning.partition(" that ")[2] for warning in warnings] == [TOO_MUCH] * (traced < 3)
+
+
+class Values(Watching):
+    passes = frozenset({"loud", "values"})
+
+
+@pytest.mark.parametrize(
+    ("probes", "seconds", "expected"),
+    [
+        ((Values,), 1e9, {"loud": 2, "values": 5}),
+        ((Values,), -1.0, {"loud": 2, "values": 1}),  # the first step took longer than that
+        ((), 1e9, {"loud": 2}),  # nobody looks at values
+    ],
+)
+def test_the_value_pass_of_a_rehearsal_ends_with_its_steps_or_its_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    probes: tuple[type[Probe], ...],
+    seconds: float,
+    expected: dict[str, int],
+) -> None:
+    monkeypatch.setattr(session_module, "VALUE_SECONDS", seconds)
+    writer, passes = RecordingWriter(tmp_path), Counter[str]()
+    context = Context(writer, Frames(writer), device=SHADOW)
+    plan = Plan("test:step", (), 2, 0, "rehearse", str(tmp_path), (), trace_steps=0, value_steps=5)
+    made = [probe(context) for probe in probes]
+    session = Session(plan, context, made, lambda name, done, total: None)
+    while not session.done:
+        session.begin()
+        passes[context.pass_name] += 1
+        session.end()
+    assert passes == expected

@@ -198,10 +198,11 @@ def test_the_calls_themselves_are_the_price():
     assert (found.lost_us_per_step, found.basis) == (800.0, "measured")
 
 
-def against(eager_us, compiled_us=1000.0, n=60, regions=None, **knobs):
+def against(eager_us, compiled_us=1000.0, n=60, regions=None, recompiled=(), **knobs):
     steps = Steps(quiet=quiet(n, compiled_us), eager_held=quiet(n, eager_us))
     given = (Region(MADE, "Net", steps=n),) if regions is None else regions
-    return list(CompileDoesNotPay(**knobs).detect(CompiledRegions(given), steps, MACHINE))
+    compiles = Compiles((), tuple(recompiled), 1, 1.0)
+    return list(CompileDoesNotPay(**knobs).detect(CompiledRegions(given), compiles, steps, MACHINE))
 
 
 def test_a_step_that_is_slower_compiled_is_told_with_its_price():
@@ -224,6 +225,8 @@ def test_the_share_is_a_knob_and_few_steps_say_nothing():
     assert against(500.0, n=4) == []
     assert against(500.0, regions=(Region(MADE, "Net"),)) == []
     assert against(500.0, regions=()) == []
+    assert against(500.0, recompiled=[replace(AGAIN, limit=True)]) == []
+    assert len(against(500.0, recompiled=[AGAIN])) == 1
 
 
 @pytest.mark.parametrize("name", ["eager", "aot_eager"])

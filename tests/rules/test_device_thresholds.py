@@ -26,6 +26,9 @@ from auditor.rules.kern006_loop_indexing import LoopOverIndex
 from auditor.rules.opt001_single_tensor_optimizer import OptimizerStepsOneByOne
 from auditor.rules.opt003_fused_not_used import FusedOptimizerNotUsed
 
+from auditor.evidence import Autotuning, Source
+from auditor.evidence.recorded.autotuning import NewSizes
+from auditor.evidence.recorded.step_pattern import StepPattern
 from auditor.evidence.trace.distributed import Job
 from auditor.evidence.trace.idle import DEVICE, HOST, INPUT, LAUNCHING, DeviceIdle, Gap
 from auditor.evidence.trace.optimizer import OptimizerCalls
@@ -228,7 +231,35 @@ def test_loops(us, window_us, expected):
 )
 def test_autotuning(seen, steps, expected):
     tuning = Tuning(frozenset(seen), 12, 800.0) if seen else None
-    assert says(AutotuningEveryStep(), replace(STRUCTURE, steps=steps, tuning=tuning)) is expected
+    table = replace(STRUCTURE, steps=steps, tuning=tuning)
+    assert says(AutotuningEveryStep(), table) is expected
+    assert says(AutotuningEveryStep(), Autotuning(structure=table)) is expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "steps", "benchmark", "expected"),
+    [
+        (range(8), 8, True, WARNING),
+        (range(8), 8, False, None),
+        ((0, 2, 3, 5, 6, 7), 8, True, WARNING),
+        ((0, 3, 5, 6, 7), 8, True, None),  # too few of all
+        ((0, 1, 2, 3, 4, 6), 8, True, None),  # too few of the later half
+        ((0, 1), 2, True, None),
+    ],
+)
+def test_sizes_that_are_new_to_the_end(seen, steps, benchmark, expected):
+    new = NewSizes(StepPattern(tuple(seen), steps), 9, Site("train.py", 3), (2, 3), benchmark)
+    assert says(AutotuningEveryStep(), Autotuning(new=new)) is expected
+
+
+def test_the_line_that_switches_benchmark_mode_on_is_the_place():
+    new = NewSizes(StepPattern(tuple(range(8)), 8), 9, Site("train.py", 3), (2, 3), True)
+    source = Source({"train.py": "import torch\ntorch.backends.cudnn.benchmark = True\nconv(x)\n"})
+    (finding,) = ask(AutotuningEveryStep(), Autotuning(new=new), source)
+    assert finding.site.line == 2
+    assert [place.site.line for place in finding.places] == [2, 3]
+    assert "on 8 of 8 steps convolutions meet sizes" in finding.message
+    assert AutotuningEveryStep().remedy(finding).edits[0].value == "False"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from auditor.rules.data007_input_bound import StepWaitsForInput
 from auditor.rules.loading import LEAST_STARTS, ONE
+from auditor.rules.time002_step_outliers import StepOutliers
 
-from auditor.evidence import Batches, Loading, Machine, Source
+from auditor.evidence import Batches, Loading, Machine, Source, Steps
 from auditor.evidence.recorded.batches import Batch, Loader
 from auditor.evidence.recorded.loading import Seen
 from auditor.evidence.recorded.steps import Step
@@ -203,3 +204,33 @@ def test_iterators_that_begin_are_counted_on_a_busy_machine_too(begin, severity)
     source = Source({"train.py": TEXT})
     (one,) = ask(StepWaitsForInput(), table, Machine(), source, Loading(source, {}))
     assert one.severity == severity
+
+
+def outliers(share, *, collected=False, **knobs):
+    """TIME002 on three of twenty steps that take 30 ms more, for the loader or the collector."""
+    slow = (4, 9, 13)
+    steps = tuple(
+        Step(n, 40_000.0, gc_us=30_000.0 if collected else 0.0) if n in slow else Step(n, 10_000.0)
+        for n in range(20)
+    )
+    waits = () if collected else tuple(Batch(0, n, 30_000.0, batches=1) for n in slow)
+    table = Batches(loaders=(LOADER,), quiet_steps=steps, quiet=waits)
+    loading = Loading(Source({"train.py": TEXT}), {0: line(share)})
+    rule = StepOutliers(**knobs)
+    (one,) = ask(rule, Steps(quiet=steps), table, Machine(), loading)
+    return one, rule.remedy(one)
+
+
+@pytest.mark.parametrize(("share", "site"), [(0.49, None), (0.5, DEAR)])
+def test_slow_steps_have_the_line_that_takes_half_of_the_loading_time(share, site):
+    one, remedy = outliers(share)
+    assert one.site == site
+    assert "waiting for the loader explains it" in one.message
+    assert ("of the loading time of the loader made at train.py:1" in one.message) is (site is DEAR)
+    assert ("read it once" in remedy.text) is (site is DEAR)
+    assert outliers(share, dearest=0.3)[0].site == DEAR
+
+
+def test_slow_steps_of_the_collector_have_no_line_of_the_loader():
+    one, remedy = outliers(1.0, collected=True)
+    assert one.site is None and "gc.freeze()" in remedy.text

@@ -439,6 +439,15 @@ def test_saves_that_take_a_twentieth_of_the_steps(us, number, step_us, found):
             "measured",
         )
         assert finding.facts == (("saves", "2"), ("longest", "50 us"), ("largest file", "1 MiB"))
+        assert finding.places == ()
+
+
+def test_the_call_in_the_loop_stands_beside_the_save():
+    call = Site("train.py", 90)
+    saves = tuple(Save(Site("train.py", 3), step, 50.0, called=call) for step in range(2))
+    (finding,) = ask(SaveBlocksStep(), Saves(10, 2000.0, saves), CPU)
+    assert finding.site.line == 3
+    assert [place.site.line for place in finding.places] == [3, 90]
 
 
 @pytest.mark.parametrize(

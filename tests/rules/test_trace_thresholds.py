@@ -232,6 +232,17 @@ def test_time_that_other_programs_had_the_processor_is_not_the_steps():
     assert said(StepOutliers().detect(alone, waits, Machine())) == WARNING
 
 
+@pytest.mark.parametrize(
+    ("queued", "expected"), [(0.0, WARNING), (19_999.0, WARNING), (20_001.0, NOTHING)]
+)
+def test_nor_is_that_which_other_programs_had_of_the_workers(queued, expected):
+    slow = (4, 9, 13)
+    steps = tuple(Step(n, 40_000.0) if n in slow else Step(n, 10_000.0) for n in range(20))
+    waits = tuple(Batch(0, n, 25_000.0, queued_us=queued) for n in slow)
+    table = Batches(quiet=waits)
+    assert said(StepOutliers().detect(Steps(quiet=steps), table, Machine())) == expected
+
+
 def test_too_few_steps_are_not_judged():
     with pytest.raises(NotLooked, match="too few"):
         list(StepOutliers().detect(*quiet(count=9), Machine()))

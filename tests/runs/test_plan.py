@@ -75,3 +75,17 @@ def test_a_plan_survives_the_process_seam() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     assert plan.folder == "folder/rerun"
     assert plan.fit == Fit(16, ("quiet",), "folder")
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (60, {"warmup": 2, "loud": 12, "leaner": 5, "numbers": 3, "values": 38}),
+        (30, {"warmup": 2, "loud": 12, "leaner": 5, "numbers": 3, "values": 8}),
+        (17, {"warmup": 1, "loud": 12, "numbers": 3, "values": 1}),
+        (12, {"warmup": 1, "loud": 8, "numbers": 3}),
+    ],
+)
+def test_the_value_pass_has_what_the_others_leave(steps: int, expected: dict[str, int]) -> None:
+    wanted = {"loud": 12, "leaner": 5, "numbers": 3, "values": 38}
+    assert Fit(steps).share_out(2, wanted) == expected

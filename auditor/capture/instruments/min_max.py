@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.recordings.schema import BirthInput
 
 
@@ -82,6 +83,7 @@ def describe(tensor: torch.Tensor, before: Range, *, written: bool) -> BirthInpu
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor | None:
+    tensor = plain(tensor)
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized:
         return None
     if tensor.is_complex():

@@ -241,6 +241,15 @@ class Batches(Table):
             waits[batch.step] = waits.get(batch.step, 0.0) + batch.wait_us
         return waits
 
+    def crowded_by_step(self) -> dict[int, float]:
+        """Us of these in which the loaders' workers may have waited for a processor, by the number of
+        the step.
+        """
+        crowded: dict[int, float] = {}
+        for batch, us in self._for_their_workers():
+            crowded[batch.step] = crowded.get(batch.step, 0.0) + us
+        return crowded
+
     def waiting(self) -> Waiting | None:
         """How the quiet steps waited; None if there were none."""
         totals: dict[int, float] = {}

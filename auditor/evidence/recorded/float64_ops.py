@@ -16,7 +16,8 @@ class Double:
     watched steps.
 
     ``how``: ``cast`` (asked for), ``mixed`` (promoted: a float64 tensor met a narrower one),
-    ``made`` (by a factory), ``given`` (a float64 tensor from outside was used). ``calls`` operators
+    ``made`` (by a factory), ``given`` (a float64 tensor from outside was used), ``narrowed`` (one
+    from outside was cast to a narrower dtype, and nothing else was made of it). ``calls`` operators
     went through ``elements`` float64 elements, ``largest`` at once; ``products`` of the calls were
     products of matrices or convolutions. ``share`` is that of all floating-point elements that the
     forward's operators went through. ``graph`` is true if a gradient flows back through it.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
@@ -10,6 +11,8 @@ from typing import ClassVar
 from auditor.batch_means import Estimate, of_separate
 from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.source.files import Source
+from auditor.evidence.source.loops import loop_around
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import SaveRow
@@ -30,6 +33,8 @@ class Save:
     path: str | None = None
     replaced: bool = False
     size: int | None = None
+    called: Site | None = None
+    """The call in the training loop that led to it; None where the line itself stands there."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,12 @@ class SavingLine:
     def us(self) -> float:
         """Time in all of them."""
         return sum(save.us for save in self.saves)
+
+    @property
+    def called(self) -> Site | None:
+        """The call in the loop from which most of them came."""
+        calls = Counter(save.called for save in self.saves)
+        return max(calls, key=lambda site: calls[site])
 
     @property
     def price(self) -> Estimate | None:
@@ -81,17 +92,31 @@ class Saves(Table):
         """From the quiet pass; saves of a step that did not complete are left out."""
         quiet = evidence.get(Steps).quiet
         rows = [row for row in rows_of(evidence, SaveRow) if row.step < len(quiet)]
-        each = (
-            Save(evidence.recording.site(r.at), r.step, r.us, r.path, r.replaced, r.bytes)
-            for r in rows
-        )
-        return cls(len(quiet), sum(step.own_us for step in quiet), tuple(each))
+        each = tuple(_save(evidence, row) for row in rows)
+        return cls(len(quiet), sum(step.own_us for step in quiet), each)
 
     def lines(self) -> Iterator[SavingLine]:
         """Lines that save, by file and line."""
         for site, saves in groupby(sorted(self.each, key=_place), key=lambda save: save.site):
             here = tuple(saves)
             yield SavingLine(site, here, step_pattern({save.step for save in here}, self.steps))
+
+
+def _save(evidence: Evidence, row: SaveRow) -> Save:
+    recording = evidence.recording
+    site, calls = recording.site(row.at), [recording.site(number) for number in row.stack[:-1]]
+    called = _in_the_loop(evidence, calls)
+    return Save(site, row.step, row.us, row.path, row.replaced, row.bytes, called)
+
+
+def _in_the_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:
+    """Of the calls around a save, outermost first, the one that the training loop makes: of a
+    callable that is one step the outermost, else the innermost that stands in a loop.
+    """
+    if evidence.recording.manifest.get("kind") == "callable":
+        return calls[0] if calls else None
+    source = evidence.get(Source)
+    return next((call for call in reversed(calls) if loop_around(source, call) is not None), None)
 
 
 def _place(save: Save) -> tuple[str, int]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from auditor.recordings.schema.base import Item, PassRow, Row
+from auditor.recordings.schema.cfg import ConvSizesRow
 from auditor.recordings.schema.compare import (
     LossRow,
     MovedParameterRow,
@@ -141,6 +142,7 @@ ROWS: tuple[type[Row], ...] = (
     CompileRow,
     RegionRow,
     RegionRunRow,
+    ConvSizesRow,
     ProfilerRow,
     NonfiniteRow,
     NormBufferRow,
@@ -184,6 +186,7 @@ __all__ = [
     "BirthRow",
     "CallRow",
     "CompileRow",
+    "ConvSizesRow",
     "CopyRow",
     "Counters",
     "CourseRow",

@@ -116,6 +116,9 @@ class SaveRow(PassRow, kw_only=True):
     path: Annotated[str | None, doc("where it wrote to (null: a buffer or an open file)")]
     replaced: Annotated[bool, doc("whether a file that was not empty was there")]
     bytes: Annotated[int | None, doc("its size afterwards")]
+    stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
+        older([])
+    )
 
 
 class RateGroup(Item, kw_only=True):

@@ -141,7 +141,8 @@ class DoubleBirthRow(PassRow, kw_only=True, tag_field="what", tag="birth"):
         str,
         doc(
             "`cast` (asked for), `mixed` (a float64 tensor met a narrower one), `made` (by a "
-            "factory) or `given` (from outside)"
+            "factory), `given` (from outside) or `narrowed` (from outside, and only cast to a "
+            "narrower dtype here)"
         ),
     ]
     op: Annotated[str, doc("the operator")]
@@ -214,7 +215,7 @@ class NonfiniteRow(PassRow, kw_only=True):
     """
 
     part = "nonfinite"
-    when = "warmup, quiet, anomaly_off, eager_held, loud, replay; CUDA: loud and replay"
+    when = "warmup, quiet, anomaly_off, eager_held, loud, values, replay; CUDA: loud and replay"
 
     global_step: Annotated[int, doc("steps of all passes before it")]
     last_good: Annotated[

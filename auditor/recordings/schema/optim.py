@@ -50,7 +50,7 @@ class NormRow(PassRow, kw_only=True):
     """
 
     part = "norms"
-    when = "warmup, quiet, loud; CUDA: loud"
+    when = "warmup, quiet, loud, values; CUDA: loud"
 
     global_step: Annotated[int, doc("steps of all passes before it")]
     optimizer: Annotated[int, doc("its number in the run")]

@@ -48,3 +48,51 @@ def test_the_interval_of_uneven_saves_lies_around_their_mean(seen):
     assert price.value == pytest.approx(100.0)
     assert price.low < 50.0 < 150.0 < price.high
     assert price.low * price.high == pytest.approx(price.value**2)
+
+
+LOOPED = """
+def write(state):
+    save(state)
+
+def train():
+    for batch in batches:
+        learn(batch)
+        write(state)
+    write(state)
+
+for epoch in range(3):
+    train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack", "line"),
+    [
+        ("script", [2, 1, 0], 8),  # the innermost loop, not that over the epochs
+        ("script", [2, 3, 0], 12),  # behind the inner loop: it is the epochs' call
+        ("script", [3, 0], None),
+        ("script", [1], None),  # the loop's line saves by itself
+        ("callable", [3, 1, 0], 9),  # the step's own line, whatever loops lie below
+        ("callable", [0], None),
+        ("script", [], None),  # of an earlier version
+    ],
+)
+def test_the_call_in_the_training_loop(seen, kind, stack, line):
+    row = {**save(0, at=stack[-1] if stack else 0), "stack": stack}
+    rows = [row, {**row, "step": 1}]
+    evidence = seen(
+        LOOPED, sites=[3, 8, 12, 9], steps=steps(4, "quiet"), saves=rows, manifest={"kind": kind}
+    )
+    (found,) = evidence.get(Saves).lines()
+    assert (found.called.line if found.called is not None else None) == line
+
+
+def test_the_call_that_most_saves_came_from(seen):
+    rows = [{**save(n, at=0), "stack": [at, 0]} for n, at in enumerate((1, 2, 2))]
+    sites, kind = [3, 8, 9], {"kind": "callable"}
+    (found,) = (
+        seen(LOOPED, sites=sites, steps=steps(4, "quiet"), saves=rows, manifest=kind)
+        .get(Saves)
+        .lines()
+    )
+    assert found.called.line == 9

@@ -137,3 +137,27 @@ def centers_of_numpy_as_parameters():
 
     model, x = Mixture(), torch.ones(16, 8)
     return _trained(model, lambda: model(x).mean())
+
+
+def batches_in_float64_that_are_only_cast():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(1280, 512)))
+    model, batches = nn.Linear(512, 1), iter(DataLoader(TensorDataset(rows), batch_size=32))
+
+    def loss():
+        (x,) = next(batches)
+        return model(x.float()).square().mean()  # CFG008
+
+    return _trained(model, loss)
+
+
+def batches_in_float64_that_are_cast_behind_the_copy__rehearsal():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(1280, 512)))
+    model = nn.Linear(512, 1).cuda()
+    batches = iter(DataLoader(TensorDataset(rows), batch_size=32, pin_memory=True))
+
+    def loss():
+        (x,) = next(batches)
+        x = x.cuda(non_blocking=True).float()  # CFG008
+        return model(x).square().mean()
+
+    return _trained(model, loss)

@@ -100,3 +100,9 @@ def normalised_from_numpy_on_the_gpu__rehearsal():
     model, mean = nn.Linear(8, 4).cuda(), torch.from_numpy(np.zeros(8)).float().cuda()
     x = torch.ones(16, 8, device="cuda")
     return _trained(model, lambda: model(x - mean).square().mean())
+
+
+def batch_normalised_in_float64_and_cast_then():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(64, 512)))
+    model = nn.Linear(512, 1)
+    return _trained(model, lambda: model((rows - rows.mean(0)).float()).square().mean())

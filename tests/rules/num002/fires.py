@@ -209,3 +209,52 @@ def nan_written_into_the_batch_by_a_mask():
         return x
 
     return _trained(model, lambda: model(batch()).square().sum())
+
+
+def root_of_zero_on_the_device__rehearsal():
+    model = nn.Linear(4, 4).cuda()
+
+    def loss():
+        out = model(torch.ones(2, 4, device="cuda"))
+        return torch.sqrt((out - out.detach()).square()).mean()  # NUM002
+
+    return _trained(model, loss)
+
+
+def scores_beyond_half_under_autocast__rehearsal():
+    model = nn.Linear(64, 64).cuda()
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            keys = model(torch.ones(1, 8, 64, device="cuda")) + 200
+            scores = keys @ keys.transpose(1, 2)  # NUM002
+            return (scores - scores.amax(-1, keepdim=True)).softmax(-1).square().mean()
+
+    return _trained(model, loss)
+
+
+def epsilon_that_half_cannot_hold__rehearsal():
+    model = nn.Linear(8, 8, bias=False).cuda().half()
+
+    def loss():
+        out = model(torch.zeros(4, 8, device="cuda", dtype=torch.float16))
+        length = out.detach().norm(dim=-1, keepdim=True)
+        return (out / (length + 1e-8)).float().mean()  # NUM002
+
+    return _trained(model, loss)
+
+
+def born_in_an_operation_of_the_users_own__rehearsal():
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, by):
+            ctx.save_for_backward(by)
+            return x * by
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient / ctx.saved_tensors[0], None  # NUM002
+
+    model = nn.Linear(4, 1).cuda()
+    by = torch.zeros(1, device="cuda")
+    return _trained(model, lambda: Scaled.apply(model(torch.ones(2, 4).cuda()), by).sum())

@@ -183,3 +183,87 @@ def hole_in_the_data_which_is_for_another_rule():
         return model(rows).mean()
 
     return _trained(model, loss)
+
+
+def _scaled(model, optimizer, loss_of, scale):
+    scaler = torch.amp.GradScaler("cuda", init_scale=scale)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = loss_of()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+def first_steps_that_the_scaler_skips__rehearsal():
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x = torch.randn(8, 16, device="cuda")
+    return _scaled(model, optimizer, lambda: model(x).square().mean(), 2.0**28)
+
+
+def first_steps_skipped_inside_a_fused_optimizer__rehearsal():
+    model = nn.Linear(16, 4).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    x = torch.randn(8, 16, device="cuda")
+    return _scaled(model, optimizer, lambda: model(x).square().mean(), 2.0**28)
+
+
+def masked_attention_in_half__rehearsal():
+    model = nn.Linear(8, 8).cuda()
+    mask = torch.triu(torch.ones(6, 6, dtype=torch.bool, device="cuda"), 1)
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            x = model(torch.ones(2, 6, 8, device="cuda"))
+            scores = (x @ x.transpose(1, 2)).masked_fill(mask, float("-inf"))
+            return (scores.softmax(-1) @ x).square().mean()
+
+    return _trained(model, loss)
+
+
+def fused_attention_keeps_its_scores_in_float32__rehearsal():
+    model = nn.Linear(64, 64).cuda()
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            x = model(torch.ones(1, 2, 6, 64, device="cuda")) + 200
+            return F.scaled_dot_product_attention(x, x, x, is_causal=True).float().mean()
+
+    return _trained(model, loss)
+
+
+def squares_that_autocast_takes_in_float32__rehearsal():
+    model = nn.Linear(64, 64).cuda()
+
+    def loss():
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = model(torch.ones(8, 64, device="cuda")) + 1000
+            return F.layer_norm(out, (64,)).mean() + torch.log1p(out.pow(2).sum())
+
+    return _trained(model, loss, lr=1e-3)
+
+
+def kernels_that_add_up_in_float32__rehearsal():
+    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64)).cuda().half()
+
+    def loss():
+        out = model(torch.full((512, 64), 30.0, device="cuda", dtype=torch.float16)) + 500
+        return out.mean() + F.layer_norm(out, (64,)).mean() + out.softmax(-1).mean()
+
+    return _trained(model, loss, lr=1e-4)
+
+
+def infinities_replaced_on_the_device__rehearsal():
+    model = nn.Linear(4, 4).cuda()
+
+    def loss():
+        with torch.no_grad():
+            weights = torch.nan_to_num(torch.log(torch.zeros(4, device="cuda")), neginf=1.0)
+        return (model(torch.ones(2, 4, device="cuda")) * weights).square().mean()
+
+    return _trained(model, loss)

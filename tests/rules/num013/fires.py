@@ -120,3 +120,38 @@ def running_statistics_behind_a_guard_of_the_loss():
         optimizer.step()
 
     return step
+
+
+def weights_loaded_with_a_nan__rehearsal():
+    model, state = nn.Linear(4, 2).cuda(), nn.Linear(4, 2).state_dict()
+    state["weight"][0, 1] = float("nan")
+    model.load_state_dict(state)  # NUM013
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(2, 4, device="cuda")).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def running_statistics_behind_a_gradient_scaler__rehearsal():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        x = torch.rand(8, 4, device="cuda")
+        if count[0] % 4 == 0:
+            x[3] = float("inf")
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).square().mean()  # NUM013
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

@@ -63,3 +63,35 @@ def under_a_gradient_scaler():
         scaler.update()
 
     return step
+
+
+def rate_beyond_what_the_curvature_bears__rehearsal():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.ones(4, 8).cuda()).square().mean().backward()
+        optimizer.step()  # NUM014
+
+    return step
+
+
+def norm_that_clipping_hides__rehearsal():
+    model, gain = nn.Linear(8, 1).cuda(), [1.0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cuda", init_scale=16.0)
+
+    def step():
+        gain[0] *= 1.8
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = (model(torch.ones(4, 8, device="cuda")).float() * gain[0]).mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)  # NUM014
+        scaler.update()
+
+    return step

@@ -91,3 +91,32 @@ def training_that_converges():
         optimizer.step()
 
     return step
+
+
+def training_that_converges__rehearsal():
+    torch.manual_seed(0)
+    model = nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def step():
+        optimizer.zero_grad()
+        model(torch.randn(16, 8, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def scale_that_comes_down_from_an_overflow__rehearsal():
+    model = nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**22)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(torch.ones(4, 8, device="cuda")).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step

@@ -44,3 +44,17 @@ def sample_of_a_loader():
 def target_that_is_missing():
     model, target = nn.Linear(4, 2), torch.tensor([[1.0, float("nan")], [0.0, 1.0]])
     return _trained(model, lambda: nn.functional.mse_loss(model(torch.ones(2, 4)), target))  # NUM015
+
+
+def sample_copied_to_the_device__rehearsal():
+    values = torch.ones(800, 4)
+    values[40, 1] = float("nan")
+    model = nn.Linear(4, 1).cuda()
+    batches = iter(DataLoader(TensorDataset(values), batch_size=4, pin_memory=True))
+
+    def loss():
+        (rows,) = next(batches)  # NUM015
+        rows = rows.cuda(non_blocking=True)
+        return model(rows).square().mean()
+
+    return _trained(model, loss)

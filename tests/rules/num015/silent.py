@@ -48,3 +48,9 @@ def nan_only_in_a_metric():
 def born_in_the_step_itself():
     model = nn.Linear(4, 1)
     return _trained(model, lambda: (model(torch.ones(2, 4)) * torch.log(torch.zeros(1))).mean())
+
+
+def hole_filled_on_the_device__rehearsal():
+    model, data = nn.Linear(4, 1).cuda(), torch.ones(2, 4)
+    data[1, 2] = float("nan")
+    return _trained(model, lambda: model(torch.nan_to_num(data.cuda())).square().mean())

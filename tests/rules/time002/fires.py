@@ -24,18 +24,17 @@ def collector_that_runs_now_and_then():
     return step
 
 
-class SomeAreSlow(Dataset):
-    """Every fourth sample takes 30 ms to make."""
-
-    def __len__(self):
-        return 4000
-
-    def __getitem__(self, index):
-        time.sleep(0.03 if index % 4 == 3 else 0)
-        return torch.full((8,), float(index))
-
-
 def loader_that_stumbles():
+    class SomeAreSlow(Dataset):
+        """Every fourth sample takes 80 ms to make."""
+
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, index):
+            time.sleep(0.08 if index % 4 == 3 else 0)  # TIME002
+            return torch.full((8,), float(index))
+
     model, batches = nn.Linear(8, 1), iter(DataLoader(SomeAreSlow()))
 
     def step():

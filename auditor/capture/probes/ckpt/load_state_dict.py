@@ -17,6 +17,7 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, groups_of
 from auditor.recordings.schema import ModuleLoadRow, OptimizerLoadRow, RateGroup
@@ -67,6 +68,7 @@ class LoadStateDictProbe(OptimizerProbe):
     name = "loads"
     parts = ("loads",)
     passes = frozenset()
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -212,5 +214,6 @@ def _nonfinite(value: Any) -> bool:
         or value.layout is not torch.strided
     ):
         return False
-    kept = torch.where(value.detach() == -torch.inf, 0.0, value.detach())
+    values = plain(value.detach())
+    kept = torch.where(values == -torch.inf, 0.0, values)
     return not bool(torch.isfinite(kept).all())

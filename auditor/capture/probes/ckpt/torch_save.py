@@ -12,6 +12,7 @@ import torch
 
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.probes.base import Context, Probe
+from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema import SaveRow
 
@@ -50,13 +51,16 @@ class TorchSaveProbe(Probe):
         at = self.context.frames.here() if here else None
         if at is None:
             return original(*args, **kwargs)
+        stack = list(path_of(self.context.frames))
         path = _path(args[1] if len(args) > 1 else kwargs.get("f"))
         replaced = path is not None and _size(path) > 0
         start = self._queue.mark()
         result = original(*args, **kwargs)
         us = self._queue.own_us(start)
         size = None if path is None else _size(path)
-        self.context.add(SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size))
+        self.context.add(
+            SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
+        )
         return result
 
 

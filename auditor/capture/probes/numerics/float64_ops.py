@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator, plain
+from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 from auditor.capture.probes.sync.origin_modes import tensors
@@ -25,8 +26,8 @@ class Double:
 
     at: int
     how: str
-    """``cast`` (asked for), ``mixed`` (promoted, beside a narrower tensor), ``made`` (by a factory)
-    or ``given`` (from outside).
+    """``cast`` (asked for), ``mixed`` (promoted, beside a narrower tensor), ``made`` (by a factory),
+    ``given`` (from outside) or ``narrowed`` (from outside, and only cast to a narrower dtype).
     """
     op: str
     calls: int = 0
@@ -54,6 +55,22 @@ class Double:
         )
 
 
+MOVES = frozenset(
+    {"to_copy", "copy", "clone", "pin_memory", "index", "index_select", "stack", "cat"}
+)
+"""Operators that hand float64 values on as they are; the last ones collate a batch."""
+
+
+@dataclass(eq=False)
+class Arrival:
+    """A float64 tensor that the step did not make: where it was cast to a narrower dtype, with how
+    many elements, and whether anything else was computed from it.
+    """
+
+    casts: list[tuple[int, int]] = field(default_factory=list)
+    used: bool = False
+
+
 class Float64OpsMode(OperatorMode):
     """Follows what runs with gradients on: the forward, but not the optimizer, an evaluation or a
     metric.
@@ -75,6 +92,8 @@ class Float64OpsMode(OperatorMode):
         self.elements = 0
         """Elements that all operators on floating-point numbers went through."""
         self.trails: Trails[Double] = Trails()
+        self._arrived: Trails[Arrival] = Trails()
+        self._arrivals: list[Arrival] = []
 
     def watches(self, func: Any) -> bool:
         """Only what may be differentiated."""
@@ -97,6 +116,7 @@ class Float64OpsMode(OperatorMode):
         ]
         self.elements += _work(made, [each for each in given if each.is_floating_point()])
         wide = [each for each in made if each.dtype is torch.float64]
+        self._arrives(operator, given, made)
         born = self._born(operator, given) if wide else None
         for each in made:
             self.trails.lay(plain(each), born if each.dtype is torch.float64 else None)
@@ -107,6 +127,48 @@ class Float64OpsMode(OperatorMode):
                 given,
                 _work(wide, [each for each in given if each.dtype is torch.float64]),
             )
+
+    def _arrives(
+        self, operator: Operator, given: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
+        """Follow float64 tensors from outside through moves, to casts and to what else is made of
+        them.
+        """
+        for each in given:
+            outside = self.trails.of(plain(each)) is None and not each.requires_grad
+            arrival = self._arrived.of(plain(each))
+            if each.dtype is not torch.float64 or each.numel() < 2:
+                continue
+            if arrival is None and outside:
+                arrival = Arrival()
+                self._arrivals.append(arrival)
+                self._arrived.lay(plain(each), arrival)
+            if arrival is None:
+                continue
+            narrowed = [one for one in made if one.dtype is not torch.float64]
+            at = self._here() if narrowed and operator.name in MOVES else None
+            if at is not None:
+                arrival.casts.append((at, each.numel()))
+            elif operator.name in MOVES and made and not narrowed:
+                for one in made:
+                    self._arrived.lay(plain(one), arrival)
+            else:
+                arrival.used = True
+
+    def end_step(self) -> None:
+        """Write down what was only narrowed, and forget what led to the step's tensors; one that
+        stays until the next step is *given* to it.
+        """
+        for arrival in self._arrivals:
+            for at, elements in arrival.casts if not arrival.used else ():
+                found = self.births.setdefault((at, "narrowed"), Double(at, "narrowed", "to_copy"))
+                found.calls += 1
+                found.elements += elements
+                found.largest = max(found.largest, elements)
+                found.steps.add(self._step())
+        self._arrivals.clear()
+        self._arrived.clear()
+        self.trails.clear()
 
     def _born(self, operator: Operator, given: list[torch.Tensor]) -> Double | None:
         inherited = (self.trails.of(plain(each)) for each in given if each.dtype is torch.float64)
@@ -171,11 +233,9 @@ class Float64OpsProbe(OperatorProbe):
         self.enter(self._watching)
 
     def step_end(self) -> None:
-        """Forget what led to the step's tensors; a tensor that stays until the next step is *given*
-        to it.
-        """
+        """Forget what led to the step's tensors."""
         if self._watching is not None:
-            self._watching.trails.clear()
+            self._watching.end_step()
 
     def stop(self) -> None:
         """Leave the mode, then write the rows."""

@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.loop_parameters import FOREACH, ParametersNow
 from auditor.capture.probes.numerics.op_ranges_log import Trails
-from auditor.capture.probes.numerics.op_ranges_mode import Operator, plain
+from auditor.capture.probes.numerics.op_ranges_mode import Operator
 from auditor.capture.probes.operator_probe import OperatorProbe, own_line_of_operator
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.recordings.schema import PiecewiseRow

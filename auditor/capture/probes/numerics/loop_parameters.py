@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.instruments.torch_private.training import own_parameters
 from auditor.capture.instruments.weakrefs import alive
-from auditor.capture.probes.numerics.op_ranges_mode import plain
 from auditor.capture.probes.optim.optimizer_hooks import live_optimizers, tensors_of
 
 FOREACH = frozenset(

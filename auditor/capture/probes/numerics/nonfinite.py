@@ -15,6 +15,7 @@ from torch import optim
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.module_stack import live_modules
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import flatten, norms, stored_values
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
@@ -115,7 +116,8 @@ class NonfiniteProbe(Probe):
 
     name = "finite"
     parts = ("nonfinite",)
-    passes = frozenset({"warmup", "quiet", "anomaly_off", "eager_held", "loud", "replay"})
+    passes = frozenset({"warmup", "quiet", "anomaly_off", "eager_held", "loud", "values", "replay"})
+    in_rehearsals = True
     after = ("birth",)  # which leaves its watch before this one looks
 
     def __init__(self, context: Context) -> None:
@@ -154,7 +156,7 @@ class NonfiniteProbe(Probe):
             self._last_good = self.context.global_step
 
     def _due(self) -> bool:
-        if self.context.pass_name in ("loud", "replay"):
+        if self.context.pass_name in ("loud", "values", "replay"):
             return True
         return not self.context.device.native and self.context.step % QUIET_EVERY == 0
 
@@ -190,7 +192,7 @@ def bad_tensors(stepped: Sequence[tuple[Optimizer, torch.Tensor | None]]) -> lis
             tensors += [
                 values_of(parameter.grad) for parameter in parameters if parameter.grad is not None
             ]
-    if _looks_finite(tensors):
+    if _looks_finite([plain(tensor) for tensor in tensors]):
         return []
     gradients = [
         bad
@@ -202,7 +204,7 @@ def bad_tensors(stepped: Sequence[tuple[Optimizer, torch.Tensor | None]]) -> lis
 
 
 def _skipped(found_inf: torch.Tensor | None) -> bool:
-    return found_inf is not None and bool(found_inf)
+    return found_inf is not None and bool(plain(found_inf))
 
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
@@ -257,7 +259,7 @@ def _plain(tensor: torch.Tensor) -> bool:
     and frozen ones (masks).
     """
     return (
-        type(tensor) in _PLAIN
+        type(plain(tensor)) in _PLAIN
         and tensor.requires_grad
         and tensor.dtype.is_floating_point
         and not tensor.is_meta
@@ -265,7 +267,10 @@ def _plain(tensor: torch.Tensor) -> bool:
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or the values that a sparse one stores."""
+    """The tensor itself, or the values that a sparse one stores; on the host where the device is a
+    shadow.
+    """
+    tensor = plain(tensor)
     return stored_values(tensor) if tensor.layout is torch.sparse_coo else tensor
 
 

@@ -112,6 +112,7 @@ class NonfiniteOriginProbe(Probe):
     name = "birth"
     parts = ("births",)
     passes = frozenset({"replay"})
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -13,6 +13,7 @@ import torch
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
 from auditor.capture.instruments.min_max import Range, describe, measure
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.dispatch import schema_of
 from auditor.capture.probes.numerics.nonfinite_origin_log import Birth, NonfiniteOriginLog, Phase
 from auditor.capture.probes.sync.origin_modes import tensors
@@ -149,7 +150,7 @@ class NonfiniteOriginMode(OperatorMode):
             if known is not None:
                 inputs.append((tensor, known))
         holes = [
-            ~torch.isfinite(tensor)
+            ~torch.isfinite(plain(tensor))
             for tensor, known in inputs
             if operator.pointwise and not known.finite
         ]
@@ -224,6 +225,7 @@ class NonfiniteOriginMode(OperatorMode):
 
 def _afresh(call: Call, output: torch.Tensor) -> bool:
     """True if an element-wise operator's output is non-finite where all its inputs were finite."""
+    output = plain(output)
     if not call.operator.pointwise or output.layout is not torch.strided:
         return False
     inherited = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
@@ -236,6 +238,7 @@ def _is_mask(tensor: torch.Tensor, known: Range) -> bool:
     """Zeros and infinities of one sign, or a lone number: somebody wrote that on purpose."""
     if known.nan:
         return tensor.numel() == 1
+    tensor = plain(tensor)
     both = known.low is not None and known.low == -math.inf and known.high == math.inf
     return not both and not bool(tensor[torch.isfinite(tensor)].any())
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.training import BatchNorm
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import NormBufferRow
@@ -55,6 +56,7 @@ class NormBuffersProbe(Probe):
         for module, at in list(self._ran.items()) if not self._told else ():
             for name in BUFFERS:
                 buffer = getattr(module, name, None)
+                buffer = plain(buffer) if isinstance(buffer, torch.Tensor) else None
                 if type(buffer) is not torch.Tensor or buffer.is_meta:
                     continue
                 if not bool(torch.isfinite(buffer).all()):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.op_ranges_log import OpRangesLog
-from auditor.capture.probes.numerics.op_ranges_mode import OpRangesMode, plain
+from auditor.capture.probes.numerics.op_ranges_mode import OpRangesMode
 from auditor.capture.probes.numerics.singular_gradients import SingularGradients
 from auditor.capture.probes.operator_probe import OperatorProbe
 

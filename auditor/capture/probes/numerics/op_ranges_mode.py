@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.autograd import current_node
 from auditor.capture.instruments.torch_private.dispatch import schema_of
 from auditor.capture.probes.numerics.op_ranges_log import CallFacts, Entry, OpRangesLog, Trail
@@ -242,12 +243,6 @@ class OpRangesMode(OperatorMode):
         )
         entry.saw(self._step(), tensor)
         return entry
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself; of one on the shadow device the CPU tensor that holds its values."""
-    inner: torch.Tensor = vars(tensor).get("_inner", tensor)
-    return inner
 
 
 def _widens(operator: Operator, args: tuple[Any, ...]) -> bool:

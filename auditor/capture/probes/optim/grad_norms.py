@@ -14,6 +14,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
 from auditor.capture.probes.numerics.nonfinite import (
     QUIET_EVERY,
@@ -64,7 +65,8 @@ class GradNormsProbe(OptimizerProbe):
 
     name = "norms"
     parts = ("norms",)
-    passes = frozenset({"warmup", "quiet", "loud"})
+    passes = frozenset({"warmup", "quiet", "loud", "values"})
+    in_rehearsals = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -108,7 +110,7 @@ class GradNormsProbe(OptimizerProbe):
     def _clips(self, parameters: Sequence[torch.Tensor], norm: torch.Tensor) -> None:
         if self._due():
             self._before_clipping.append(
-                ({id(parameter) for parameter in parameters}, norm.detach().clone())
+                ({id(parameter) for parameter in parameters}, plain(norm.detach()).clone())
             )
 
     def before_optimizer(self, optimizer: Optimizer) -> None:
@@ -120,7 +122,7 @@ class GradNormsProbe(OptimizerProbe):
         found_inf = getattr(optimizer, "found_inf", None)
         parameters = [each for each in parameters_of(optimizer) if each.grad is not None]
         number = self._number_of(optimizer)
-        if not parameters or number is None or (found_inf is not None and bool(found_inf)):
+        if not parameters or number is None or (found_inf is not None and bool(plain(found_inf))):
             return
         norm = (
             self._clipped_norm({id(each) for each in parameters}) if self._before_clipping else None
@@ -131,7 +133,7 @@ class GradNormsProbe(OptimizerProbe):
             scale = getattr(
                 optimizer, "grad_scale", None
             )  # of fused optimizers, which unscale by themselves
-            norm = norm if scale is None else norm / scale
+            norm = norm if scale is None else norm / plain(scale)
         at = self.context.frames.here()
         self._seen.append(
             _Seen(self.context.step, self.context.global_step, number, at, norm, clipped)

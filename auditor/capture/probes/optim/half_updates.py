@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch.optim.optimizer import Optimizer
 
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_mode import plain
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerProbe, PerOptimizer
 from auditor.recordings.schema import UpdateRow
 

@@ -14,9 +14,9 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_mode import plain
 from auditor.capture.probes.operator_probe import OperatorProbe
 from auditor.capture.probes.optim.optimizer_hooks import OptimizerSteps
 from auditor.capture.probes.sync.origin_modes import tensors

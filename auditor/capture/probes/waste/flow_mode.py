@@ -12,11 +12,11 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.instruments.user_frames import Frames
 from auditor.capture.probes.base import Context
-from auditor.capture.probes.numerics.op_ranges_mode import plain
 from auditor.capture.probes.sync.origin_modes import tensors
 from auditor.capture.probes.waste.flow import Flow, Held, Node, Path, Value
 from auditor.capture.probes.waste.flow_operators import FlowOperator

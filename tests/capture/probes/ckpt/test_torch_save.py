@@ -48,6 +48,27 @@ def test_each_save_is_told_with_its_line(tmp_path: Path) -> None:
     assert torch.equal(torch.load(tmp_path / "a.pt")["w"], torch.ones(64))
 
 
+NESTED = """
+import io, torch
+
+def write():
+    torch.save({"w": 1}, io.BytesIO())        # saves
+
+def step():
+    write()                                   # calls
+"""
+
+
+def test_the_calls_around_a_save_are_told(tmp_path: Path) -> None:
+    user = load(tmp_path, NESTED)
+    with Drive(tmp_path, TorchSaveProbe) as drive:
+        drive.run("quiet", user.step, steps=1)
+        (row,) = drive.rows("saves")
+        lines = [site["line"] for site in drive.rows("sites")]
+    told = [lines[number] for number in row["stack"]]
+    assert told[-2:] == [line_of(user, "calls"), line_of(user, "saves")]
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_everything_is_put_back(tmp_path: Path, fails: bool) -> None:
     user = user_of(tmp_path)

@@ -55,3 +55,48 @@ def test_the_watch_is_left_when_a_step_raises(tmp_path: Path) -> None:
             drive.run("numbers", user.broken, 1)
         assert not _python_dispatch._get_current_dispatch_mode_stack()
         assert [row["how"] for row in drive.rows("doubles") if row["what"] == "birth"] == ["cast"]
+
+
+NARROWED = """
+import torch
+net = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+wide = torch.ones(8, 4, dtype=torch.float64)
+
+def only_cast():
+    net(wide.clone().float()).sum().backward()      # first
+    net(wide[2:].to(torch.float32)).sum().backward()
+
+def used_as_well():
+    net((wide - wide.mean()).float()).sum().backward()
+
+def cast_and_used():
+    net(wide.float()).sum().backward()
+    float(wide.clone().std())
+
+def computed_here():
+    net(net.weight.double().detach().square().float()).sum().backward()
+
+def one_number():
+    (net(torch.ones(8, 4)) * torch.tensor(2.0, dtype=torch.float64).float()).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("name", ["used_as_well", "cast_and_used", "computed_here", "one_number"])
+def test_what_is_used_in_float64_is_not_only_narrowed(tmp_path: Path, name: str) -> None:
+    user = load(tmp_path, NARROWED)
+    with Drive(tmp_path, Float64OpsProbe) as drive:
+        drive.run("numbers", getattr(user, name), 2)
+        assert "narrowed" not in {row.get("how") for row in drive.rows("doubles")}
+
+
+def test_what_is_only_cast_is_narrowed_also_behind_a_copy(tmp_path: Path) -> None:
+    user = load(tmp_path, NARROWED)
+    with Drive(tmp_path, Float64OpsProbe) as drive:
+        drive.run("numbers", user.only_cast, 2)
+        rows = [row for row in drive.rows("doubles") if row.get("how") == "narrowed"]
+    first = line_of(user, "first")
+    assert [(row["at_line"], row["n"], row["elements"], row["steps"]) for row in rows] == [
+        (first, 2, 64, 2),
+        (first + 1, 2, 48, 2),
+    ]

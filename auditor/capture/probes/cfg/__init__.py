@@ -1,0 +1,1 @@
+"""Probes for rules of the family CFG."""

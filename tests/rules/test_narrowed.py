@@ -1,0 +1,41 @@
+"""What CFG008 says of batches in float64 that are only cast to a narrower dtype."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.cfg008_float64_creeps import Float64InTheStep
+
+from auditor.evidence import Float64Ops, Machine, Source
+from auditor.evidence.recorded.float64_ops import Double
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+LINE = Site("train.py", 2, "", "x = x.to(device).float()")
+TEXT = """rows = torch.from_numpy(numpy.ones(8))
+x = x.to(device).float()
+"""
+
+
+def found(elements, *, steps=2, text="", trained=0.0):
+    births = (Double(LINE, "narrowed", "to_copy", calls=steps, elements=elements, steps=steps),)
+    table = Float64Ops(births, trained)
+    return list(ask(Float64InTheStep(), table, Machine("cpu"), Source({"train.py": text})))
+
+
+@pytest.mark.parametrize(("elements", "told"), [(2 * 8192, True), (2 * 8191, False)])
+def test_from_so_many_bytes_in_a_step(elements, told):
+    findings = found(elements)
+    assert bool(findings) is told
+    for each in findings:
+        assert (each.site, each.severity, each.per_step) == (LINE, Severity.NOTE, 1.0)
+        assert each.message.startswith("64 KiB of float64 come into each step")
+
+
+def test_where_they_can_come_from_is_said():
+    (one,) = found(100_000, text=TEXT)
+    assert one.message.endswith("; they can come from train.py:1")
+    assert [place.site.line for place in one.places] == [1, 2]
+
+
+def test_a_program_in_float64_narrows_on_purpose():
+    assert found(100_000, trained=0.9) == []

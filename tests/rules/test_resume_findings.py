@@ -1,0 +1,40 @@
+"""What CKPT005 says of a program that goes on from its own checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.ckpt005_cannot_resume import CheckpointCannotResume
+
+from auditor.evidence.source.resumes import Resumes, Unsaved
+from auditor.model import Severity, Site
+from auditor.rule import NotLooked
+
+
+def unsaved(what: str, kind: str) -> Resumes:
+    save, resume, made = (Site("train.py", line, "", "...") for line in (5, 12, 20))
+    return Resumes((Unsaved(what, kind, save, save, resume, made, "epoch"),), looked=True)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "severity", "then"),
+    [
+        ("optimizer", "AdamW", Severity.WARNING, "its moments start from zero"),
+        ("optimizer", "SGD", Severity.NOTE, "its moments start from zero"),
+        ("scheduler", "OneCycleLR", Severity.WARNING, "the schedule starts again"),
+    ],
+)
+def test_what_a_resume_goes_on_without(what, kind, severity, then):
+    rule = CheckpointCannotResume()
+    (finding,) = rule.detect(unsaved(what, kind))
+    assert (finding.severity or rule.severity) is severity
+    assert (
+        f"the {kind} made at train.py:20 is never saved: after a resume {then}" in finding.message
+    )
+    assert [place.site.line for place in finding.places] == [5, 12]
+    assert rule.remedy(finding).text.startswith(f"Put the {what}'s state_dict()")
+
+
+def test_a_program_that_resumes_nothing_was_not_looked_at():
+    with pytest.raises(NotLooked, match="no checkpoint that its training goes on from"):
+        list(CheckpointCannotResume().detect(Resumes()))
+    assert list(CheckpointCannotResume().detect(Resumes(looked=True))) == []
