@@ -28,7 +28,7 @@ ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "nulldevice", "patch", "seam", "s
 """Rooms whose tests mostly start processes, which import what is on disk and not a mutant."""
 USES = re.compile(r"\b(auditor\.(evidence|rules|judging)|tests\.(inprocess|timeline))\b")
 """Other test files are recorded if they name what is mutated, or what runs it."""
-LONGEST_S = 900.0
+LONGEST_S = 3600.0
 """A test file that takes longer than so many seconds is not recorded."""
 BUDGET_S = 30.0
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of
 from auditor.model import Edit, Site
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
 
@@ -327,7 +327,7 @@ def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
     around = [
         node
         for node in source.nodes(file)
-        if isinstance(node, Function) and node.lineno < line <= (node.end_lineno or 0)
+        if isinstance(node, Function) and line in lines_of(node)[1:]
     ]
     return sorted(around, key=lambda node: node.lineno, reverse=True)
 

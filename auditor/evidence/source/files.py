@@ -99,9 +99,7 @@ class Source(Table):
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
         for node in self.nodes(site.file):
-            if isinstance(node, ast.Call) and node.lineno <= site.line <= (
-                node.end_lineno or node.lineno
-            ):
+            if isinstance(node, ast.Call) and site.line in lines_of(node):
                 yield node
 
     def call_with_keyword(self, site: Site, keyword: str) -> str:
@@ -246,7 +244,7 @@ class Source(Table):
         statements = (
             node
             for node in self.nodes(site.file)
-            if isinstance(node, ast.Expr) and _covers(node, site.line)
+            if isinstance(node, ast.Expr) and site.line in lines_of(node)
         )
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
@@ -318,14 +316,16 @@ def name_of(callee: ast.expr) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
+def lines_of(node: ast.stmt | ast.expr | ast.ExceptHandler) -> range:
+    """Lines that a part of a file covers."""
+    assert node.end_lineno is not None  # only of what no parser made
+    return range(node.lineno, node.end_lineno + 1)
+
+
 def span_of(node: ast.expr) -> Span:
     """Where an expression stands."""
-    return Span(
-        node.lineno,
-        node.end_lineno or node.lineno,
-        node.col_offset,
-        node.end_col_offset or node.col_offset,
-    )
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
 def _first_line(node: Function | ast.ClassDef) -> int:
@@ -342,10 +342,6 @@ def _sets_attribute(node: ast.AST, path: str) -> bool:
     )
     written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
     return any(text == path or text.endswith(f".{path}") for text in written)
-
-
-def _covers(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _begins_at(node: ast.AST, line: int) -> bool:
