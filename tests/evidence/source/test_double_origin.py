@@ -190,8 +190,10 @@ def test_names_are_followed_seven_times():
         ("def f():\n    a = np.ones(8)\ndef g():\n    y = torch.from_numpy(a)", "wide"),
         ("class C:\n    a = np.ones(8)\n    def f(self):\n        torch.from_numpy(a)", "wide"),
         (
-            "class C:\n    def f(self):\n        torch.from_numpy(self.a)\n"
-            "    def g(self):\n        self.a = np.ones(8)",
+            (
+                "class C:\n    def f(self):\n        torch.from_numpy(self.a)\n"
+                "    def g(self):\n        self.a = np.ones(8)"
+            ),
             "wide",
         ),
         ("a = a = b = np.ones(8)\ny = torch.from_numpy(b)", "wide"),
