@@ -376,3 +376,22 @@ def test_a_gradient_that_is_remembered(high, others, n):
 def test_fifty_tensors_are_facts():
     (found,) = spoiled(*(moment(number, 0.0) for number in range(60)))
     assert len(found.facts) == 51
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad"),
+    [
+        (CheckpointNeedsCode(), {"protocol": 4}),
+        (CheckpointCannotResume(), {**WHOLE, "rng": False}),
+    ],
+)
+def test_a_file_behind_a_good_one_is_looked_at(rule, bad):
+    good = scan(**WHOLE)
+    assert len(list(rule.detect(table(good, scan(**bad), good, scan(**bad))))) == 2
+
+
+def test_damage_and_a_short_schedule_behind_good_ones_are_told():
+    damaged = table(scan(), scan(damage=("cut",)), scan(), scan(damage=("cut",)))
+    assert len(list(CheckpointDamaged().in_checkpoint(damaged))) == 2
+    schedulers = tuple(SchedulerFacts("s", total=total) for total in (None, 200, 100))
+    assert len(rates([], {"max_steps": 200.0}, schedulers=schedulers)) == 1
