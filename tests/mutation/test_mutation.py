@@ -161,7 +161,7 @@ def test_a_mutant_is_killed_by_a_test_that_fails():
 
 
 SLICED = """
-import sys
+import os
 from tests.mutation import touched
 
 file = touched.TESTS / "evidence/recorded/test_backward.py"
@@ -172,6 +172,9 @@ for jobs in (1, 2):
     assert again["tests"].keys() == whole["tests"].keys() and len(whole["tests"]) == 3
     assert again["modules"] == whole["modules"]
     assert [one["lines"] for one in again["tests"].values()] != [{}] * 3
+    assert again["whole"]
+touched.pytest_main = lambda files, hooks: os._exit(3)
+assert not touched._record(file)["whole"]
 print("sliced")
 """
 

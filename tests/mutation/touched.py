@@ -81,8 +81,11 @@ def recorded(say: Any = print, jobs: int = 1) -> list[KnownTest]:
         if record is None or record["beside"] != _hash(_beside(file)):
             began = time.monotonic()
             record = _record(file, jobs)
-            kept.write_text(json.dumps(record))
             number, name = len(record["tests"]), file.relative_to(ROOT)
+            if record.pop("whole"):
+                kept.write_text(json.dumps(record))
+            else:
+                say(f"a process that recorded {name} died: it is recorded again next time")
             say(f"recorded {number} tests of {name}, {time.monotonic() - began:.0f} s")
         found += _tests(str(file.relative_to(ROOT)), record)
     return found
@@ -152,7 +155,9 @@ def _record(file: Path, jobs: int = 1) -> dict[str, Any]:
     digests = {module: _hash([ROOT / module]) for module in texts}
     lines: dict[str, dict[str, set[int]]] = {}
     seconds: dict[str, float] = {}
+    whole = True
     for one in _slices(file, jobs):
+        whole = whole and not one.get("died")
         seconds |= one["seconds"]
         for name, found in one["lines"].items():
             for module, each in found.items():
@@ -165,6 +170,7 @@ def _record(file: Path, jobs: int = 1) -> dict[str, Any]:
         return {module: sorted(each) for module, each in lines.get(name, {}).items()}
 
     return {
+        "whole": whole,
         "beside": _hash(_beside(file)),
         "modules": {module: digests[module] for module in touched},
         "shared": of(""),
@@ -172,9 +178,13 @@ def _record(file: Path, jobs: int = 1) -> dict[str, Any]:
     }
 
 
+DEAD: dict[str, Any] = {"lines": {}, "seconds": {}, "ran": [], "more": False, "died": True}
+"""What a process measured that died."""
+
+
 def _slices(file: Path, jobs: int) -> Iterator[dict[str, Any]]:
     """What forks measured, ``jobs`` at a time with every ``jobs``-th test each, until none is left.
-    One that dies is not begun again: its tests are not recorded.
+    One that dies is not begun again.
     """
     done: list[list[str]] = [[] for _ in range(jobs)]
     open_ = set(range(jobs))
@@ -186,11 +196,10 @@ def _slices(file: Path, jobs: int) -> Iterator[dict[str, Any]]:
             running[place] = (fork(work, LONGEST_S), answer)
         for place, (child, answer) in running.items():
             waited(child)
-            one = json.loads(answer.read_text()) if answer.is_file() else {"more": False}
+            one = json.loads(answer.read_text()) if answer.is_file() else DEAD
             answer.unlink(missing_ok=True)
-            if "lines" in one:
-                done[place] += one["ran"]
-                yield one
+            done[place] += one["ran"]
+            yield one
             if not one["more"]:
                 open_.discard(place)
 
