@@ -49,6 +49,7 @@ class _Teller:
                     Move(self.numbers[OF_STEP], self.numbers[KEPT], size)
                     for size in self.young.values()
                 )
+                self.at.update(dict.fromkeys(self.young, self.numbers[KEPT]))
                 self.young.clear()
             while now >= following:
                 following = next(begins)

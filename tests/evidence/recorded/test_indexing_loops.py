@@ -75,9 +75,9 @@ LOOPED = "def f(xs):\n    for x in xs:\n        y = g(x)\n    z = [g(x) for x in
 )
 def test_the_head_of_a_loop(seen, lines, more, site, head):
     rows = [{**row(0), **more}]
-    (loop,) = seen(text=LOOPED, sites=lines, manifest=PASSES, piecewise=rows).get(
-        IndexingLoops
-    ).loops
+    (loop,) = (
+        seen(text=LOOPED, sites=lines, manifest=PASSES, piecewise=rows).get(IndexingLoops).loops
+    )
     assert loop.site.line == site
     assert (loop.head and loop.head.line) == head
     assert loop.head is None or loop.head.file == "trainer.py"
