@@ -258,11 +258,6 @@ def test_shares_of_the_waiting(waits, steps, share, recurring):
     assert waiting.recurring_share == pytest.approx(recurring)
 
 
-@pytest.mark.parametrize(("share", "above"), [(0.5, 2), (0.51, 1), (0.9, 1), (0.91, 0), (0.0, 3)])
-def test_steps_above_a_share(share, above):
-    assert Waiting(Loader(1), (9.0, 5.0, 0.0), (10.0, 10.0, 10.0)).steps_above(share) == above
-
-
 @pytest.mark.parametrize(
     ("samples", "default", "cause"),
     [
