@@ -79,7 +79,7 @@ def plain(value: Any) -> Any:
 
 def _parts(table: Any) -> Iterator[tuple[str, Any]]:
     """Fields and properties of a dataclass, without what is empty."""
-    names = [field.name for field in dataclasses.fields(table)]
+    names = [field.name for field in dataclasses.fields(table) if field.repr]
     names += [name for name, each in vars(type(table)).items() if isinstance(each, property)]
     for name in names:
         if not name.startswith("_") and (found := plain(getattr(table, name))) not in (
