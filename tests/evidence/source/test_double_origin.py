@@ -179,6 +179,20 @@ def test_names_are_followed_seven_times():
 
 
 @pytest.mark.parametrize(
+    "form", ["{}.T", "-{}", "{}[0]", "({} * 2)", "{}.copy()", "np.array([{}])"]
+)
+def test_every_form_is_a_step(form):
+    def nested(times):
+        value = "np.ones(8)"
+        for _ in range(times):
+            value = form.format(value)
+        return [width for _, width in widths(f"y = torch.from_numpy({value})\n")]
+
+    assert nested(7) == ["wide"]
+    assert nested(8) == ["unknown"]
+
+
+@pytest.mark.parametrize(
     ("text", "width"),
     [
         ("a = np.ones(8)\ny = torch.from_numpy(a)", "wide"),
