@@ -10,6 +10,7 @@ from auditor import amounts
 from auditor.evidence import Float64Ops, Machine, Source
 from auditor.evidence.recorded.float64_ops import Double
 from auditor.evidence.source.double_origin import Origin, double_origins, origin_of
+from auditor.evidence.source.files import the_only
 from auditor.evidence.source.statements import shorten
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.rule import Rule, knob
@@ -228,9 +229,8 @@ def _turned(source: Source) -> Site | None:
     """Where the program was turned to float64, if its source says so at one place with one of the
     usual calls.
     """
-    sites = [
+    return the_only(
         site
         for name in ("set_default_dtype", "double")
         if (site := source.only_call(name)) is not None
-    ]
-    return sites[0] if len(sites) == 1 else None
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from auditor import amounts
 from auditor.batch_means import Estimate
-from auditor.evidence import CompiledRegions, Machine, Steps
+from auditor.evidence import CompiledRegions, Compiles, Machine, Steps
 from auditor.evidence.recorded.compiled_regions import Region
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
@@ -93,11 +93,13 @@ class CompileDoesNotPay(Rule):
         0.02, "Share of the step that compiling must cost at least, at the interval's near end."
     )
 
-    def detect(self, regions: CompiledRegions, steps: Steps, machine: Machine) -> Iterator[Finding]:
-        gained, running = (
-            steps.gained_by_compile(),
-            [each for each in regions.regions if each.steps],
-        )
+    def detect(
+        self, regions: CompiledRegions, compiles: Compiles, steps: Steps, machine: Machine
+    ) -> Iterator[Finding]:
+        if any(each.limit for each in compiles.recompiled):
+            return  # COMP003 says why
+        gained = steps.gained_by_compile()
+        running = [each for each in regions.regions if each.steps]
         if gained is None or not running:
             return
         lost = Estimate(-gained.value, -gained.high, -gained.low)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor.evidence import Backward, Machine, RetainedGraphs, Source
 from auditor.evidence.recorded.retained_graphs import Root, each_line_once
 from auditor.evidence.source.container_depth import stores_at_depth
+from auditor.evidence.source.files import the_only
 from auditor.evidence.source.statements import shorten
 from auditor.model import Edit, Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import Permit
@@ -149,8 +150,10 @@ class GraphKeptAcrossSteps(Rule):
 
 def _kept_for(root: Root, backward: Backward) -> Site | None:
     """The one line whose retain_graph lets a later backward walk what the variable holds."""
-    lines = list(backward.walked_again()) if root.walked and root.site is not None else []
-    return lines[0] if len(lines) == 1 and lines[0] != root.site else None
+    if not root.walked or root.site is None:
+        return None
+    line = the_only(backward.walked_again())
+    return line if line != root.site else None
 
 
 def _retains(kept: Site | None) -> str:

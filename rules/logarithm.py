@@ -8,7 +8,7 @@ import ast
 from dataclasses import dataclass
 
 from auditor.evidence import Source
-from auditor.evidence.source.files import name_of, span_of
+from auditor.evidence.source.files import name_of, span_of, the_only
 from auditor.model import Edit, Site
 from auditor.permit import Permit
 
@@ -58,8 +58,9 @@ def stable_log(source: Source, site: Site, *, cast: bool = False) -> StableLog |
 def _stable(inner: ast.expr, *, cast: bool) -> str | None:
     """``log_softmax(x, -1)`` for ``torch.softmax(x, -1) + 1e-8`` and for ``x.softmax(-1)``."""
     if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Add):
-        tiny = [each for each in (inner.left, inner.right) if not isinstance(each, ast.Constant)]
-        return _stable(tiny[0], cast=cast) if len(tiny) == 1 else None
+        sides = (inner.left, inner.right)
+        large = the_only(each for each in sides if not isinstance(each, ast.Constant))
+        return _stable(large, cast=cast) if large is not None else None
     if not isinstance(inner, ast.Call) or name_of(inner.func) not in STABLE:
         return None
     function, given = inner.func, list(inner.args)

@@ -218,7 +218,8 @@ def _said(call: Delicate) -> str:
             f"where x reaches {limit:.1f}"
         )
     what = f"log({call.feed}(x)): the probability went down to {call.low:.3g}"
-    if call.low is not None and call.low <= 0:
+    assert call.low is not None  # of a probability that was seen
+    if call.low <= 0:
         return f"{what} in {call.dtype}, where its logarithm is -inf"
     reach = min(limit, -math.log(least)) if call.feed == "sigmoid" else -math.log(least)
     where = "x is below" if call.feed == "sigmoid" else "x minus the row's maximum is below"

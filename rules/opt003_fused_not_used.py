@@ -83,7 +83,7 @@ class FusedOptimizerNotUsed(Rule):
     edits = (
         Permit(
             "set_keyword",
-            tuple(f"torch.optim.{name}" for name in FUSED),
+            tuple(f"torch.optim.{name}" for name in sorted(FUSED)),
             "fused",
             "True",
             elsewhere=True,

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from auditor import evidence
@@ -62,6 +63,7 @@ OTHER = {
     ("TraceWaits", "timed"): True,
     ("WaitPlace", "timed"): True,
     ("TraceMemory", "marked"): True,
+    ("SettingsLayout", "max_split_size"): -1,  # torch's word for none
 }
 
 
@@ -77,6 +79,14 @@ def numbers() -> Iterator[tuple[str, str, object]]:
                 for field in dataclasses.fields(one):
                     if isinstance(field.default, int | float):
                         yield one.__name__, field.name, field.default
+            elif (
+                isinstance(one, type)
+                and issubclass(one, msgspec.Struct)
+                and one.__module__ == found.name
+            ):
+                for each in msgspec.structs.fields(one):
+                    if isinstance(each.default, int | float):
+                        yield one.__name__, each.name, each.default
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in numbers()}))

@@ -115,7 +115,7 @@ def main() -> None:
         importlib.import_module(name)
     drawn, total, left_out = sample(asked.number, seed, asked.only)
     print(f"{total} mutants; a sample of {len(drawn)}, seed {seed}", flush=True)
-    tests = recorded(lambda text: print(text, flush=True))
+    tests = recorded(lambda text: print(text, flush=True), asked.jobs)
     outcomes = []
     for trial, outcome, by in judged(_trials(drawn, tests, deadline), asked.jobs):
         outcomes.append((trial, outcome, by))

@@ -125,9 +125,8 @@ def ended(child: Fork) -> int | None:
     return status if pid else None
 
 
-def in_fork(work: Callable[[], int], limit: float) -> int:
-    """``work`` in a child, waited for: its wait status."""
-    child = fork(work, limit)
+def waited(child: Fork) -> int:
+    """The wait status of a child, waited for."""
     while (status := ended(child)) is None:
         time.sleep(0.05)
     Path(child.log).unlink()

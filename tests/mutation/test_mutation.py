@@ -5,6 +5,7 @@ and that a mutant is killed by a test that fails and by nothing else.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 
@@ -157,3 +158,35 @@ def test_a_mutant_is_killed_by_a_test_that_fails():
         "survived ",
         "survived ",
     ], done.stderr
+
+
+SLICED = """
+import os
+from tests.mutation import touched
+
+file = touched.TESTS / "evidence/recorded/test_backward.py"
+whole = touched._record(file)
+touched.SLICE_S = 0.0
+for jobs in (1, 2):
+    again = touched._record(file, jobs)
+    assert again["tests"].keys() == whole["tests"].keys() and len(whole["tests"]) == 3
+    assert again["modules"] == whole["modules"]
+    assert [one["lines"] for one in again["tests"].values()] != [{}] * 3
+    assert again["whole"]
+touched.pytest_main = lambda files, hooks: os._exit(3)
+assert not touched._record(file)["whole"]
+print("sliced")
+"""
+
+
+def test_a_record_is_the_same_in_slices(tmp_path):
+    pytest.importorskip("coverage", reason="needs the extra: pip install -e '.[mutants]'")
+    done = subprocess.run(
+        [sys.executable, "-c", SLICED],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == "sliced\n", done.stderr

@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tests.mutation.changes import ROOT
-from tests.mutation.forks import in_fork, pytest_main
+from tests.mutation.forks import fork, pytest_main, waited
 
 TESTS = ROOT / "tests"
 ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "nulldevice", "patch", "seam", "security", "verify")
@@ -29,12 +29,14 @@ ELSEWHERE = ("cuda", "deaths", "drill", "gpu", "nulldevice", "patch", "seam", "s
 USES = re.compile(r"\b(auditor\.(evidence|rules|judging)|tests\.(inprocess|timeline))\b")
 """Other test files are recorded if they name what is mutated, or what runs it."""
 LONGEST_S = 900.0
-"""A test file that takes longer than so many seconds is not recorded."""
+"""A fork that records takes so many seconds of a processor at most."""
+SLICE_S = 120.0
+"""After so many seconds of a processor it ends, and the next one goes on with the other tests."""
 BUDGET_S = 30.0
 """A mutant is tried against tests that take so many seconds together, nearest and fastest first."""
 FILE_S = 0.3
 """What opening one more test file adds to that."""
-OF_ALL = ("tests/evidence/test_defaults.py",)
+OF_ALL = ("tests/evidence/test_defaults.py", "tests/rules/test_manual.py")
 """Tests of what modules define when they are imported: they execute no function of these."""
 QUICK_S = 0.1
 """Tests that take less come first, wherever they lie."""
@@ -70,7 +72,7 @@ def test_files() -> list[Path]:
     ]
 
 
-def recorded(say: Any = print) -> list[KnownTest]:
+def recorded(say: Any = print, jobs: int = 1) -> list[KnownTest]:
     """All tests that pass, recorded where no record holds."""
     found = []
     for file in test_files():
@@ -78,9 +80,12 @@ def recorded(say: Any = print) -> list[KnownTest]:
         record = json.loads(kept.read_text()) if kept.is_file() else None
         if record is None or record["beside"] != _hash(_beside(file)):
             began = time.monotonic()
-            record = _record(file)
-            kept.write_text(json.dumps(record))
+            record = _record(file, jobs)
             number, name = len(record["tests"]), file.relative_to(ROOT)
+            if record.pop("whole"):
+                kept.write_text(json.dumps(record))
+            else:
+                say(f"a process that recorded {name} died: it is recorded again next time")
             say(f"recorded {number} tests of {name}, {time.monotonic() - began:.0f} s")
         found += _tests(str(file.relative_to(ROOT)), record)
     return found
@@ -138,35 +143,121 @@ def _hash(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _record(file: Path) -> dict[str, Any]:
-    """Run a test file under coverage.py in a fork. Tests that fail or are skipped are left out."""
-    answer = folder() / f"{os.getpid()}.part"
-    answer.parent.mkdir(parents=True, exist_ok=True)
-    in_fork(lambda: _measure(file, answer), LONGEST_S)
-    lines: dict[str, dict[str, list[int]]] = {}
+def _record(file: Path, jobs: int = 1) -> dict[str, Any]:
+    """Run a test file under coverage.py in forks, each of which takes some of its tests, so that a
+    long file is cut nowhere. Tests that fail or are skipped are left out.
+    """
+    (folder() / "texts").mkdir(parents=True, exist_ok=True)
+    found = [
+        path for place in ("rules", "auditor/evidence") for path in (ROOT / place).rglob("*.py")
+    ]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in found}
+    digests = {module: _hash([ROOT / module]) for module in texts}
+    lines: dict[str, dict[str, set[int]]] = {}
     seconds: dict[str, float] = {}
-    if answer.is_file():
-        lines, seconds = json.loads(answer.read_text())
-        answer.unlink()
+    whole = True
+    for one in _slices(file, jobs):
+        whole = whole and not one.get("died")
+        seconds |= one["seconds"]
+        for name, found in one["lines"].items():
+            for module, each in found.items():
+                lines.setdefault(name, {}).setdefault(module, set()).update(each)
     touched = sorted({module for one in lines.values() for module in one})
-    texts = folder() / "texts"
-    texts.mkdir(exist_ok=True)
     for module in touched:
-        (texts / _hash([ROOT / module])).write_text((ROOT / module).read_text())
+        (folder() / "texts" / digests[module]).write_text(texts[module])
+
+    def of(name: str) -> dict[str, list[int]]:
+        return {module: sorted(each) for module, each in lines.get(name, {}).items()}
+
     return {
+        "whole": whole,
         "beside": _hash(_beside(file)),
-        "modules": {module: _hash([ROOT / module]) for module in touched},
-        "shared": lines.get("", {}),
-        "tests": {
-            name: {"seconds": spent, "lines": lines.get(name, {})}
-            for name, spent in seconds.items()
-        },
+        "modules": {module: digests[module] for module in touched},
+        "shared": of(""),
+        "tests": {name: {"seconds": spent, "lines": of(name)} for name, spent in seconds.items()},
     }
 
 
-def _measure(file: Path, answer: Path) -> int:
+DEAD: dict[str, Any] = {"lines": {}, "seconds": {}, "ran": [], "more": False, "died": True}
+"""What a process measured that died."""
+
+
+def _slices(file: Path, jobs: int) -> Iterator[dict[str, Any]]:
+    """What forks measured, ``jobs`` at a time with every ``jobs``-th test each, until none is left.
+    One that dies is not begun again.
+    """
+    done: list[list[str]] = [[] for _ in range(jobs)]
+    open_ = set(range(jobs))
+    while open_:
+        running = {}
+        for place in sorted(open_):
+            answer = folder() / f"{os.getpid()}-{place}.part"
+            work = partial(_measure, file, answer, (place, jobs), frozenset(done[place]))
+            running[place] = (fork(work, LONGEST_S), answer)
+        for place, (child, answer) in running.items():
+            waited(child)
+            one = json.loads(answer.read_text()) if answer.is_file() else DEAD
+            answer.unlink(missing_ok=True)
+            done[place] += one["ran"]
+            yield one
+            if not one["more"]:
+                open_.discard(place)
+
+
+class _Slice:
+    """Plugin of pytest: every so many-th test that is not done yet, for ``SLICE_S`` seconds."""
+
+    def __init__(self, share: tuple[int, int], done: frozenset[str], switch: Any) -> None:
+        self.share, self.done, self.switch = share, done, switch
+        self.seconds: dict[str, float] = {}
+        self.ran: list[str] = []
+        self.left = 0
+        self.session: Any = None
+
+    @property
+    def hooks(self) -> object:
+        """What pytest is given: only known names."""
+        import pytest
+
+        outer, began = self, time.process_time()
+
+        class Plugin:
+            @pytest.hookimpl(trylast=True)
+            def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> None:
+                place, of = outer.share
+                outer.session = session
+                items[:] = [each for each in items[place::of] if each.nodeid not in outer.done]
+                outer.left = len(items)
+
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_setup(self, item: Any) -> Iterator[None]:
+                outer.switch("")
+                return (yield)
+
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_call(self, item: Any) -> Iterator[None]:
+                outer.switch(item.nodeid)
+                return (yield)
+
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_teardown(self, item: Any) -> Iterator[None]:
+                outer.switch("")
+                return (yield)
+
+            def pytest_runtest_logreport(self, report: Any) -> None:
+                if report.when == "call" and report.passed:
+                    outer.seconds[report.nodeid] = round(report.duration, 4)
+
+            def pytest_runtest_logfinish(self, nodeid: str) -> None:
+                outer.ran.append(nodeid)
+                if time.process_time() - began > SLICE_S:
+                    outer.session.shouldstop = "the next slice goes on"
+
+        return Plugin()
+
+
+def _measure(file: Path, answer: Path, share: tuple[int, int], done: frozenset[str]) -> int:
     import coverage
-    import pytest
 
     measured = coverage.Coverage(
         data_file=None,
@@ -174,35 +265,9 @@ def _measure(file: Path, answer: Path) -> int:
         include=[f"{ROOT}/rules/*", f"{ROOT}/auditor/evidence/*"],
         messages=False,
     )
-
-    class Recorder:
-        seconds: dict[str, float]
-
-        def __init__(self) -> None:
-            self.seconds = {}
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_setup(self, item: Any) -> Iterator[None]:
-            measured.switch_context("")
-            return (yield)
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_call(self, item: Any) -> Iterator[None]:
-            measured.switch_context(item.nodeid)
-            return (yield)
-
-        @pytest.hookimpl(wrapper=True)
-        def pytest_runtest_teardown(self, item: Any) -> Iterator[None]:
-            measured.switch_context("")
-            return (yield)
-
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            if report.when == "call" and report.passed:
-                self.seconds[report.nodeid] = round(report.duration, 4)
-
+    taken = _Slice(share, done, measured.switch_context)
     measured.start()
-    recorder = Recorder()
-    pytest_main([str(file)], recorder)
+    pytest_main([str(file)], taken.hooks)
     measured.stop()
     data = measured.get_data()
     lines: dict[str, dict[str, list[int]]] = {}
@@ -212,7 +277,9 @@ def _measure(file: Path, answer: Path) -> int:
         for line, names in data.contexts_by_lineno(path).items():
             for name in names if line in inside else ():
                 lines.setdefault(name, {}).setdefault(module, []).append(line)
-    answer.write_text(json.dumps([lines, recorder.seconds]))
+    more = bool(taken.ran) and len(taken.ran) < taken.left
+    one = {"lines": lines, "seconds": taken.seconds, "ran": taken.ran, "more": more}
+    answer.write_text(json.dumps(one))
     return 0
 
 

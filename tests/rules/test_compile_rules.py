@@ -255,3 +255,33 @@ def test_lengths_that_may_not_vary_are_let_vary(guard, fixed, edited):
     assert [(each.site, each.action, each.keyword) for each in edits] == [
         (MADE, "drop_keyword", "dynamic")
     ] * edited
+
+
+def test_what_stands_behind_an_innocent_one_is_told():
+    mine = replace(BREAK, own=False)
+    assert len(told(GraphBreak(), [mine, BREAK, mine, BREAK])) == 2
+    seldom = replace(AGAIN, steps=1)
+    assert len(told(RecompilesAgainAndAgain(), (), [seldom, AGAIN, seldom, AGAIN])) == 2
+    reached = replace(AGAIN, limit=True)
+    assert len(told(RecompileLimitReached(), (), [AGAIN, reached, AGAIN, reached])) == 2
+
+
+def test_facts_of_a_break_without_a_code():
+    (found,) = told(GraphBreak(), [replace(BREAK, gb="")])
+    assert dict(found.facts)["its code"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("guard", "word"),
+    [
+        ("x.size()[0] == 3", "mark_dynamic"),
+        ("stride of x", "mark_dynamic"),
+        ("size mismatch", "mark_dynamic"),
+        ("g['lr']", "lr=torch.tensor"),
+        ("x.sizes", "hand it in"),
+    ],
+)
+def test_advice_by_the_guard(guard, word):
+    (found,) = told(RecompilesAgainAndAgain(), (), [replace(AGAIN, guard=guard, function="")])
+    assert word in RecompilesAgainAndAgain().remedy(found).text
+    assert found.message.startswith("a compiled function was compiled anew")

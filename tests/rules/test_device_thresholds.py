@@ -354,7 +354,10 @@ def test_sizes_cannot_be_seen_without_shapes():
     ],
 )
 def test_casts(us, casts, half, expected):
-    assert says(CastThrash(), replace(precision(half=half), casts=casts, cast_us=us)) is expected
+    table = replace(precision(half=half), casts=casts, cast_us=us)
+    assert says(CastThrash(), table) is expected
+    for each in ask(CastThrash(), replace(table, marked=False)):
+        assert (each.steps, each.per_step, each.lost_us_per_step) == (0, 0.0, None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,3 +116,77 @@ def test_what_a_training_function_returns_is_its_callers(given: str, handed: boo
 def test_what_a_model_returns_is_not() -> None:
     text = "def forward(self, x):\n    h = self.body(x)\n    aux = self.aux(h)\n    return h, aux\n"
     assert not handed_on(Source({"train.py": text}), SITE)
+
+
+@pytest.mark.parametrize(
+    ("rule", "what", "innocent"),
+    [
+        (GradientsClearedUnread(), "gradient", {"share": 0.0}),
+        (ResultUnread(), "result", {"share": 0.0}),
+        (CopiedUnread(), "copy", {"nbytes": 0}),
+        (RebuiltEachStep(), "constant", {"share": 0.0}),
+        (ComputedTwice(), "repeat", {"share": 0.0, "products": 1}),
+    ],
+)
+def test_a_line_behind_an_innocent_one_is_told(rule: Any, what: str, innocent: Any) -> None:
+    (guilty,) = table(what, products=1).found
+    (other,) = table(what, **innocent).found
+    mixed = ThrownWork((other, guilty, other, guilty), copied=100)
+    more = (Source(),) if what == "result" else ()
+    assert len(list(rule.detect(mixed, Machine("rehearsal"), *more))) == 2
+
+
+def test_a_table_that_others_copy_does_not_hide_the_next() -> None:
+    (guilty,) = table("constant").found
+    other = replace(guilty, site=Site("train.py", 9, "step", ""))
+    known = ThrownWork((guilty, other), copied_from=frozenset({("train.py", 3)}))
+    (found,) = RebuiltEachStep().detect(known, Machine())
+    assert found.site == other.site
+    further = replace(other, others=(guilty.site,))
+    known = ThrownWork((further,), copied_from=frozenset({("train.py", 3)}))
+    assert not list(RebuiltEachStep().detect(known, Machine()))
+
+
+@pytest.mark.parametrize(("n", "more"), [(2, False), (3, False), (4, True), (9, True)])
+@pytest.mark.parametrize("what", ["gradient", "detach"])
+def test_three_parameters_are_named(what: str, n: int, more: bool) -> None:
+    names = tuple(f"p{number}" for number in range(n))
+    facts = {"names": names, "n": n, "owner": "Adam", "other": Site("train.py", 8)}
+    (found,) = GradientsClearedUnread().detect(table(what, **facts), Machine())
+    assert (f"and {n - 3} more" in found.message) is more
+    assert "p2" in found.message or n < 3
+    assert "p3" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("device", "us", "price"),
+    [("cpu", 1000.0, 500.0), ("cpu", None, None), ("rehearsal", 1000.0, None)],
+)
+def test_only_a_cpu_has_the_price(device: Any, us: float | None, price: float | None) -> None:
+    (found,) = ResultUnread().detect(table("result", us=us), Machine(device), Source())
+    assert found.lost_us_per_step == price
+
+
+def test_further_lines_are_a_fact_and_may_be_handed_on() -> None:
+    others = (Site("train.py", 4), Site("train.py", 5))
+    (found,) = ResultUnread().detect(table("result", others=others), Machine(), Source())
+    assert dict(found.facts)["also"] == "train.py:4, train.py:5"
+    text = TRAINING.format(call="head(x)", given="told")
+    known = table("result", others=(Site("train.py", 3),))
+    far = ThrownWork((replace(known.found[0], site=Site("other.py", 1)),))
+    assert not list(ResultUnread().detect(far, Machine(), Source({"train.py": text})))
+
+
+def test_a_copy_of_nothing_has_no_share() -> None:
+    (one,) = table("copy", nbytes=1).found
+    assert len(list(CopiedUnread().detect(ThrownWork((one,)), Machine("cuda")))) == 1
+    half = ThrownWork((replace(one, nbytes=1),), copied=2)
+    (found,) = CopiedUnread().detect(half, Machine("cuda"))
+    assert "50% of what is moved" in found.message
+
+
+def test_a_repeat_says_where_it_was_computed() -> None:
+    (found,) = ComputedTwice().detect(
+        table("repeat", products=1, other=Site("train.py", 8)), Machine()
+    )
+    assert "is computed at train.py:8 as well" in found.message

@@ -4,6 +4,7 @@ were.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -236,10 +237,10 @@ class Batches(Table):
 
     def waits_by_step(self) -> dict[int, float]:
         """Us that each quiet step waited for loaders, by its number."""
-        waits: dict[int, float] = {}
+        waits: defaultdict[int, float] = defaultdict(float)
         for batch in self.quiet:
-            waits[batch.step] = waits.get(batch.step, 0.0) + batch.wait_us
-        return waits
+            waits[batch.step] += batch.wait_us
+        return dict(waits)
 
     def crowded_by_step(self) -> dict[int, float]:
         """Us of these in which the loaders' workers may have waited for a processor, by the number of
@@ -252,7 +253,7 @@ class Batches(Table):
 
     def waiting(self) -> Waiting | None:
         """How the quiet steps waited; None if there were none."""
-        totals: dict[int, float] = {}
+        totals: defaultdict[int, float] = defaultdict(float)
         waits = {step.number: 0.0 for step in self.quiet_steps}
         queued = dict(waits)
         for batch, for_workers_us in self._for_their_workers():
@@ -260,7 +261,7 @@ class Batches(Table):
                 own_us = batch.wait_us - for_workers_us
                 waits[batch.step] += own_us
                 queued[batch.step] += for_workers_us
-                totals[batch.loader] = totals.get(batch.loader, 0.0) + own_us
+                totals[batch.loader] += own_us
         slowest = max(totals, key=lambda number: totals[number], default=None)
         loader = next((loader for loader in self.loaders if loader.number == slowest), None)
         if loader is None:
@@ -283,9 +284,9 @@ class Batches(Table):
         processor: a wait of theirs that one step did not notice may hold up a later one, which
         takes what was loaded ahead.
         """
-        left: dict[int, float] = {}
+        left: defaultdict[int, float] = defaultdict(float)
         for batch in self.quiet:
-            us = left.get(batch.loader, 0.0) + (batch.queued_us or 0.0)
+            us = left[batch.loader] + (batch.queued_us or 0.0)
             taken = min(us, batch.wait_us)
             left[batch.loader] = us - taken
             yield batch, taken

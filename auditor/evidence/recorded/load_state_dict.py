@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from auditor.evidence.source.files import Source, name_of, parsed
+from auditor.evidence.source.files import Source, lines_of, name_of, parsed
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import LoadRow, OptimizerLoadRow
@@ -105,12 +105,7 @@ def _gives_rate(evidence: Evidence, site: Site, owner: str) -> bool:
     calls = (
         [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     )
-    here = [
-        call
-        for call in calls
-        if call.lineno <= site.line <= (call.end_lineno or call.lineno)
-        and name_of(call.func) == owner
-    ]
+    here = [call for call in calls if site.line in lines_of(call) and name_of(call.func) == owner]
     return bool(here) and all(
         len(call.args) > 1 or any(given.arg == "lr" for given in call.keywords) for call in here
     )

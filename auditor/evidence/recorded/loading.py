@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from auditor.evidence.source.files import Source
+from auditor.evidence.source.files import Source, lines_of
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
 from auditor.recordings.schema import LoadingRow
@@ -142,7 +142,7 @@ class Loading(Table):
             for node in self.source.nodes(file) if file in self.source.texts else ():
                 if not isinstance(node, LOOPS):
                     continue
-                inside = [s for s in mine if node.lineno <= s.line <= (node.end_lineno or 0)]
+                inside = [s for s in mine if s.line in lines_of(node)]
                 us = sum(_us(lines[site]) for site in inside)
                 if us >= least and (best is None or node.lineno > best[0]):
                     site = replace(self.source.site_of(file, node), function=function)
@@ -173,7 +173,7 @@ def _loops_around(nodes: Sequence[ast.AST], line: int) -> list[ast.For | ast.Asy
     """Loops of the innermost function around the line in which it lies, below their own line."""
 
     def around(node: ast.stmt) -> bool:
-        return node.lineno < line <= (node.end_lineno or 0)
+        return line in lines_of(node)[1:]
 
     functions = [
         node.lineno

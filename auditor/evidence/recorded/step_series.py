@@ -4,6 +4,7 @@ to take their time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -63,11 +64,11 @@ def _ended(evidence: Evidence) -> tuple[float, str] | None:
 
 def _waits(evidence: Evidence) -> dict[int, float]:
     """Us that each quiet step waited for its loaders."""
-    waits: dict[int, float] = {}
+    waits: defaultdict[int, float] = defaultdict(float)
     for row in evidence.rows(BatchRow):
         if row.pass_name == "quiet":
-            waits[row.step] = waits.get(row.step, 0.0) + row.wait_us
-    return waits
+            waits[row.step] += row.wait_us
+    return dict(waits)
 
 
 def traced_series(facts: TraceFacts | None) -> tuple[Series, ...]:

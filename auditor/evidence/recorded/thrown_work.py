@@ -9,7 +9,7 @@ from statistics import median
 from typing import ClassVar
 
 from auditor.evidence.recorded.steps import Steps, own_times
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.evidence.table import Evidence, Table, rows_of
 from auditor.model import Site
 from auditor.recordings.schema import CopyRow, ThrownRow
@@ -101,8 +101,7 @@ def handed_on(source: Source, site: Site) -> bool:
     around = [
         node
         for node in source.nodes(site.file)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and site.line in lines_of(node)
     ]
     if not around:
         return False
@@ -112,11 +111,11 @@ def handed_on(source: Source, site: Site) -> bool:
         return False
     handed: set[str] = set()
     returns = [node for node in inside if isinstance(node, (ast.Return, ast.Yield))]
-    if any(node.lineno <= site.line <= (node.end_lineno or node.lineno) for node in returns):
+    if any(site.line in lines_of(node) for node in returns):
         return True
     assigns = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
     for node in assigns:
-        if node.lineno <= site.line <= (node.end_lineno or node.lineno):
+        if site.line in lines_of(node):
             handed |= _names(node, ast.Store)
     grown = -1
     while grown != len(handed):
@@ -189,6 +188,5 @@ def _copies(evidence: Evidence) -> Iterator[tuple[str, int]]:
     rehearsed = evidence.inside(REHEARSAL)
     if rehearsed is not None and rehearsed.has(CopyRow.part):
         for row in rehearsed.rows(CopyRow):
-            if row.at is not None:
-                site = rehearsed.recording.site(row.at)
-                yield site.file, site.line
+            site = rehearsed.recording.site(row.at)
+            yield site.file, site.line

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -82,12 +83,12 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
     """Who allocated and freed, event by event."""
     numbers: dict[Owner, int] = {OLDER: 0}
     at: dict[int, int] = {}
-    before: dict[int, int] = {0: 0}
+    before: defaultdict[int, int] = defaultdict(int)
     for block in state_after(data, course.device, -1).blocks:
         number = at[block.address] = numbers.setdefault(
             origins.site(block.frames) or OLDER, len(numbers)
         )
-        before[number] = before.get(number, 0) + block.size
+        before[number] += block.size
     before[0] += course.start_allocated - sum(before.values())  # blocks whose free was pending
     owner = array("i")
     for event in data.trace(course.device):
@@ -102,7 +103,7 @@ def told(data: SnapshotData, course: Course, origins: Origins) -> Told:
         course,
         tuple(numbers),
         owner,
-        tuple(before.get(number, 0) for number in range(len(numbers))),
+        tuple(before[number] for number in range(len(numbers))),
         at,
     )
 

@@ -49,16 +49,17 @@ class _Teller:
                     Move(self.numbers[OF_STEP], self.numbers[KEPT], size)
                     for size in self.young.values()
                 )
+                self.at.update(dict.fromkeys(self.young, self.numbers[KEPT]))
                 self.young.clear()
             while now >= following:
                 following = next(begins)
             owner.append(self._changed(index, event, lives))
-        sizes = tuple(before.get(number, 0) for number in range(len(self.numbers)))
+        sizes = tuple(before[number] for number in range(len(self.numbers)))
         return Told(self.course, tuple(self.numbers), owner, sizes, self.at, moves)
 
-    def _before(self, lives: Lives) -> dict[int, int]:
+    def _before(self, lives: Lives) -> defaultdict[int, int]:
         """Bytes of each purpose before the first event."""
-        found: dict[int, int] = defaultdict(int)
+        found: defaultdict[int, int] = defaultdict(int)
         for block in state_after(self.data, self.course.device, -1).blocks:
             purpose = (
                 self.owners.purpose(block.address, 0, lives.gone_us(block.address, -1)) or EARLIER

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, name_of, the_only
 from auditor.model import Action, Edit, Site
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key, text_of
 
@@ -64,12 +64,11 @@ def home_of_value(
     """The one place where the value of an expression is written, which was ``ran``; None if that is
     not certain.
     """
-    found = [
+    return the_only(
         home
         for value, home in _candidates(source, configs, written, call)
         if type(value) is type(ran) and value == ran
-    ]
-    return found[0] if len(found) == 1 else None
+    )
 
 
 def number_of(
@@ -78,10 +77,10 @@ def number_of(
     """The whole number that an expression names, and the one place where it is written; None if it
     may be another's.
     """
-    found = list(_candidates(source, configs, written, call))
-    if len(found) != 1 or type(found[0][0]) is not int:
+    found = the_only(_candidates(source, configs, written, call))
+    if found is None or type(found[0]) is not int:
         return None
-    ((value, home),) = found
+    value, home = found
     return value, home  # type: ignore[return-value]
 
 
@@ -143,9 +142,9 @@ def reads_of(source: Source, key: str, *, apart_from: str) -> Iterator[ast.expr]
 
 
 def _configured(configs: Configs, key: str) -> Iterator[tuple[object, Home]]:
-    named = [setting for setting in configs.settings if setting.where[-1:] == (key,)]
-    if len(named) == 1:
-        yield named[0].value, Home(named[0].site, "set_value", keyword=named[0].keyword)
+    named = the_only(setting for setting in configs.settings if setting.where[-1:] == (key,))
+    if named is not None:
+        yield named.value, Home(named.site, "set_value", keyword=named.keyword)
 
 
 def _options(source: Source, key: str) -> Iterator[tuple[object, Home]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.evidence.source.loops import LOOPS
 from auditor.model import Site
 
@@ -38,11 +38,11 @@ def _only_backward(node: ast.AST, block: list[ast.stmt], lines: list[int]) -> bo
     between = [
         each
         for each in block
-        if looped or (min(lines) <= (each.end_lineno or 0) and each.lineno <= max(lines))
+        if looped or set(lines_of(each)) & set(range(min(lines), max(lines) + 1))
     ]
     return (
         (looped or len(between) > 1)
-        and all(any(_covers(each, line) for each in between) for line in lines)
+        and all(any(line in lines_of(each) for each in between) for line in lines)
         and all(isinstance(each, _PLAIN) and _quiet(each) for each in between)
     )
 
@@ -52,10 +52,6 @@ def _blocks(node: ast.AST) -> Iterable[list[ast.stmt]]:
         block = getattr(node, name, None)
         if isinstance(block, list) and block:
             yield block
-
-
-def _covers(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _quiet(statement: ast.stmt) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from auditor.evidence.source.argument_origin import Home, home_of_value, reads_of
 from auditor.evidence.source.config_values import Configs
-from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of, the_only
 from auditor.model import Edit, Site
 from auditor.syntax.qualified_names import OPTIONS, kept_as, last_key
 
@@ -238,8 +238,8 @@ def _sole_name(written: ast.expr) -> ast.expr | None:
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
     ]
     parts = {id(part) for node in inside for part in ast.walk(node) if part is not node}
-    whole = [node for node in inside if id(node) not in parts]
-    return whole[0] if len(whole) == 1 and last_key(whole[0]) else None
+    whole = the_only(node for node in inside if id(node) not in parts)
+    return whole if whole is not None and last_key(whole) else None
 
 
 def _is_name(value: ast.expr) -> bool:
@@ -317,8 +317,7 @@ def _options(source: Source, key: str) -> Iterator[Place]:
 
 
 def _configured(configs: Configs, key: str) -> Site | None:
-    named = [setting.site for setting in configs.settings if setting.where[-1:] == (key,)]
-    return named[0] if len(named) == 1 else None
+    return the_only(setting.site for setting in configs.settings if setting.where[-1:] == (key,))
 
 
 def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
@@ -327,7 +326,7 @@ def _functions_around(source: Source, file: str, at: ast.AST) -> list[Function]:
     around = [
         node
         for node in source.nodes(file)
-        if isinstance(node, Function) and node.lineno < line <= (node.end_lineno or 0)
+        if isinstance(node, Function) and line in lines_of(node)[1:]
     ]
     return sorted(around, key=lambda node: node.lineno, reverse=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.model import Site
 
 ADDS_ITEM = frozenset({"append", "appendleft", "add", "put"})
@@ -24,13 +24,9 @@ def stores_at_depth(source: Source, site: Site, depth: int) -> bool:
     here = (
         node
         for node in source.nodes(site.file)
-        if isinstance(node, ast.stmt) and _covers(node, site.line)
+        if isinstance(node, ast.stmt) and site.line in lines_of(node)
     )
     return any(depth == found for statement in here for found in _depths(statement))
-
-
-def _covers(statement: ast.stmt, line: int) -> bool:
-    return statement.lineno <= line <= (statement.end_lineno or statement.lineno)
 
 
 def _depths(statement: ast.stmt) -> Iterator[int]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.model import Site
 
 Width = Literal["wide", "narrow", "unknown"]
@@ -347,4 +347,4 @@ def _lines_of(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> range | None:
     node: ast.AST | None = call
     while node is not None and not isinstance(node, Function):
         node = parents.get(node)
-    return None if node is None else range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return None if node is None else lines_of(node)

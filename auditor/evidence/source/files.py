@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from auditor.evidence.table import Evidence, Table
 from auditor.model import Site
@@ -43,6 +43,8 @@ choice, or who makes it.
 """
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+T = TypeVar("T")
 
 
 class Span(NamedTuple):
@@ -99,9 +101,7 @@ class Source(Table):
     def calls_at(self, site: Site) -> Iterator[ast.Call]:
         """Calls whose text covers the site's line, outermost first."""
         for node in self.nodes(site.file):
-            if isinstance(node, ast.Call) and node.lineno <= site.line <= (
-                node.end_lineno or node.lineno
-            ):
+            if isinstance(node, ast.Call) and site.line in lines_of(node):
                 yield node
 
     def call_with_keyword(self, site: Site, keyword: str) -> str:
@@ -117,13 +117,9 @@ class Source(Table):
         """What the one call of ``call`` on the site's line is given as ``keyword``; None if it is
         not given it.
         """
-        found = [node for node in self.calls_at(site) if name_of(node.func) == call]
-        given = (
-            [item.value for item in found[0].keywords if item.arg == keyword]
-            if len(found) == 1
-            else []
-        )
-        return given[0] if given else None
+        found = the_only(node for node in self.calls_at(site) if name_of(node.func) == call)
+        given = found.keywords if found is not None else ()
+        return next((item.value for item in given if item.arg == keyword), None)
 
     def called(self, site: Site, *names: str) -> str:
         """Which of ``names`` is called on the site's line; empty if none is."""
@@ -166,7 +162,7 @@ class Source(Table):
         """Where the keyword is given True or an expression and in the call of what, if on one line
         of all files; else None.
         """
-        found = [
+        return the_only(
             (self.site_of(file, item.value), name_of(call.func))
             for file, text in self.texts.items()
             for call in (self.nodes(file) if keyword in text else ())
@@ -174,8 +170,7 @@ class Source(Table):
             for item in call.keywords
             if item.arg == keyword
             and (not isinstance(item.value, ast.Constant) or item.value.value is True)
-        ]
-        return found[0] if len(found) == 1 else None
+        )
 
     def only_flag(self, path: str, *, value: bool) -> Site | None:
         """Where an attribute like ``cudnn.benchmark`` is set to the flag, if no other line of the
@@ -203,8 +198,10 @@ class Source(Table):
         """``zeros`` where the line's only move is ``torch.zeros(...).to(...)`` or ``.cuda()``;
         empty where it moves something else.
         """
-        moves = [call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")]
-        moved = moves[0].value if len(moves) == 1 and isinstance(moves[0], ast.Attribute) else None
+        move = the_only(
+            call.func for call in self.calls_at(site) if name_of(call.func) in ("to", "cuda")
+        )
+        moved = move.value if isinstance(move, ast.Attribute) else None
         if not isinstance(moved, ast.Call) or not isinstance(moved.func, ast.Attribute):
             return ""
         return moved.func.attr if name_of(moved.func.value) == "torch" else ""
@@ -246,7 +243,7 @@ class Source(Table):
         statements = (
             node
             for node in self.nodes(site.file)
-            if isinstance(node, ast.Expr) and _covers(node, site.line)
+            if isinstance(node, ast.Expr) and site.line in lines_of(node)
         )
         calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
         kinds = (
@@ -318,14 +315,24 @@ def name_of(callee: ast.expr) -> str:
     return callee.id if isinstance(callee, ast.Name) else ""
 
 
+def the_only(found: Iterable[T]) -> T | None:
+    """The one of them; None where there are several, or none."""
+    match list(found):
+        case [only]:
+            return only
+    return None
+
+
+def lines_of(node: ast.stmt | ast.expr | ast.ExceptHandler) -> range:
+    """Lines that a part of a file covers."""
+    assert node.end_lineno is not None  # only of what no parser made
+    return range(node.lineno, node.end_lineno + 1)
+
+
 def span_of(node: ast.expr) -> Span:
     """Where an expression stands."""
-    return Span(
-        node.lineno,
-        node.end_lineno or node.lineno,
-        node.col_offset,
-        node.end_col_offset or node.col_offset,
-    )
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
 def _first_line(node: Function | ast.ClassDef) -> int:
@@ -342,10 +349,6 @@ def _sets_attribute(node: ast.AST, path: str) -> bool:
     )
     written = (ast.unparse(target) for target in targets if isinstance(target, ast.Attribute))
     return any(text == path or text.endswith(f".{path}") for text in written)
-
-
-def _covers(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _begins_at(node: ast.AST, line: int) -> bool:

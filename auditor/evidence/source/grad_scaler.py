@@ -8,7 +8,7 @@ import ast
 import operator
 import re
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.model import Site
 
 OPERATORS = {
@@ -110,9 +110,7 @@ def _scope(source: Source, site: Site) -> ast.AST | None:
     """The innermost function around the line, else the module."""
     nodes = list(source.nodes(site.file))
     around = [
-        node
-        for node in nodes
-        if isinstance(node, ast.FunctionDef) and node.lineno <= site.line <= (node.end_lineno or 0)
+        node for node in nodes if isinstance(node, ast.FunctionDef) and site.line in lines_of(node)
     ]
     return max(around, key=lambda node: node.lineno, default=next(iter(nodes), None))
 

@@ -69,9 +69,11 @@ def repeats_unchanged(
         return False
     if not isinstance(loop.test, ast.Constant) and not _is_flag(loop.test, tried):
         return False
-    between = [each for each in loop.body if each is not tried]
-    if handler.body and isinstance(handler.body[-1], ast.Continue):
-        between = [each for each in between if each.lineno < tried.lineno]
+    if tried not in loop.body:
+        return False
+    at = loop.body.index(tried)
+    skips = isinstance(handler.body[-1], ast.Continue)
+    between = loop.body[:at] if skips else [*loop.body[:at], *loop.body[at + 1 :]]
     read = {
         ast.unparse(node)
         for each in tried.body
@@ -79,9 +81,7 @@ def repeats_unchanged(
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         and isinstance(node.ctx, ast.Load)
     }
-    return tried in loop.body and all(
-        _leaves_as_is(each, read) for each in [*handler.body, *between]
-    )
+    return all(_leaves_as_is(each, read) for each in [*handler.body, *between])
 
 
 def _is_flag(test: ast.expr, tried: ast.Try) -> bool:
@@ -201,10 +201,10 @@ def _holds(test: ast.expr, name: str, value: object) -> bool | None:
 
 
 def _compares(test: ast.Compare, value: object) -> bool | None:
-    other = test.comparators[0]
+    (asked,), (other,) = test.ops, test.comparators
     if not isinstance(other, ast.Constant) or not isinstance(
-        test.ops[0], ast.Is | ast.Eq | ast.IsNot | ast.NotEq
+        asked, ast.Is | ast.Eq | ast.IsNot | ast.NotEq
     ):
         return None
     same = value is not FAILED and value == other.value
-    return same if isinstance(test.ops[0], ast.Is | ast.Eq) else not same
+    return same if isinstance(asked, ast.Is | ast.Eq) else not same

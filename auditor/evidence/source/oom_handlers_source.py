@@ -17,7 +17,7 @@ from auditor.evidence.source.broad_handlers import (
     shrinks,
     swallows,
 )
-from auditor.evidence.source.files import Function, name_of
+from auditor.evidence.source.files import Function, lines_of, name_of
 from auditor.evidence.source.oom_answers import answers, repeats_unchanged
 
 BACKWARD = frozenset({"backward", "manual_backward"})
@@ -292,7 +292,7 @@ def guards(
 
 
 def _covers(nodes: Iterable[ast.stmt | ast.expr], line: int) -> bool:
-    return any(node.lineno <= line <= (node.end_lineno or node.lineno) for node in nodes)
+    return any(line in lines_of(node) for node in nodes)
 
 
 def functions(trees: Iterable[ast.Module]) -> dict[str, Function]:

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from auditor.evidence.source.files import Source, Span, name_of, span_of
+from auditor.evidence.source.files import Source, Span, lines_of, name_of, span_of
 from auditor.model import Site
 
 SINKS = frozenset({"print", "float", "str", "format", "add_scalar", "info", "debug"})
@@ -35,7 +35,7 @@ def summed_read(source: Source, site: Site) -> Span | None:
         if (
             isinstance(node, ast.AugAssign)
             and isinstance(node.op, ast.Add)
-            and node.lineno <= site.line <= (node.end_lineno or 0)
+            and site.line in lines_of(node)
         ):
             reads = [
                 call

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from auditor.evidence.source.files import Source, name_of
+from auditor.evidence.source.files import Source, lines_of, name_of
 from auditor.model import Site
 
 JOINS = frozenset(
@@ -170,9 +170,10 @@ def _assigned(nodes: Iterator[ast.AST]) -> Iterator[_Assigned]:
             targets, value = [node.target], node.value
         else:
             continue
-        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         for target in targets:
-            yield _Assigned(ast.unparse(target), value, lines, not again and function in ONCE)
+            yield _Assigned(
+                ast.unparse(target), value, lines_of(node), not again and function in ONCE
+            )
 
 
 def _joins(target: str, value: ast.expr) -> bool:

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from auditor.evidence.source.files import Function, Source, name_of
+from auditor.evidence.source.files import Function, Source, lines_of, name_of
 from auditor.model import Site
 
 MOVES = frozenset(("to", "cuda"))
@@ -238,6 +238,6 @@ def _scope(source: Source, site: Site) -> Scope:
         node
         for node in source.nodes(site.file)
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
-        and (isinstance(node, ast.Module) or node.lineno <= site.line <= (node.end_lineno or 0))
+        and (isinstance(node, ast.Module) or site.line in lines_of(node))
     ]
     return around[-1]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from auditor.evidence.source.files import parsed
+from auditor.evidence.source.files import lines_of, parsed
 from auditor.model import Site
 
 LONGEST_TEXT = 60
@@ -48,7 +48,7 @@ def _own_lines(node: ast.stmt) -> range:
     decorators = getattr(node, "decorator_list", None) or ()
     first = min([node.lineno, *(each.lineno for each in decorators)])
     body = getattr(node, "body", None)
-    last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
+    last = max(node.lineno, body[0].lineno - 1) if body else lines_of(node)[-1]
     return range(first, last + 1)
 
 

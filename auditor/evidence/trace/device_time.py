@@ -42,7 +42,7 @@ def device_time(evidence: Evidence) -> DeviceTime | None:
 
 def _of(line: Timeline) -> DeviceTime:
     assert line.idle is not None
-    use, windows, steps = line.devices[0], line.idle.windows, max(1, line.steps.count)
+    use, windows, steps = line.devices[0], line.idle.windows, line.steps.count
     each, total = 1e3 * steps, windows.length
     busy, computing, communicating = _busy(line)
     talking = communicating.overlap(windows)

@@ -69,7 +69,7 @@ def _job(line: Timeline) -> Job:
         backend=(info.backend or "").lower(),
         rank=info.rank,
         world_size=info.world_size or 1,
-        steps=max(1, line.steps.count),
+        steps=line.steps.count,
         marked=line.steps.marked,
         window_us=windows.length / 1e3,
         kernels=use.kernels,

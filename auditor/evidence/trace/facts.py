@@ -115,7 +115,7 @@ def _unnamed(line: Timeline) -> tuple[str, ...]:
 def facts_of(line: Timeline) -> TraceFacts:
     """The same of a timeline."""
     steps = line.steps
-    count = max(1, steps.count)
+    count = steps.count
     operators = tuple(
         Operator(row.name, row.calls / count, row.self_ns / 1e3 / count) for row in line.operators
     )

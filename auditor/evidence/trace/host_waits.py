@@ -184,7 +184,7 @@ class TraceWaits(Table):
         steps = line.steps
         timed = not line.trace.info.null_device
         return cls(
-            max(1, steps.count),
+            steps.count,
             steps.marked,
             timed,
             tuple(_places(line) if timed else map(_untimed, _places(line))),
@@ -259,7 +259,7 @@ def _place(line: Timeline, key: _Key, rows: list[int]) -> WaitPlace:
         n=synchronised or len(rows),
         held_us=float(waits.held[rows].sum()) / 1e3,
         won_us=float(line.wait_prices[rows].sum()) / 1e3,
-        of=max(1, line.steps.count),
+        of=line.steps.count,
         copied=_copied(line, rows),
         slow_us=slow,
         copying_us=copying,

@@ -164,7 +164,7 @@ def _table(line: Timeline, found: Idle) -> DeviceIdle:
     use, delay = line.devices[0], line.launch_delay_ns
     depth = queue_depth(line.trace, use, line.launches)
     return DeviceIdle(
-        steps=max(1, line.steps.count),
+        steps=line.steps.count,
         marked=line.steps.marked,
         device=use.name,
         window_us=found.windows.length / 1e3,

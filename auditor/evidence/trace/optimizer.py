@@ -58,7 +58,7 @@ class OptimizerCalls(Table):
         use = line.optimizer
         if use is None:
             return cls()
-        steps = max(1, line.steps.count)
+        steps = line.steps.count
         return cls(
             names=tuple(found[1] if (found := _NAME.match(name)) else name for name in use.names),
             calls=len(use.rows),

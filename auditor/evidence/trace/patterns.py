@@ -98,7 +98,7 @@ class Structure(Table):
 
 
 def _table(line: Timeline) -> Structure:
-    use, steps, biased = line.devices[0], max(1, line.steps.count), line.biased_convolutions
+    use, steps, biased = line.devices[0], line.steps.count, line.biased_convolutions
     return Structure(
         steps=steps,
         marked=line.steps.marked,
@@ -128,7 +128,7 @@ def _table(line: Timeline) -> Structure:
 def _loops(line: Timeline) -> tuple[Loop, ...]:
     import numpy as np
 
-    steps = max(1, line.steps.count)
+    steps = line.steps.count
     groups: dict[tuple[tuple[str, ...], str], list[IndexLoop]] = {}
     for loop in line.index_loops:
         if not line.steps.marked or line.steps.start[0] <= loop.start <= line.steps.end[-1]:

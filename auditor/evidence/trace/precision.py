@@ -111,7 +111,7 @@ def _table(line: Timeline) -> Precision:
         device=use.name,
         capability=_capability(line),
         amd=_amd(line),
-        steps=max(1, line.steps.count),
+        steps=line.steps.count,
         marked=line.steps.marked,
         busy=1 - line.idle.total / max(1, line.idle.windows.length) if line.idle else 0.0,
         kernel_us=use.kernel_ns / 1e3,

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from auditor.evidence import Batches
-from auditor.evidence.recorded.batches import CROWDED, Batch, Loader, Resident, Waiting
+from auditor.evidence.recorded.batches import (
+    CROWDED,
+    Batch,
+    Loader,
+    Resident,
+    Starts,
+    Waiting,
+    _cause,
+)
 from auditor.evidence.recorded.step_pattern import step_pattern
 from auditor.evidence.recorded.steps import Step
 from auditor.model import Site
@@ -238,3 +248,47 @@ def test_what_workers_waited_for_a_processor_by_step():
         Batch(2, 2, 10.0, queued_us=None),
     )
     assert Batches(quiet=batches).crowded_by_step() == {0: 30.0, 2: 20.0}
+
+
+@pytest.mark.parametrize(
+    ("waits", "steps", "share", "recurring"),
+    [
+        ((5.0, 5.0), (10.0, 10.0), 0.5, 0.5),
+        ((9.0, 1.0), (10.0, 10.0), 0.5, 0.1),
+        ((3.0,), (10.0,), 0.3, 0.3),
+        ((0.0, 0.0), (0.0, 0.0), 0.0, 0.0),
+        ((4.0, 0.0), (8.0, 0.0), 0.5, 0.0),
+        ((0.5, 0.25), (0.0, 0.0), 0.75, 0.25),  # of a microsecond where no time was told
+    ],
+)
+def test_shares_of_the_waiting(waits, steps, share, recurring):
+    waiting = Waiting(Loader(1), waits, steps)
+    assert waiting.share == pytest.approx(share)
+    assert waiting.recurring_share == pytest.approx(recurring)
+
+
+@pytest.mark.parametrize(
+    ("samples", "default", "cause"),
+    [
+        ([{"cpu"}, {"cpu"}], "cpu", "collate function"),
+        ([{"cuda:0"}, {"cpu"}], "cpu", "dataset"),
+        ([{"cuda:0"}, {"cpu"}, {"cpu"}], "cpu", "collate function"),
+        ([{"cuda:0", "cpu"}, {"cuda:1"}], "cpu", "dataset"),
+        ([set(), set()], "cuda:0", "default device"),
+    ],
+)
+def test_who_put_a_batch_on_the_device(samples, default, cause):
+    batches = [
+        Batch(1, n, sample_devices=frozenset(each), default_device=default)
+        for n, each in enumerate(samples)
+    ]
+    assert _cause(batches) == cause
+    if default != "cpu":
+        mixed = [*batches, replace(batches[0], default_device="cpu")]
+        assert _cause(mixed) == "collate function"
+
+
+def test_batches_of_an_iterator_where_none_began():
+    assert Starts(made=0, batches=7).batches_each == 7.0
+    assert Starts(made=1, batches=7).batches_each == 7.0
+    assert Starts(made=2, batches=7).batches_each == 3.5

@@ -56,3 +56,34 @@ def test_short_loops_have_few_operators_a_turn_on_every_step(operators, steps, s
 
 def test_without_a_list_of_passes_no_step_was_watched(seen):
     assert seen(piecewise=[]).get(IndexingLoops).steps == 0
+
+
+LOOPED = "def f(xs):\n    for x in xs:\n        y = g(x)\n    z = [g(x) for x in xs]\n    g(xs)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "site", "head"),
+    [
+        ([3], {}, 3, 2),
+        ([4], {}, 4, None),  # a loop on the line itself
+        ([5], {}, 5, None),  # no loop
+        ([5, 3], {"cut": 1}, 3, 2),
+        ([3, 4], {"cut": 1}, 3, 2),
+        ([5, 4], {"cut": 1}, 4, None),
+        ([5, 1], {"cut": 1}, 5, None),
+    ],
+)
+def test_the_head_of_a_loop(seen, lines, more, site, head):
+    rows = [{**row(0), **more}]
+    (loop,) = (
+        seen(text=LOOPED, sites=lines, manifest=PASSES, piecewise=rows).get(IndexingLoops).loops
+    )
+    assert loop.site.line == site
+    assert (loop.head and loop.head.line) == head
+    assert loop.head is None or loop.head.file == "trainer.py"
+
+
+def test_what_a_module_cut_is_own(seen):
+    sites = [(3, {"via": "torch/optim/adam.py:step"}), 4]
+    rows = [{**row(0), "cut": 1}]
+    assert seen(sites=sites, manifest=PASSES, piecewise=rows).get(IndexingLoops).loops

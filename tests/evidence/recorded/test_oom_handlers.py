@@ -154,3 +154,4 @@ def test_a_run_that_died_in_a_handler_before_anything_was_recorded(seen, home, l
     table = evidence.get(OomHandlers)
     assert [(each.site.line, "died" in each.reasons) for each in table.flaws] == [(4, True)]
     assert table.calls is None
+    assert (table.handlers, table.errors) == (1, 2)  # the error, and that of the handler

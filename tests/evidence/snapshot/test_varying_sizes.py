@@ -11,7 +11,16 @@ import pytest
 from auditor.allocator import CachingAllocator
 from auditor.evidence import VaryingSizes
 from auditor.evidence.snapshot import varying_sizes
-from auditor.evidence.snapshot.varying_sizes import Outcomes, Varying, _bounds, _rank_correlation
+from auditor.evidence.snapshot.varying_sizes import (
+    Outcomes,
+    Varying,
+    _bounds,
+    _grows,
+    _loaders,
+    _rank_correlation,
+    _ranks,
+)
+from auditor.evidence.source.size_origin import Definitions
 from auditor.evidence.table import Evidence
 from auditor.model import Site
 from auditor.recordings.standalone_snapshot import SnapshotRecording
@@ -159,3 +168,108 @@ def test_a_step_is_rounded_up_to_the_largest_of_its_quarter():
 )
 def test_rank_correlation(one, other, expected):
     assert _rank_correlation(one, other) == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "fixed", "extra", "share"),
+    [(100, 80, 20, 0.2), (100, 100, 0, 0.0), (80, 100, 0, 0.0), (0, 0, 0, 0.0), (4, 0, 4, 1.0)],
+)
+def test_what_one_size_would_have_saved(reserved, fixed, extra, share):
+    came = Outcomes(reserved=reserved, fixed=fixed)
+    assert (came.extra, came.share) == (extra, share)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "distinct", "late", "spread", "grid"),
+    [
+        ((5,), 1, 1, 1.0, 1),
+        ((1, 2, 3), 3, 2, 3.0, 3),
+        ((1, 1, 2, 2), 2, 1, 2.0, 2),
+        ((0, 5), 2, 1, 5.0, 2),
+        ((10, 20, 40), 3, 2, 4.0, 4),
+        ((40, 20, 10), 3, 2, 4.0, 4),
+        ((9, 9, 9), 1, 1, 1.0, 1),
+    ],
+)
+def test_sizes_in_numbers(sizes, distinct, late, spread, grid):
+    one = Varying(Site("a.py", 1), sizes, Outcomes())
+    assert (one.distinct, one.late, one.spread, one.grid) == (distinct, late, spread, grid)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ends", "grows"),
+    [
+        ([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5], True),
+        ([1, 2, 3, 4, 5, 5], [0, 1, 2, 3, 4, 5], True),  # four rises of five
+        ([1, 2, 3, 4, 4, 4], [0, 1, 2, 3, 4, 5], False),
+        ([0, 2, 4, 6, 8, 10], [7, 8, 9, 10, 11, 12], True),  # half of it is held
+        ([0, 2, 4, 6, 8, 11], [7, 8, 9, 10, 11, 12], False),
+        ([6, 5, 4, 3, 2, 1], [0, 1, 2, 3, 4, 5], False),
+    ],
+)
+def test_growth_that_is_held(sizes, ends, grows):
+    assert _grows(sizes, ends) is grows
+
+
+@pytest.mark.parametrize(
+    ("number", "quarters"),
+    [(1, [0]), (4, [0, 1, 2, 3]), (5, [1, 1, 3, 3, 4]), (8, [1, 1, 3, 3, 5, 5, 7, 7])],
+)
+def test_quarters_of_few_steps(number, quarters):
+    assert _bounds(list(range(number))) == dict(enumerate(quarters))
+
+
+def test_ranks_of_ties_are_their_mean():
+    assert _ranks([30, 10, 20, 10]) == [3.0, 0.5, 2.0, 0.5]
+    assert _ranks([]) == []
+
+
+def test_what_was_replayed_is_the_same_each_time(table):
+    """Of a deterministic allocator, orders and scale: to the byte."""
+    found = table(*steps_of(LENGTHS), weights=100 * MIB).varying.outcomes
+    base, peak = 100 * MIB, 100 * MIB + 8 * MIB + 70 * (MIB + 512)
+    assert found.scale == pytest.approx((varying_sizes.TYPICAL - base) / (peak - base))
+    assert (found.peak, found.reserved) == (17_181_057_024, 39_296_434_176)
+    assert (found.fixed, found.bucketed) == (17_194_549_248, 40_391_147_520)
+    assert found.expandable == 17_196_646_400
+
+
+def test_what_earlier_steps_keep_is_no_part_of_the_base(table):
+    steps = [
+        [(4, 8 * MIB, False), (5, length * MIB, False), (7, 4 * MIB, True)]
+        for length in sorted(LENGTHS)
+    ]
+    outcomes = table(*steps, weights=64 * MIB).varying.outcomes
+    peak = 64 + 8 + 70 + 4 * len(steps)
+    expected = (varying_sizes.TYPICAL - 64 * MIB) / ((peak - 64) * MIB)
+    assert outcomes.scale == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("few", [[40, 60], [40, 60, 50]])
+def test_a_peak_of_a_mebibyte_is_the_least(table, few):
+    def worth(unit):
+        steps = [[(5, length * unit, False)] for length in few * 4]
+        return table(*steps).varying.outcomes != Outcomes()
+
+    assert worth(MIB // 60 // 512 * 512 + 512) is (len(few) == 3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "definitions"),
+    [
+        ([], None),
+        ([{}], ((), ())),
+        ([{"collate_file": "/h/a.py", "collate_line": 3}], ((("a.py", 3),), ())),
+        ([{"collate_file": "/h/a.py"}], ((("a.py", 0),), ())),
+        ([{"dataset_file": "/h/b.py", "dataset_line": 4}], ((), (("b.py", 4),))),
+        ([{"dataset_file": "/h/b.py"}], ((), (("b.py", 0),))),
+    ],
+)
+def test_what_loaders_are_made_of(rows, definitions):
+    none = dict.fromkeys(("collate_file", "collate_line", "dataset_file", "dataset_line"))
+    made = [SimpleNamespace(**{**none, **row}) for row in rows]
+    evidence = SimpleNamespace(
+        rows=lambda kind: made, recording=SimpleNamespace(relative=lambda file: file[3:])
+    )
+    found = _loaders(evidence)
+    assert found == (None if definitions is None else Definitions(*definitions))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from auditor.evidence import Source
-from auditor.evidence.source.files import Span
+from auditor.evidence.source.files import Span, lines_of, span_of, the_only
 from auditor.model import Site
 
 
@@ -228,3 +230,14 @@ def test_what_does_not_parse_has_no_nodes():
     assert list(source("def f(:").nodes("a.py")) == []
     assert list(source("x\0").nodes("a.py")) == []
     assert list(source("x").calls_at(Site("b.py", 1))) == []
+
+
+@pytest.mark.parametrize(("found", "only"), [([], None), ([3], 3), ([3, 4], None), ([3, 3], None)])
+def test_the_only_one(found, only):
+    assert the_only(iter(found)) == only
+
+
+def test_lines_of_a_node():
+    (call,) = ast.parse("\nf(\n  1,\n)\n").body
+    assert list(lines_of(call)) == [2, 3, 4]
+    assert span_of(call.value) == Span(2, 4, 0, 1)

@@ -97,5 +97,5 @@ def test_loops_come_dearest_first():
     dear, cheap = _loops(line)
     assert (dear.cycle, dear.us_per_step, dear.repeats, dear.times) == (("dear",), 5.0, 8, 2)
     assert (cheap.cycle, cheap.us_per_step, cheap.times) == (("cheap",), 1.0, 1)
-    line.steps = SimpleNamespace(count=0, marked=False)
+    line.steps = SimpleNamespace(count=1, marked=False)
     assert [each.us_per_step for each in _loops(line)] == [99.0, 99.0, 10.0, 2.0]

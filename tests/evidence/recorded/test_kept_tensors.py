@@ -1,0 +1,87 @@
+"""Variables that hold more tensors after each step."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import KeptTensors
+from auditor.evidence.recorded.kept_tensors import Keeper
+from auditor.model import Site
+
+TEXT = "def step(self):\n    self.seen.append(1)\n    self.cut = self.cut[-8:]\n"
+
+
+def row(tensors=(1, 2, 3), nbytes=(10, 20, 30), **more):
+    facts = {"root": "r", "name": "self", "path": ".seen[*]", "line": 2, "function": "step"}
+    given = {"tensors": list(tensors), "nbytes": list(nbytes), "devices": ["cpu"]}
+    return {"pass": "loud", "step": 3, **facts, **given, **more}
+
+
+@pytest.fixture
+def kept(seen, home):
+    def table(*rows):
+        file = str(home / "trainer.py")
+        return seen(text=TEXT, kept=[{"file": file, **each} for each in rows]).get(KeptTensors)
+
+    return table
+
+
+def test_a_row_as_it_is_told(kept):
+    (one,) = kept(row()).keepers
+    assert (one.name, one.site.line, one.site.file) == ("self.seen[*]", 2, "trainer.py")
+    assert (one.tensors, one.nbytes, one.devices) == ((1, 2, 3), (10, 20, 30), ("cpu",))
+
+
+def test_a_line_that_was_not_found(kept):
+    (unknown,) = kept(row(line=None)).keepers
+    assert unknown.site is None
+
+
+def test_rows_of_other_passes_or_of_unequal_length_do_not_count(kept):
+    assert kept(row(**{"pass": "quiet"}), row(nbytes=(1, 2))).keepers == ()
+
+
+def test_what_some_line_of_its_file_cuts_is_bounded(kept, home):
+    file = str(home / "trainer.py")
+    one, two = kept(row(file=file), row(path=".cut", file=file)).keepers
+    assert [one.name, two.name] == ["self.seen[*]", "self.cut"]
+    assert isinstance(one.bounded, bool) and two.bounded
+
+
+def test_the_one_that_grew_most_comes_first(kept):
+    slow, fast = row(nbytes=(10, 20, 30), root="a"), row(nbytes=(0, 90, 91), root="b")
+    assert [each.nbytes[1] for each in kept(slow, fast).keepers] == [90, 20]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "each"), [((10, 20, 40), 15.0), ((10, 20), 10.0), ((7,), 0.0), ((9, 5, 3), -3.0)]
+)
+def test_bytes_per_step(nbytes, each):
+    assert Keeper("x", None, (1,) * len(nbytes), nbytes).bytes_per_step == each
+
+
+SITE = Site("t.py", 3, "", "")
+
+
+@pytest.mark.parametrize(
+    ("facts", "host", "device"),
+    [
+        ({}, 1, 0),
+        ({"devices": ("cuda",)}, 0, 1),
+        ({"devices": ("cpu", "cuda")}, 0, 1),
+        ({"devices": ("cpu", "cpu")}, 1, 0),
+        ({"site": None}, 0, 0),
+        ({"tensors": (1, 2, 2, 3)}, 0, 0),
+        ({"tensors": (3, 2, 1)}, 0, 0),
+    ],
+)
+def test_those_that_grow(facts, host, device):
+    known = {"site": SITE, "tensors": (1, 2, 3, 4), "devices": ("cpu",), **facts}
+    keeper = Keeper("x", nbytes=(1,) * len(known["tensors"]), **known)
+    table = KeptTensors((keeper,))
+    assert len(list(table.growing(0.9, device=False))) == host
+    assert len(list(table.growing(0.9, device=True))) == device
+
+
+def test_an_older_recording_has_none(seen):
+    assert seen(steps=[]).get(KeptTensors).keepers == ()

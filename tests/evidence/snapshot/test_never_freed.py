@@ -1,0 +1,113 @@
+"""Blocks that stay, by thirds of the history; cached memory that comes and goes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from auditor.allocator import CachingAllocator
+from auditor.evidence import CacheChurn, NeverFreed
+from auditor.evidence.table import Evidence
+from auditor.recordings.standalone_snapshot import SnapshotRecording
+from auditor.rule import NotLooked
+
+MIB = 1 << 20
+
+
+def at(line, name="step"):
+    return ({"filename": "/home/user/train.py", "line": line, "name": name},)
+
+
+@pytest.fixture
+def evidence(tmp_path):
+    def of(allocator):
+        (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
+        return Evidence(SnapshotRecording(tmp_path / "snapshot.pickle"))
+
+    return of
+
+
+def kept(evidence, *lines):
+    """The table where each of these lines allocates a block that stays, of 2 MiB each from the
+    first on; 0 allocates one that is freed at once.
+    """
+    allocator = CachingAllocator(1 << 40)
+    for line in lines:
+        block = allocator.malloc(2 * MIB, frames=at(line))
+        if not line:
+            allocator.free(block)
+    return [
+        (each.site.line, each.thirds, each.blocks)
+        for each in evidence(allocator).get(NeverFreed).lines
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((4,) * 9, [(4, (6, 6, 6), 9)]),
+        ((4, 4, 4, 0, 0, 0, 0, 0, 0), []),
+        ((4, 0, 0, 4, 0, 0, 4), [(4, (2, 2, 2), 3)]),
+        ((4, 0, 0, 4, 0, 0, 0), []),
+        ((0, 0, 4, 0, 0, 4), []),
+        ((4, 5, 4, 5, 5, 4, 5), [(5, (2, 4, 2), 4), (4, (2, 2, 2), 3)]),
+    ],
+)
+def test_lines_with_blocks_in_each_third(evidence, lines, found):
+    assert [
+        (line, tuple(size // MIB for size in thirds), blocks)
+        for line, thirds, blocks in kept(evidence, *lines)
+    ] == found
+
+
+def test_all_of_them_are_its_size(evidence):
+    allocator = CachingAllocator(1 << 40)
+    for _ in range(9):
+        allocator.malloc(2 * MIB, frames=at(4))
+        allocator.malloc(2 * MIB)  # of nobody's
+    (line,) = evidence(allocator).get(NeverFreed).lines
+    assert (line.size, line.blocks) == (18 * MIB, 9)
+
+
+# -- cached memory ---------------------------------------------------------------------------------
+
+
+def flushing(evidence, steps=10, *, flush=(6, 7), line=8, name="empty_cache"):
+    allocator = CachingAllocator(1 << 40)
+    for step in range(steps):
+        block = allocator.malloc(30 * MIB, frames=at(4))
+        allocator.free(block)
+        if step in flush:
+            frames = ({"filename": "/torch/cuda/memory.py", "line": 1, "name": name}, *at(line))
+            allocator.empty_cache(frames=frames)
+    return evidence(allocator).get(CacheChurn)
+
+
+def test_flushes_of_the_second_half(evidence):
+    table = flushing(evidence)
+    assert (table.flushes, table.retries, table.site.line) == (2, 0, 8)
+    assert (table.again_bytes, table.peak_reserved) == (60 * MIB, 30 * MIB)
+    assert table.facts[-1][0] == "with the cache kept (predicted)"
+
+
+@pytest.mark.parametrize(
+    ("flush", "flushes", "again"),
+    [((), 0, 0), ((0, 1), 0, 0), ((0, 1, 9), 1, 0), ((8,), 1, 30), (range(10), 5, 120)],
+)
+def test_those_of_the_first_half_do_not_count(evidence, flush, flushes, again):
+    table = flushing(evidence, flush=flush)
+    assert (table.flushes, table.again_bytes // MIB) == (flushes, again)
+    assert (table.facts[-1][0] == "with the cache kept (predicted)") is (flushes > 0)
+
+
+def test_who_flushed_is_told_where_the_history_says_so(evidence):
+    assert flushing(evidence, name="other").site is None
+
+
+def test_without_a_history_nothing_is_said(evidence, tmp_path):
+    allocator = CachingAllocator(1 << 40)
+    allocator.malloc(MIB)
+    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(allocator.snapshot()["segments"]))
+    with pytest.raises(NotLooked):
+        Evidence(SnapshotRecording(tmp_path / "snapshot.pickle")).get(CacheChurn)

@@ -1,0 +1,195 @@
+"""The rules about copies to the device, on tables made by hand, at both sides of each border."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.data003_pageable_batches import LoaderWithoutPinnedMemory
+from auditor.rules.sync007_pageable_async_copy import AsyncCopyFromPageableMemory
+from auditor.rules.sync010_made_on_host import TensorMadeOnHostThenMoved
+from auditor.rules.sync011_constant_to_device import ConstantSentEveryStep
+
+from auditor.evidence import Copies, Source
+from auditor.evidence.recorded.batches import Loader
+from auditor.evidence.recorded.copies import Copy, CopySite
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+TEXT = """\
+loader = DataLoader(data, batch_size=8)
+other = Batches(data)
+def step():
+    x = x.to(device)
+    y = y.to(device)
+"""
+LOADER, OTHER, X, Y = (
+    Site("t.py", line, "", TEXT.split("\n")[line - 1].strip()) for line in (1, 2, 4, 5)
+)
+SOURCE = Source({"t.py": TEXT})
+
+
+def copies(*steps, of=12, site=X, **more):
+    facts = {"what": "batch", "bytes": 64_001, "loader": 0, "call": "to", **more}
+    made = tuple(Copy(site, step=step, **facts) for step in (steps or range(of)))
+    return Copies("rehearsal", of, made, {0: Loader(0, made_at=LOADER), 1: Loader(1)})
+
+
+def told(rule, *tables, **more):
+    return list(ask(rule(**more), *tables))
+
+
+def batches(table, **more):
+    return told(LoaderWithoutPinnedMemory, table, SOURCE, **more)
+
+
+@pytest.mark.parametrize(("seen", "n"), [(range(5), 0), (range(6), 1), (range(12), 1)])
+def test_most_steps_count(seen, n):
+    assert len(batches(copies(*seen))) == n
+    assert len(told(AsyncCopyFromPageableMemory, copies(*seen, what="tensor", blocking=False))) == n
+    assert len(told(TensorMadeOnHostThenMoved, copies(*seen, what="made on the host"), SOURCE)) == n
+    assert len(told(ConstantSentEveryStep, copies(*seen, what="constant"))) == n
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        LoaderWithoutPinnedMemory,
+        AsyncCopyFromPageableMemory,
+        TensorMadeOnHostThenMoved,
+        ConstantSentEveryStep,
+    ],
+)
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        ({}, ["LoaderWithoutPinnedMemory"]),
+        ({"pinned": True}, []),
+        ({"blocking": False}, ["LoaderWithoutPinnedMemory"]),
+        ({"what": "tensor"}, []),
+        ({"what": "tensor", "blocking": False}, ["AsyncCopyFromPageableMemory"]),
+        ({"what": "tensor", "blocking": False, "pinned": True}, []),
+        ({"what": "made on the host"}, ["TensorMadeOnHostThenMoved"]),
+        ({"what": "made on the host", "blocking": False}, ["AsyncCopyFromPageableMemory"]),
+        ({"what": "constant"}, ["ConstantSentEveryStep"]),
+        ({"what": "constant", "blocking": False}, []),
+        ({"what": "constant", "pinned": True}, ["ConstantSentEveryStep"]),
+        ({"what": "constant", "via": "lib.py:f"}, []),
+    ],
+)
+def test_each_copy_has_one_rule(rule, change, rules):
+    table = copies(**change)
+    given = (
+        (table,)
+        if rule in (AsyncCopyFromPageableMemory, ConstantSentEveryStep)
+        else (table, SOURCE)
+    )
+    assert bool(told(rule, *given)) is (rule.__name__ in rules)
+
+
+@pytest.mark.parametrize(
+    ("size", "severity"), [(64_000, Severity.NOTE), (64_001, None), (1, Severity.NOTE)]
+)
+def test_small_copies_are_notes(size, severity):
+    (found,) = batches(copies(bytes=size))
+    assert found.severity is severity
+    (found,) = told(AsyncCopyFromPageableMemory, copies(what="tensor", blocking=False, bytes=size))
+    assert found.severity is severity
+    (found,) = told(
+        AsyncCopyFromPageableMemory, copies(what="tensor", blocking=False, bytes=2 * size, n=2)
+    )
+    assert found.severity is severity
+    (found,) = batches(copies(bytes=size), small=10**6)
+    assert found.severity is Severity.NOTE
+
+
+def test_lines_that_move_one_loader_are_one_and_loaders_are_apart():
+    both = copies()
+    more = replace(both, copies=(*both.copies, *copies(site=Y, bytes=10).copies))
+    (found,) = batches(more)
+    assert found.site == LOADER and "at t.py:4 and 1 more line on" in found.message
+    assert found.severity is None and found.per_step == 2.0
+    apart = replace(both, copies=(*both.copies, *copies(site=X, loader=1).copies))
+    one, two = batches(apart)
+    assert (one.site, two.site) == (LOADER, X)
+    assert (one.per_step, two.per_step) == (1.0, 1.0)
+    third = Site("t.py", 6, "", "z.to(device)")
+    three = replace(more, copies=(*more.copies, *copies(site=third).copies))
+    assert "and 2 more lines on" in batches(three)[0].message
+
+
+def test_a_loader_that_a_library_or_a_subclass_made():
+    assert batches(copies(loader=None))[0].site == X
+    mine = replace(copies(), loaders={0: Loader(0, made_at=OTHER)})
+    assert batches(mine)[0].site == X
+    inside = copies(via="lib.py:f")
+    (found,) = batches(inside)
+    assert (
+        found.site == LOADER
+        and "lib.py:f moves its batches" in LoaderWithoutPinnedMemory().remedy(found).text
+    )
+    assert batches(replace(inside, loaders={})) == []
+
+
+@pytest.mark.parametrize(("makes", "edits"), [("torch.zeros(8)", 1), ("make(8)", 0)])
+def test_a_tensor_made_on_the_host(makes, edits):
+    source = Source({"t.py": "\n\n\n" + f"x = {makes}.to(device)\n"})
+    (found,) = told(TensorMadeOnHostThenMoved, copies(what="made on the host"), source)
+    assert len(TensorMadeOnHostThenMoved().remedy(found).edits) == edits
+
+
+def test_numbers_of_python_and_other_small_ones():
+    (found,) = told(ConstantSentEveryStep, copies(what="constant", written=True, bytes=4))
+    assert found.message.startswith("Python numbers (4 B)")
+    (found,) = told(ConstantSentEveryStep, copies(what="constant", bytes=4))
+    assert found.message.startswith("numbers (4 B) made on the host")
+
+
+# -- the line itself -------------------------------------------------------------------------------
+
+
+def line(*made, steps=4):
+    return CopySite(X, tuple(Copy(X, "batch", **each) for each in made), steps)
+
+
+def test_averages_are_over_all_steps_and_the_amount_over_those_that_copy():
+    place = line({"step": 0, "n": 2, "bytes": 3000}, {"step": 1, "n": 4, "bytes": 1096})
+    assert (place.per_step, place.bytes_per_step, place.amount) == (1.5, 1024.0, "2 KiB")
+    assert dict(place.facts) == {
+        "copied": "1 KiB per step in 1.5 copies",
+        "from": "pageable memory",
+        "seen on": "2 of 4 steps",
+    }
+    one = line(
+        {"step": 0, "n": 4, "bytes": 4096, "pinned": True, "via": "b"},
+        {"step": 0, "n": 0, "bytes": 0, "pinned": True, "via": "a"},
+    )
+    assert one.facts[0] == ("copied", "1 KiB per step in 1 copy")
+    assert one.facts[1:] == (
+        ("from", "pinned memory"),
+        ("seen on", "1 of 4 steps"),
+        ("copied inside", "a, b"),
+    )
+
+
+def test_nothing_seen_is_nothing():
+    empty = line(steps=0)
+    assert (empty.per_step, empty.bytes_per_step, empty.amount) == (0.0, 0.0, "0 B")
+    assert line({"step": 0, "bytes": 8}, steps=0).per_step == 0.0
+    assert line({"step": 0, "bytes": 8}, steps=0).bytes_per_step == 0.0
+
+
+def test_what_all_of_its_copies_have_in_common():
+    mixed = line({"step": 0, "pinned": True}, {"step": 0})
+    assert mixed.memory == "pageable"
+    assert line({"step": 0, "index": True}, {"step": 0}).indexes is False
+    assert line({"step": 0, "index": True}, {"step": 1, "index": True}).indexes is True
+    assert line({"step": 0, "written": True}, {"step": 0}).written is False
+    assert line({"step": 0, "via": "lib"}, {"step": 0}).library == ""
+    moves = line(
+        {"step": 0, "call": "to"},
+        {"step": 1, "call": "to"},
+        {"step": 0, "call": "cuda", "blocking": False},
+        {"step": 0, "call": "tensor"},
+    ).moves
+    assert [call for _, call, _ in moves] == ["to"]

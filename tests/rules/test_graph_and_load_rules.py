@@ -1,0 +1,264 @@
+"""Backwards that walk again, states that are loaded, and checkpoints of activations: rules on
+tables made by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.amp005_old_amp_api import OldMixedPrecisionApi
+from auditor.rules.ckpt002_variant_not_chosen import CheckpointVariantNotChosen
+from auditor.rules.ckpt006_stale_rate import CheckpointOverridesRate
+from auditor.rules.graph007_walked_again import GraphWalkedAgain
+from auditor.rules.opt004_clip_reads_norm import ClipReadsGradientNorm
+
+from auditor.evidence import (
+    ActivationCheckpointing,
+    Amp,
+    BackwardRewalks,
+    Configs,
+    Loads,
+    Machine,
+    Reads,
+    Source,
+)
+from auditor.evidence.recorded.activation_checkpointing import Unchosen
+from auditor.evidence.recorded.amp import AmpEvent
+from auditor.evidence.recorded.backward_rewalks import Call
+from auditor.evidence.recorded.load_state_dict import Group, Load
+from auditor.evidence.recorded.reads import Read
+from auditor.evidence.recorded.step_pattern import StepPattern
+from auditor.evidence.source.read_purpose import Expression
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+A, B, FILLED = (
+    Site("t.py", line, "step", text) for line, text in ((2, "a()"), (3, "b()"), (9, ""))
+)
+
+
+# -- GRAPH007 --------------------------------------------------------------------------------------
+
+
+def grown(number=3, *, stored=FILLED, **more):
+    """Calls of one line, each of which goes again through all before it."""
+    return tuple(
+        Call(A, 10 + n, 10 * n, n, kept=True, summed=True, name="total", stored=stored, **more)
+        for n in range(number)
+    )
+
+
+def rewalks(*seen, of=None):
+    return BackwardRewalks(len(seen) if of is None else of, tuple(seen))
+
+
+def walked(table, text="a.backward()\na.backward()\nb.backward()\n", **knobs):
+    source = Source({"t.py": text})
+    return list(ask(GraphWalkedAgain(**knobs), table, Machine(), source))
+
+
+@pytest.mark.parametrize(("steps", "n"), [(3, 1), (6, 1), (5, 1), (2, 0)])
+def test_most_steps_must_grow(steps, n):
+    seen = [grown() for _ in range(steps)] + [()] * (5 - steps)
+    assert len(walked(rewalks(*seen, of=5))) == n
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 5])
+def test_three_calls_tell_growth_and_four_are_counted(number):
+    found = walked(rewalks(grown(number)))
+    assert len(found) == (number >= 3)
+    for each in found:
+        assert ("..." in each.message) is (number > 4)
+        assert each.per_step == number and [one.site.line for one in each.places] == [2, 9]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (replace(grown()[0], summed=False), *grown()[1:]),
+        (grown()[0], replace(grown()[1], again=0), grown()[2]),
+        (grown()[0], grown()[1], replace(grown()[2], newer=1)),
+        (grown()[0], replace(grown()[1], newer=2), grown()[2]),
+        (grown()[0], replace(grown()[1], site=B), grown()[2]),
+    ],
+)
+def test_what_does_not_grow(calls):
+    assert walked(rewalks(calls)) == []
+
+
+def test_the_line_itself_may_fill_the_variable_or_nobody_knows():
+    (own,) = walked(rewalks(grown(stored=A)))
+    (unknown,) = walked(rewalks(grown(stored=None)))
+    assert own.places == unknown.places == ()
+    last = (*grown(stored=None)[:2], replace(grown()[2], stored=FILLED))
+    assert len(walked(rewalks(last))[0].places) == 2
+
+
+def shared(again=5, **more):
+    """Two losses over one part: the second walks it again."""
+    first = Call(A, 10, 0, 0, kept=True, summed=True)
+    return first, replace(Call(B, 10, again, 0, summed=True), **more)
+
+
+@pytest.mark.parametrize(("again", "n"), [(5, 1), (4, 0), (9, 1)])
+def test_a_quarter_of_the_nodes_is_worth_a_note(again, n):
+    found = walked(rewalks(shared(again)))
+    assert len(found) == n
+    for each in found:
+        assert each.severity is Severity.NOTE and len(each.places) == 2
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        shared(0),
+        shared(summed=False),
+        shared(newer=1),
+        (replace(shared()[0], kept=False), shared()[1]),
+        (replace(shared()[0], summed=False), shared()[1]),
+        shared()[:1],
+        (),
+    ],
+)
+def test_what_is_no_shared_part(calls):
+    assert walked(rewalks(calls)) == []
+
+
+def test_calls_before_and_after_the_part_do_not_count():
+    other = Call(FILLED, 90, 0, 0, summed=True)
+    (found,) = walked(rewalks((other, *shared(), other)))
+    assert found.per_step == 2.0 and found.site == A
+
+
+def test_losses_with_something_between_them_are_silent():
+    assert walked(rewalks(shared()), "a.backward()\na.backward()\nb.step()\n") == []
+    other = [shared(), (), (), shared()]
+    assert walked(rewalks(*other)) == []
+    assert len(walked(rewalks(*other), share=0.5)) == 1
+
+
+# -- CKPT002 ---------------------------------------------------------------------------------------
+
+
+def unchosen(**more):
+    call = Unchosen(A, "checkpoint", StepPattern((0, 1), 4), 6, **more)
+    table = ActivationCheckpointing(4, (call,))
+    source = Source({"t.py": "\ncheckpoint(f, x)\n"})
+    return list(ask(CheckpointVariantNotChosen(), table, Machine(), source))
+
+
+def test_a_variant_that_is_not_chosen():
+    (found,) = unchosen()
+    assert (found.per_step, found.steps, found.severity) == (1.5, 2, None)
+    assert len(CheckpointVariantNotChosen().remedy(found).edits) == 1
+    (lost,) = unchosen(lost=1)
+    assert lost.severity is Severity.ERROR
+    assert unchosen(library="lib.py:f") == []
+    (inside,) = unchosen(library="lib.py:f", lost=2)
+    assert inside.facts == (("called by", "lib.py:f"),)
+    nowhere = replace(found, site=None)
+    assert CheckpointVariantNotChosen().remedy(nowhere).edits == ()
+
+
+# -- CKPT006 in a run ------------------------------------------------------------------------------
+
+
+def loaded(before, after, first=None, default=None, **knobs):
+    group = Group(before, after, after if first is None else first)
+    load = Load(A, "optimizer", "Adam", groups=(group,), default=default)
+    return [
+        each.message.rpartition(": ")[2]
+        for each in ask(CheckpointOverridesRate(**knobs), Loads((load,)), Machine())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "more", "said"),
+    [
+        ({"lr": 0.1}, {"lr": 0.1}, {}, []),
+        ({"lr": 0.1}, {"lr": 0.2}, {}, ["0.1 by 0.2"]),
+        ({"lr": 0.1}, {"lr": 0.05}, {}, []),  # it may have been lowered by hand
+        ({"lr": 0.1}, {"lr": 0.1001}, {}, []),
+        ({"lr": 0.1}, {"lr": 0.1002}, {}, ["0.1 by 0.1002"]),
+        ({"lr": 0.1}, {"lr": 0.1002}, {"tolerance": 0.01}, []),
+        ({"lr": 0.1}, {"lr": 0.2}, {"first": {"lr": 0.1}}, []),  # set again
+        ({"lr": 0.1}, {"lr": 0.2}, {"default": 0.1}, []),
+        ({"lr": 0.1}, {"lr": 0.05, "initial_lr": 0.05}, {}, ["0.1 by 0.05"]),
+        ({"lr": 0.1, "initial_lr": 0.3}, {"lr": 0.1, "initial_lr": 0.2}, {}, ["0.3 by 0.2"]),
+        ({"lr": 0.1, "max_lr": 0.3}, {"lr": 0.1, "max_lr": 0.2}, {}, ["0.3 by 0.2"]),
+        ({"lr": 0.1}, {"lr": 0.1, "max_lr": 0.2}, {}, []),
+        ({"lr": 0.0}, {"lr": 0.1}, {}, []),
+        ({}, {"lr": 0.1}, {}, []),
+        ({"lr": 0.1}, {}, {}, []),
+        (
+            {"lr": 0.1, "initial_lr": 0.3},
+            {"lr": 0.1, "initial_lr": 0.2},
+            {"first": {"lr": 0.1, "initial_lr": 0.3}},
+            [],
+        ),
+    ],
+)
+def test_a_rate_that_was_replaced(before, after, more, said):
+    assert loaded(before, after, **more) == said
+
+
+def test_four_of_the_rates_are_named():
+    groups = tuple(Group({"lr": 0.1}, {"lr": n + 1.0}, {"lr": n + 1.0}) for n in range(5))
+    load = Load(A, "optimizer", "Adam", groups=groups)
+    (found,) = ask(CheckpointOverridesRate(), Loads((load, Load(B, "module", "Net"))), Machine())
+    assert found.message.endswith("0.1 by 1, 0.1 by 2, 0.1 by 3, 0.1 by 4")
+    assert found.facts[0] == ("group 0, lr", "set 0.1, loaded 1, at the first step 1")
+    bare = Load(
+        A, "optimizer", "Adam", groups=(Group({"lr": 1}, {"lr": 2, "max_lr": 1}, {"lr": 2}),)
+    )
+    assert list(ask(CheckpointOverridesRate(), Loads((bare,)), Machine())) == []
+
+
+# -- OPT004, AMP005 --------------------------------------------------------------------------------
+
+
+CLIP = "torch/nn/utils/clip_grad.py:clip_grad_norm_"
+
+
+def clipped(text, *, steps=range(12), line=1, device="cuda", more=""):
+    site = Site("t.py", line, "step", text)
+    reads = tuple(
+        Read(
+            site,
+            "item",
+            "branch",
+            step,
+            tensor_device=device,
+            grad=1,
+            expression=Expression(via=CLIP),
+        )
+        for step in steps
+    )
+    table = Reads(device, 12, reads)
+    return list(ask(ClipReadsGradientNorm(), table, Source({"t.py": f"{text}\n{more}"}), Configs()))
+
+
+@pytest.mark.parametrize(
+    ("text", "edits", "words"),
+    [
+        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=True)", 1, "Drop error_if_nonfinite=True"),
+        ("clip_grad_norm_(p, 1.0, error_if_nonfinite=check)", 0, "Let error_if_nonfinite be"),
+        ("fabric.clip_gradients(m)", 0, "Have it clip without"),
+    ],
+)
+def test_a_clip_that_reads_the_norm(text, edits, words):
+    (found,) = clipped(text)
+    remedy = ClipReadsGradientNorm().remedy(found)
+    assert remedy.text.startswith(words) and len(remedy.edits) == edits
+    assert ("which was True" in found.message) is ("check" in text)
+
+
+@pytest.mark.parametrize("device", ["cuda", "rehearsal"])
+def test_the_deprecated_scaler_is_told_once(device):
+    events = tuple(AmpEvent("old_scaler", site, 3) for site in (A, B))
+    source = Source({"t.py": "x = 1\nscaler = GradScaler()\n"})
+    (found,) = ask(OldMixedPrecisionApi(), Amp(12, events), Machine(device), source)
+    assert found.site.line == 2
+    (bare,) = ask(OldMixedPrecisionApi(), Amp(12, events), Machine(device), Source())
+    assert bare.site == A and OldMixedPrecisionApi().remedy(bare).edits == ()

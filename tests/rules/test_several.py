@@ -1,0 +1,177 @@
+"""Rules that tell of several lines: one behind an innocent one is told, and so are two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.amp004_half_where_bfloat16 import HalfWhereBfloat16IsNative
+from auditor.rules.ckpt004_save_blocks_step import SaveBlocksStep
+from auditor.rules.data009_device_resident_batch import LoaderYieldsDeviceTensors
+from auditor.rules.graph002_retain_never_needed import RetainedGraphNeverNeeded
+from auditor.rules.mem001_near_capacity import DeviceMemoryNearlyFull
+from auditor.rules.mem006_peak_by_line import PeakHeldByFewLines
+from auditor.rules.mem011_oom_handling import OutOfMemoryHandledWrongly
+from auditor.rules.num004_half_headroom import HalfNearOverflow
+from auditor.rules.num005_lost_updates import UpdatesRoundedAway
+from auditor.rules.num013_poisoned_weights import WeightsPoisoned
+from auditor.rules.opt002_zero_filled_gradients import GradientsFilledWithZeros
+from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
+
+from auditor.checkpoints.contents import Scan, Tally, TensorFacts
+from auditor.evidence import (
+    Amp,
+    Backward,
+    Batches,
+    Checkpoints,
+    Configs,
+    DeviceCalls,
+    Machine,
+    OomHandlers,
+    OpRanges,
+    PeakHolders,
+    Reads,
+    Saves,
+    Source,
+    Updates,
+    ZeroGrads,
+)
+from auditor.evidence.checkpoints import Checkpoint
+from auditor.evidence.recorded.amp import AmpEvent
+from auditor.evidence.recorded.backward import BackwardCall
+from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.device_calls import DeviceCall
+from auditor.evidence.recorded.half_updates import HalfUpdates
+from auditor.evidence.recorded.op_ranges import Delicate
+from auditor.evidence.recorded.reads import Read
+from auditor.evidence.recorded.torch_save import Save
+from auditor.evidence.recorded.zero_grad import ZeroGrad
+from auditor.evidence.snapshot.peak import Peak
+from auditor.evidence.snapshot.state_at import Holder
+from auditor.evidence.trace.capacity import DevicePeak, TraceMemory
+from auditor.model import Site
+from tests.rules.asking import ask
+
+CPU, CUDA = Machine("cpu", 8), Machine("cuda", 8, capability=8)
+LINES = tuple(Site("t.py", line, "step", "") for line in range(1, 5))
+OFTEN = {1: range(20), 3: range(20)}
+"""Steps by line: the first and the third do it once."""
+
+
+def steps_of(at: int) -> list[int]:
+    return list(OFTEN.get(at, [0]))
+
+
+def everywhere(make):
+    return tuple(make(site, step) for at, site in enumerate(LINES) for step in steps_of(at))
+
+
+def lines(findings):
+    return [each.site.line for each in findings]
+
+
+def test_reads():
+    reads = Reads(
+        "cuda",
+        20,
+        everywhere(lambda site, step: Read(site, "item", "scalar", step, tensor_device="cuda")),
+    )
+    assert lines(ask(ScalarReadEveryStep(), reads)) == [2, 4]
+
+
+def test_zeroed_gradients():
+    table = ZeroGrads(20, everywhere(lambda site, step: ZeroGrad(site, step, set_to_none=False)))
+    found = GradientsFilledWithZeros().detect(table, CPU, Source(), Configs())
+    assert lines(found) == [2, 4]
+
+
+def test_autocast():
+    events = everywhere(lambda site, step: AmpEvent("autocast", site, step, "float16"))
+    scaled = tuple(AmpEvent("scale", LINES[0], step) for step in range(20))
+    found = ask(HalfWhereBfloat16IsNative(), Amp(20, (*events, *scaled)), CUDA, Source())
+    assert lines(found) == [2, 4]
+
+
+@pytest.mark.parametrize("kind", ["retain", "create"])
+def test_backwards(kind):
+    calls = everywhere(lambda site, step: BackwardCall(site, step, followed=True, **{kind: True}))
+    found = RetainedGraphNeverNeeded().detect(Backward(20, calls), CPU, Source(), Configs())
+    assert lines(found) == [2, 4]
+
+
+def test_saves():
+    each = everywhere(lambda site, step: Save(site, step, 900.0, "a.pt"))
+    found = list(ask(SaveBlocksStep(), Saves(20, 20_000.0, each), CPU))
+    assert lines(found) == [2, 4]
+    dear = tuple(Save(site, 0, 9000.0, "a.pt") for site in LINES[:1])
+    assert lines(ask(SaveBlocksStep(), Saves(20, 20_000.0, (*dear, *each)), CPU)) == [1, 2, 4]
+    assert list(ask(SaveBlocksStep(), Saves(20, 0.0, each), CPU)) == []
+
+
+def test_loaders():
+    cuda = frozenset({"cuda:0"})
+    batches = tuple(Batch(at, step, devices=cuda) for at in range(4) for step in steps_of(at))
+    loaders = tuple(Loader(at, made_at=site) for at, site in enumerate(LINES))
+    table = Batches("cuda", loaders, (), 20, (), batches)
+    assert lines(LoaderYieldsDeviceTensors().detect(table, CUDA)) == [2, 4]
+
+
+def test_calls_of_empty_cache():
+    every = {1: range(0, 20, 5), 3: range(0, 20, 4)}
+    calls = tuple(
+        DeviceCall(site, "empty_cache", step, us=10.0)
+        for at, site in enumerate(LINES)
+        for step in every.get(at, [0])
+    )
+    table = OomHandlers(calls=DeviceCalls("cuda", 20, calls))
+    assert lines(ask(OutOfMemoryHandledWrongly(), table, CUDA)) == [2, 4]
+
+
+def test_values_near_the_end_of_float16():
+    calls = tuple(
+        Delicate(op="mm", what="output", dtype="float16", site=site, low=0.0, high=high, steps=3)
+        for site, high in zip(LINES, (1.0, 60_000.0, 1.0, 60_000.0), strict=True)
+    )
+    assert lines(ask(HalfNearOverflow(), OpRanges(3, calls), Amp(), CPU)) == [2, 4]
+
+
+def test_updates():
+    each = tuple(
+        HalfUpdates(site, "SGD", "bfloat16", 1e-4, 5, 1000, kept)
+        for site, kept in zip(LINES, (0, 900, 0, 900), strict=True)
+    )
+    assert lines(ask(UpdatesRoundedAway(), Updates(each), CUDA)) == [2, 4]
+
+
+def test_poisoned_checkpoints():
+    def scanned(nan):
+        tally = Tally(8, nan=nan, low=0.0, high=1.0)
+        return Scan(
+            "/a.pt", "torch zip", 9, tensors=(TensorFacts("w", "float32", (8,), "model", tally),)
+        )
+
+    table = Checkpoints(tuple(Checkpoint(scanned(nan)) for nan in (0, 1, 0, 2)))
+    assert len(list(WeightsPoisoned().in_checkpoint(table))) == 2
+
+
+GIB = 1 << 30
+
+
+def test_devices_near_their_capacity():
+    devices = tuple(
+        DevicePeak(at, f"gpu{at}", used * GIB // 100, used * GIB // 100, GIB)
+        for at, used in enumerate((10, 99, 10, 99))
+    )
+    found = list(ask(DeviceMemoryNearlyFull(), TraceMemory(devices)))
+    assert ["gpu1" in found[0].message, "gpu3" in found[1].message, len(found)] == [True, True, 2]
+
+
+def test_peaks_of_devices():
+    def peak(at, size):
+        holder = Holder(LINES[at], size, 1, (), 0, 0)
+        nobody = replace(holder, site=None)
+        return Peak(at, 8 * GIB, 9 * GIB, (nobody, holder), timed=True)
+
+    peaks = tuple(peak(at, size) for at, size in enumerate((1, 6 * GIB, 1, 6 * GIB)))
+    unknown = replace(peaks[0], holders=peaks[0].holders[:1])
+    assert lines(ask(PeakHeldByFewLines(), PeakHolders((unknown, *peaks)), CUDA)) == [2, 4]
