@@ -30,6 +30,7 @@ from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
+from auditor.evidence.recorded.module_loops import ModuleLoops
 from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
@@ -41,6 +42,7 @@ from auditor.evidence.recorded.repeated_draws import RepeatedDraws
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.stale_grads import StaleGrads
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.summed_losses import LossSums
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
 from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
@@ -90,7 +92,9 @@ __all__ = [
     "LeavesOutsideOptimizer",
     "Loading",
     "Loads",
+    "LossSums",
     "Machine",
+    "ModuleLoops",
     "NeverFreed",
     "Nonfinite",
     "NormBuffers",

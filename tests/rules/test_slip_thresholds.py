@@ -7,13 +7,25 @@ from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
 from auditor.rules.ckpt008_kept_state_is_live import KeptStateIsLive
 from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
+from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
+from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
 
-from auditor.evidence import ArrayLists, EvalModeSteps, KeptStates, Machine, RepeatedDraws
+from auditor.evidence import (
+    ArrayLists,
+    EvalModeSteps,
+    KeptStates,
+    LossSums,
+    Machine,
+    ModuleLoops,
+    RepeatedDraws,
+)
 from auditor.evidence.recorded.array_lists import ArrayList
 from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
 from auditor.evidence.recorded.kept_states import KeptState
+from auditor.evidence.recorded.module_loops import ModuleLoop
 from auditor.evidence.recorded.repeated_draws import Repeated
+from auditor.evidence.recorded.summed_losses import SummedLosses
 from auditor.model import Severity, Site
 from tests.rules.asking import ask
 
@@ -78,3 +90,49 @@ def test_data011_names_the_loader_where_it_is_another_line():
         assert finding.site == site and finding.message.startswith("3 workers")
         assert ("train.py:9" in finding.message) == named
         assert finding.facts == (("loader", "train.py:9"),)
+
+
+def looped(module="Net", **more):
+    head = Site("train.py", 2, "", "for x in states:")
+    facts = {"turns": 8, "elements": 8192, "share": 0.05, "recurrent": False, "same": True}
+    loop = ModuleLoop(SITE, head, module, **{**facts, **more}, steps=3)
+    rule = ModulePieceByPiece()
+    return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)), CPU)]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, 1),
+        ({"turns": 7}, 0),
+        ({"share": 0.049}, 0),
+        ({"elements": 8193}, 0),
+        ({"same": False}, 0),
+        ({"module": "GRUCell", "recurrent": True, "same": False, "elements": 99_999}, 1),
+    ],
+)
+def test_kern007_wants_turns_a_share_and_small_pieces(more, found):
+    findings = looped(**more)
+    assert len(findings) == found
+    for finding, _ in findings:
+        assert finding.per_step == 8.0
+        assert [place.site.line for place in finding.places] == [2, 3]
+
+
+def test_kern007_names_what_takes_the_whole_sequence():
+    ((finding, remedy),) = looped("LSTMCell", recurrent=True)
+    assert "a sequence of 8 pieces" in finding.message and "nn.LSTM" in remedy.text
+    ((finding, remedy),) = looped()
+    assert "8 times a step" in finding.message and "vmap" in remedy.text
+
+
+@pytest.mark.parametrize(
+    ("steps", "each_bytes", "found"), [(2, 1 << 20, 1), (1, 1 << 20, 0), (2, (1 << 20) - 1, 0)]
+)
+def test_graph008_wants_steps_and_bytes(steps, each_bytes, found):
+    sums = LossSums((SummedLosses(SITE, 4, 4 << 20, each_bytes, steps),))
+    findings = list(ask(OneBackwardForAll(), sums, CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert (finding.lost_bytes, finding.basis) == (3 << 20, "measured")
+        assert "4 losses" in finding.message

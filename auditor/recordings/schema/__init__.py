@@ -54,6 +54,7 @@ from auditor.recordings.schema.graph import (
     RewalkRow,
     StillGroup,
     StrayRow,
+    SummedRow,
 )
 from auditor.recordings.schema.manifest import Manifest
 from auditor.recordings.schema.memory import (
@@ -69,6 +70,7 @@ from auditor.recordings.schema.numerics import (
     DoubleBirthRow,
     DoubleParametersRow,
     ModeRow,
+    ModuleLoopRow,
     NonfiniteRow,
     NormBufferRow,
     NumericRow,
@@ -124,6 +126,7 @@ ROWS: tuple[type[Row], ...] = (
     EnclosingRow,
     ReusedRow,
     RewalkRow,
+    SummedRow,
     CycleRow,
     EvalRow,
     GraphRow,
@@ -145,6 +148,7 @@ ROWS: tuple[type[Row], ...] = (
     DoubleBirthRow,
     DoubleParametersRow,
     PiecewiseRow,
+    ModuleLoopRow,
     ThrownRow,
     CompileRow,
     RegionRow,
@@ -232,6 +236,7 @@ __all__ = [
     "Manifest",
     "ModeRow",
     "ModuleLoadRow",
+    "ModuleLoopRow",
     "MovedParameterRow",
     "MovedStepsRow",
     "NonfiniteRow",
@@ -258,6 +263,7 @@ __all__ = [
     "StepRow",
     "StillGroup",
     "StrayRow",
+    "SummedRow",
     "SwitchedRow",
     "ThrownRow",
     "TrainingRow",
