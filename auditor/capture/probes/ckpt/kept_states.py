@@ -130,21 +130,19 @@ class KeptStatesProbe(OptimizerProbe):
         if number is None:
             return False
         if number not in state.trained:
-            stepped = {tensor.data_ptr() for tensor in tensors_of(optimizer)}
-            state.trained[number] = any(tensor.data_ptr() in stepped for tensor in kept)
+            stepped = {_address(tensor) for tensor in tensors_of(optimizer)}
+            state.trained[number] = any(_address(tensor) in stepped for tensor in kept)
         return state.trained[number]
 
     def _taken(self, owner: torch.nn.Module, state: Any) -> None:
         if not isinstance(state, Mapping):
             return
         at = self.context.frames.here()
-        trained = {
-            parameter.data_ptr() for parameter in owner.parameters() if parameter.requires_grad
-        }
+        trained = {_address(each) for each in owner.parameters() if each.requires_grad} - {0}
         tensors = [
             tensor
             for tensor in state.values()
-            if type(tensor) is torch.Tensor and tensor.numel() and tensor.data_ptr() in trained
+            if type(tensor) is torch.Tensor and _address(tensor) in trained
         ]
         if at is None or not tensors:
             return
@@ -161,8 +159,8 @@ class KeptStatesProbe(OptimizerProbe):
         if not isinstance(given, Mapping):
             return
         tensors = [each for each in given.values() if isinstance(each, torch.Tensor)]
-        held, places = {id(each) for each in tensors}, {each.data_ptr() for each in tensors}
-        if not all(parameter.data_ptr() in places for parameter in owner.parameters()):
+        held, places = {id(each) for each in tensors}, {_address(each) for each in tensors}
+        if not all(_address(parameter) in places for parameter in owner.parameters()):
             return
         for state in self._states:
             kept = state.kept
@@ -173,6 +171,14 @@ class KeptStatesProbe(OptimizerProbe):
             elif _versions(kept) == state.versions:  # nobody wrote into them since the step
                 state.row.loaded += 1
                 state.row.loaded_at = self.context.frames.here()
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Where its values lie; 0 of what has none, or no plain ones (lazy, sparse, on no device)."""
+    try:
+        return tensor.data_ptr()
+    except (RuntimeError, ValueError, NotImplementedError):
+        return 0
 
 
 def _versions(tensors: list[torch.Tensor]) -> list[int]:

@@ -88,6 +88,7 @@ class ModuleLoopsProbe(Probe):
     def start(self) -> None:
         """Watch calls of all modules."""
         self.context.writer.touch("turns")
+        self._walking = 0
         entering = module_hooks.register_module_forward_pre_hook(self.guarded(self._enter))
         leaving = module_hooks.register_module_forward_hook(
             self.guarded(self._leave), always_call=True
