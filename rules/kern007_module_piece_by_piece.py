@@ -32,9 +32,10 @@ class ModulePieceByPiece(Rule):
     with another small piece of one tensor, with nothing handed on from call to call: rows of a
     batch, time steps of an encoder. And torch's recurrent cells (``GRUCell``, ``LSTMCell``,
     ``RNNCell``) that go through a whole sequence, given nothing but its pieces and their own state.
-    Silent: modules that keep a state or statistics (batch norm that is trained), pieces that the
-    loop itself makes or that differ in shape, a state that is changed between two turns, large
-    pieces, a number of turns that depends on the data, and loops with a backward in them.
+    Silent: modules without parameters (augmentations draw for each sample), modules that keep a
+    state or statistics (batch norm that is trained), pieces that the loop itself makes or that
+    differ in shape, a state that is changed between two turns, large pieces, a number of turns that
+    depends on the data, and loops with a backward in them.
 
     ## Why it costs
     Each turn pays the host for every operator of the module, forward and backward, and its kernels

@@ -242,3 +242,18 @@ def state_in_a_dict_of_the_module():
         _trained(optimizer, total.square().mean())
 
     return step
+
+
+def augmentation_that_draws_for_each_image():
+    class Shift(nn.Module):
+        def forward(self, image):
+            return image.roll(int(torch.randint(3, ())), -1)
+
+    net, shift = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 1)), Shift()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def step():
+        images = torch.randn(12, 3, 8, 8)
+        _trained(optimizer, net(torch.stack([shift(image) for image in images])).square().mean())
+
+    return step

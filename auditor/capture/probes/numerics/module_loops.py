@@ -161,8 +161,12 @@ class ModuleLoopsProbe(Probe):
             return
 
     def _of(self, module: nn.Module, args: Any) -> _Series | None:
-        """The series of this call, None where it is given no piece."""
+        """The series of this call; None where it is given no piece, or has no parameters: an
+        augmentation may draw for each sample.
+        """
         if not any(_is_piece(each) for each in _tensors(args)):
+            return None
+        if next(module.parameters(), None) is None:
             return None
         path = path_of(self.context.frames)
         known = self._series.get((path, id(module)))
