@@ -20,8 +20,8 @@ class OneBackwardForAll(Rule):
     A backward over the sum, or the mean, of three losses or more whose graphs are of one form,
     reach the same parameters and share nothing else: micro-batches whose losses are added up. Each
     could have been walked, and its memory given back, before the next forward. Silent: losses over
-    one shared part, losses of different forms, two losses, small graphs, and graphs that are kept
-    (``create_graph``).
+    one shared part, losses of different forms, two losses, graphs that are small beside the
+    parameters, and graphs that are kept (``create_graph``).
 
     ## Why it costs
     The activations of all micro-batches are in memory at one time: the accumulation saves nothing
@@ -63,7 +63,7 @@ class OneBackwardForAll(Rule):
 
     ## Sources
     PyTorch examples of automatic mixed precision, "Gradient accumulation". Three losses and the
-    size are ours.
+    sizes are ours.
     """
 
     code = "GRAPH008"
@@ -72,11 +72,14 @@ class OneBackwardForAll(Rule):
 
     steps: int = knob(2, "Watched steps (of three) on which it must be seen.")
     least_bytes: int = knob(
-        1 << 20, "Bytes that the graph of one loss must hold before anything is reported."
+        1 << 16, "Bytes that the graph of one loss must hold before anything is reported."
+    )
+    times: float = knob(
+        1.0, "How many times the bytes of the parameters must be given back by it at least."
     )
 
     def detect(self, sums: LossSums, machine: Machine) -> Iterator[Finding]:
-        for each in sums.heavy(self.steps, self.least_bytes):
+        for each in sums.heavy(self.steps, self.least_bytes, self.times):
             yield Finding(
                 each.site,
                 f"this backward walks the sum of {each.parts} losses whose graphs share nothing but "

@@ -132,14 +132,20 @@ def test_kern007_names_what_takes_the_whole_sequence():
 
 
 @pytest.mark.parametrize(
-    ("steps", "each_bytes", "found"), [(2, 1 << 20, 1), (1, 1 << 20, 0), (2, (1 << 20) - 1, 0)]
+    ("steps", "each_bytes", "leaf_bytes", "found"),
+    [
+        (2, 1 << 16, 3 << 16, 1),
+        (1, 1 << 16, 3 << 16, 0),
+        (2, (1 << 16) - 1, 1, 0),
+        (2, 1 << 16, (3 << 16) + 1, 0),
+    ],
 )
-def test_graph008_wants_steps_and_bytes(steps, each_bytes, found):
-    sums = LossSums((SummedLosses(SITE, 4, 4 << 20, each_bytes, steps),))
+def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
+    sums = LossSums((SummedLosses(SITE, 4, 4 << 16, each_bytes, leaf_bytes, steps),))
     findings = list(ask(OneBackwardForAll(), sums, CPU))
     assert len(findings) == found
     for finding in findings:
-        assert (finding.lost_bytes, finding.basis) == (3 << 20, "measured")
+        assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
         assert "4 losses" in finding.message
 
 

@@ -15,13 +15,14 @@ from auditor.recordings.schema import SummedRow
 @dataclass(frozen=True)
 class SummedLosses:
     """``site`` walks the graphs of ``parts`` losses at once, which hold ``saved_bytes``; the largest
-    alone holds ``each_bytes``.
+    alone holds ``each_bytes``. The parameters that they reach take ``leaf_bytes``.
     """
 
     site: Site
     parts: int
     saved_bytes: int
     each_bytes: int
+    leaf_bytes: int
     steps: int
 
     @property
@@ -46,13 +47,18 @@ class LossSums(Table):
             lines[row.at].append(row)
         return cls(tuple(_sum(evidence, rows) for rows in lines.values()))
 
-    def heavy(self, steps: int, least_bytes: int) -> Iterator[SummedLosses]:
-        """Those on so many steps whose largest part holds so much."""
-        return (e for e in self.sums if e.steps >= steps and e.each_bytes >= least_bytes)
+    def heavy(self, steps: int, least_bytes: int, times: float) -> Iterator[SummedLosses]:
+        """Those on so many steps whose largest part holds so much, and what need not be there
+        ``times`` what the parameters take.
+        """
+        for each in self.sums:
+            large = each.lost_bytes >= times * each.leaf_bytes
+            if large and each.steps >= steps and each.each_bytes >= least_bytes:
+                yield each
 
 
 def _sum(evidence: Evidence, rows: list[SummedRow]) -> SummedLosses:
     least = min(rows, key=lambda row: row.saved_bytes - row.each_bytes)
     steps = len({row.step for row in rows})
     site = evidence.recording.site(least.at)
-    return SummedLosses(site, least.n, least.saved_bytes, least.each_bytes, steps)
+    return SummedLosses(site, least.n, least.saved_bytes, least.each_bytes, least.leaf_bytes, steps)

@@ -74,6 +74,7 @@ class SummedRow(PassRow, kw_only=True):
     n: Annotated[int, doc("losses")]
     saved_bytes: Annotated[int, doc("what the graphs held together, parameters left out")]
     each_bytes: Annotated[int, doc("what the largest of them held")]
+    leaf_bytes: Annotated[int, doc("of the leaves that they reach")]
 
 
 class RewalkRow(PassRow, kw_only=True):

@@ -10,8 +10,8 @@ from tests.evidence.recorded.rows import loud
 MIB = 1 << 20
 
 
-def row(step, saved=4 * MIB, each=MIB):
-    return loud(step, at=0, n=4, saved_bytes=saved, each_bytes=each)
+def row(step, saved=4 * MIB, each=MIB, leaves=3 * MIB):
+    return loud(step, at=0, n=4, saved_bytes=saved, each_bytes=each, leaf_bytes=leaves)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,11 @@ def row(step, saved=4 * MIB, each=MIB):
         ([row(0), row(1)], 1),
         ([row(0), row(1, each=MIB - 1)], 1),
         ([row(0), row(1, saved=4 * MIB - 2, each=MIB - 1)], 0),
+        ([row(0, leaves=3 * MIB + 1), row(1, leaves=3 * MIB + 1)], 0),
     ],
 )
 def test_steps_and_bytes(seen, rows, found):
-    sums = list(seen(sites=[7], summed=rows).get(LossSums).heavy(2, MIB))
+    sums = list(seen(sites=[7], summed=rows).get(LossSums).heavy(2, MIB, 1.0))
     assert [(each.site.line, each.parts, each.lost_bytes) for each in sums] == [
         (7, 4, 3 * MIB)
     ] * found

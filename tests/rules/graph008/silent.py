@@ -123,3 +123,15 @@ def losses_of_different_forms():
         optimizer.step()
 
     return step
+
+
+def graphs_that_are_small_beside_the_parameters():
+    model = nn.Sequential(nn.Linear(2048, 2048), nn.Tanh(), nn.Linear(2048, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        optimizer.zero_grad()
+        sum(model(torch.randn(4, 2048)).square().mean() for _ in range(4)).backward()
+        optimizer.step()
+
+    return step

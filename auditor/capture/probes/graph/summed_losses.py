@@ -81,8 +81,15 @@ class SummedLossesProbe(Probe):
         if at is not None and all(weights):
             known = [weight for weight in weights if weight is not None]
             together = saved_bytes(call.walked) or sum(known)
+            trained = sum(leaf.variable.nbytes for leaf in graphs[0].leaves)
             self.context.add(
-                SummedRow(at=at, n=len(graphs), saved_bytes=together, each_bytes=max(known))
+                SummedRow(
+                    at=at,
+                    n=len(graphs),
+                    saved_bytes=together,
+                    each_bytes=max(known),
+                    leaf_bytes=trained,
+                )
             )
 
     def backward_ends(self, call: Backward) -> None:
