@@ -88,14 +88,15 @@ class BatchInFloat64(Rule):
     def detect(
         self, batches: Batches, doubles: Float64Ops, machine: Machine, source: Source
     ) -> Iterator[Finding]:
-        if doubles.trained or any(each.graph for each in doubles.births):
+        used = (each.graph or each.how == "mixed" for each in doubles.births)
+        if doubles.trained or any(used):
             return
         for loader, held, steps in batches.in_float64(self.least_bytes):
             made = _made(source, loader)
             yield Finding(
                 made[-1] if made else loader.made_at or loader.consumed_at,
-                f"each batch{_of(loader, bool(made))} holds {amounts.size(held)} in float64, and "
-                "the step makes them narrower before it computes with them",
+                f"each batch{_of(loader, bool(made))} holds {amounts.size(held)} in float64, which "
+                "the step makes narrower before the model takes it",
                 steps=steps,
                 per_step=1.0,
                 lost_bytes=int(held / 2),

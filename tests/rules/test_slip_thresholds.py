@@ -198,6 +198,7 @@ def test_data012_names_the_lines_of_the_dataset(dataset, text, lines, places):
         ({"trained": 0.1}, 0),
         ({"births": (Double(SITE, "given", "mul"),)}, 0),
         ({"births": (Double(SITE, "given", "mul", graph=False),)}, 1),
+        ({"births": (Double(SITE, "mixed", "mul", graph=False),)}, 0),
     ],
 )
 def test_data012_leaves_to_others_what_is_computed_in_float64(doubles, found):
