@@ -41,7 +41,12 @@ class ArrayLists:
         self._seen: defaultdict[Hashable, Listed] = defaultdict(Listed)
 
     def watch(self, replace: Callable[[Any, str, Any], None]) -> None:
-        """Put functions of ours in place of torch's, by ``replace(torch, name, function)``."""
+        """Put functions of ours in place of torch's, by ``replace(torch, name, function)``.
+
+        Torch collects its own once, when a default device is first asked for: before that.
+        """
+        with torch.device("cpu"):
+            torch.empty(0)
         for name in MAKERS:
             replace(torch, name, self._timed(getattr(torch, name)))
 

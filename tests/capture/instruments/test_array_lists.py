@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -64,3 +67,21 @@ def test_calls_are_counted_by_place_and_the_functions_are_put_back():
     }
     assert all(each.us > 0 for each in seen.values())
     assert lists.taken() == {}
+
+
+def test_a_default_device_still_reaches_the_functions():
+    program = """
+import torch
+from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.monkeypatch import Patches
+patches = Patches()
+ArrayLists(lambda: None).watch(patches.attribute)
+torch.set_default_device("meta")
+inside = torch.tensor([1.0]).device.type
+patches.undo()
+print(inside, torch.tensor([1.0]).device.type)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["meta", "meta"]
