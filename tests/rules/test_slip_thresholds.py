@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import pytest
 from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
-from auditor.rules.ckpt008_kept_state_is_live import KeptStateIsLive
+from auditor.rules.ckpt009_kept_state_is_live import KeptStateIsLive
 from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
 from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
-from auditor.rules.data012_batch_in_float64 import BatchInFloat64
 from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
 from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
 
 from auditor.evidence import (
     ArrayLists,
-    Batches,
     EvalModeSteps,
-    Float64Ops,
     KeptStates,
     LossSums,
     Machine,
     ModuleLoops,
     RepeatedDraws,
-    Source,
 )
 from auditor.evidence.recorded.array_lists import ArrayList
-from auditor.evidence.recorded.batches import Batch, Loader
+from auditor.evidence.recorded.batches import Loader
 from auditor.evidence.recorded.eval_mode_steps import Switch
-from auditor.evidence.recorded.float64_ops import Double
 from auditor.evidence.recorded.kept_states import KeptState
 from auditor.evidence.recorded.module_loops import ModuleLoop
 from auditor.evidence.recorded.repeated_draws import Repeated
@@ -50,7 +45,7 @@ def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
 
 @pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
 @pytest.mark.parametrize("loads", [0, 4])
-def test_ckpt008_wants_so_many_steps_between(steps, found, loads):
+def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
     state = KeptState(SITE, "Net", steps, Site("train.py", 9), loads)
     findings = list(ask(KeptStateIsLive(), KeptStates((state,)), CPU))
     assert len(findings) == found
@@ -59,7 +54,7 @@ def test_ckpt008_wants_so_many_steps_between(steps, found, loads):
         assert (finding.steps, finding.facts) == (2, (("brought back at", "train.py:9"),))
 
 
-def test_ckpt008_says_nothing_of_a_state_that_is_not_brought_back():
+def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():
     states = KeptStates((KeptState(SITE, "Net", 9, None),))
     assert list(ask(KeptStateIsLive(), states, CPU)) == []
 
@@ -147,59 +142,3 @@ def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
     for finding in findings:
         assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
         assert "4 losses" in finding.message
-
-
-WAVES = """class Waves:
-    def __getitem__(self, index):
-        strain = np.hanning(64) * self.amplitude
-        return torch.from_numpy(strain)
-def other():
-    return torch.from_numpy(np.hanning(3))
-loader = DataLoader(Waves())
-"""
-
-
-def wide(held=(1 << 16, 1 << 16), dataset="Waves", text=WAVES, **doubles):
-    loader = Loader(0, made_at=Site("train.py", 7), dataset=dataset)
-    loud = tuple(Batch(0, n, batches=1, double_bytes=each) for n, each in enumerate(held))
-    tables = Batches(loaders=(loader,), loud=loud), Float64Ops(**doubles)
-    return list(ask(BatchInFloat64(), *tables, CPU, Source({"train.py": text})))
-
-
-@pytest.mark.parametrize(
-    ("held", "found"), [((1 << 16, 1 << 16), 1), ((1 << 16, (1 << 16) - 1), 0), ((), 0)]
-)
-def test_data012_wants_every_batch_to_hold_so_much(held, found):
-    findings = wide(held)
-    assert len(findings) == found
-    for finding in findings:
-        assert (finding.lost_bytes, finding.basis) == (1 << 15, "measured")
-
-
-@pytest.mark.parametrize(
-    ("dataset", "text", "lines", "places"),
-    [
-        ("Waves", WAVES, 4, [3, 4]),
-        ("Others", WAVES, 7, []),
-        ("Waves", WAVES.replace("np.hanning(64) * self.amplitude", "self.strain"), 7, []),
-        ("Waves", WAVES.replace("(strain)", "(np.hanning(64))"), 4, []),
-    ],
-)
-def test_data012_names_the_lines_of_the_dataset(dataset, text, lines, places):
-    (finding,) = wide(dataset=dataset, text=text)
-    assert finding.site.line == lines
-    assert [place.site.line for place in finding.places] == places
-    assert ("made at train.py:7" in finding.message) == (lines != 7)
-
-
-@pytest.mark.parametrize(
-    ("doubles", "found"),
-    [
-        ({"trained": 0.1}, 0),
-        ({"births": (Double(SITE, "given", "mul"),)}, 0),
-        ({"births": (Double(SITE, "given", "mul", graph=False),)}, 1),
-        ({"births": (Double(SITE, "mixed", "mul", graph=False),)}, 0),
-    ],
-)
-def test_data012_leaves_to_others_what_is_computed_in_float64(doubles, found):
-    assert len(wide(**doubles)) == found

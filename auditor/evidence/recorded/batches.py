@@ -71,9 +71,6 @@ class Batch:
     that is not known.
     """
 
-    double_bytes: int = 0
-    """Of its tensors of float64 on the host."""
-
     @property
     def resident(self) -> bool:
         """True if a tensor of the batch was on the device already."""
@@ -295,13 +292,6 @@ class Batches(Table):
             tuple(batch.start_us for batch in mine if batch.made),
         )
 
-    def in_float64(self, least_bytes: int) -> Iterator[tuple[Loader, float, int]]:
-        """Loaders whose batches all held so much in float64: on average, and on how many steps."""
-        for loader in self.loaders:
-            given = [b.double_bytes for b in self.loud if b.loader == loader.number and b.batches]
-            if given and min(given) >= least_bytes:
-                yield loader, sum(given) / len(given), len(given)
-
     def resident(self) -> Iterator[Resident]:
         """Loaders that gave batches on the device."""
         for loader in self.loaders:
@@ -338,7 +328,6 @@ def _batch(row: BatchRow) -> Batch:
         made=row.made or 0,
         start_us=row.start_us or 0.0,
         queued_us=row.queued_us,
-        double_bytes=row.double_bytes or 0,
     )
 
 

@@ -151,24 +151,6 @@ def origin_of(site: Site, origins: Iterable[Origin]) -> Site | None:
     return None
 
 
-def made_wide(source: Source, site: Site) -> Site | None:
-    """The line that made the float64 array which a call of :func:`double_origins` is given; None
-    where that is the call's own, or not clear.
-    """
-    nodes = list(source.nodes(site.file))
-    parents = {child: node for node in nodes for child in ast.iter_child_nodes(node)}
-    found = {
-        made.lineno: made
-        for node in nodes
-        if isinstance(node, ast.Call) and node.lineno == site.line and _is_torch(node) and node.args
-        for each in node.args[:1]
-        if isinstance(each, ast.Name | ast.Attribute)
-        and (made := _assigned(each, parents)) is not None
-        and _width(made, parents, 8) == "wide"
-    }
-    return source.site_of(site.file, *found.values()) if len(found) == 1 else None
-
-
 def _of_file(source: Source, file: str) -> Iterator[Origin]:
     nodes = list(source.nodes(file))
     if not nodes:

@@ -76,9 +76,6 @@ class BatchRow(PassRow, kw_only=True):
         dict[str, int] | None, doc('(loud) tensors by the device they lie on: `{"cpu": 3}`')
     ] = None
     bytes: Annotated[int | None, doc("(loud) of these tensors")] = None
-    double_bytes: Annotated[
-        int | None, doc("(loud) of those of float64 on the host (absent: none)")
-    ] = None
     sample_devices: Annotated[
         list[str] | None,
         doc(

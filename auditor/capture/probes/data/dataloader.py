@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 from auditor.capture.instruments.environment import default_device
@@ -55,7 +54,6 @@ class _Waited:
     made: int = 0
     start_us: float = 0.0
     bytes: int = 0
-    double_bytes: int = 0
     devices: Counter[str] = field(default_factory=Counter)
     sample_devices: set[str] = field(default_factory=set)
 
@@ -196,7 +194,6 @@ class DataLoaderProbe(Probe):
             row.made, row.start_us = waited.made or None, waited.start_us or None
             if self.context.pass_name == "loud":
                 row.devices, row.bytes = dict(waited.devices), waited.bytes
-                row.double_bytes = waited.double_bytes or None
                 row.sample_devices, row.default_device = (
                     sorted(waited.sample_devices),
                     default_device().type,
@@ -330,8 +327,6 @@ class DataLoaderProbe(Probe):
             for tensor in tensors_in(batch, TENSORS_SEEN):
                 waited.devices[tensor.device.type] += 1
                 waited.bytes += tensor.nbytes
-                if tensor.dtype is torch.float64 and tensor.device.type == "cpu":
-                    waited.double_bytes += tensor.nbytes
                 if mark is not None:
                     mark(tensor, self._number(facts))
         waited.sample_devices |= self._sample_devices

@@ -263,11 +263,3 @@ def test_generators_that_workers_draw_alike_from_are_written(tmp_path, workers, 
             "random.Random",
             "Random",
         )
-
-
-def test_float64_of_a_batch_is_weighed(tmp_path):
-    source = "rows = [(torch.ones(50).double(), torch.ones(2))] * 9\nloader = DataLoader(rows, 4)"
-    with Drive(tmp_path, DataLoaderProbe) as drive:
-        user = program(tmp_path, f"{source}\nbatches = iter(loader)\n")
-        drive.run("loud", lambda: next(user.batches), steps=2)
-        assert [row["double_bytes"] for row in drive.rows("batches")] == [4 * 50 * 8] * 2

@@ -1,4 +1,4 @@
-"""Near misses: CKPT008 must stay silent on all of these."""
+"""Near misses: CKPT009 must stay silent on all of these."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""CKPT008: a state that is kept for later follows the training."""
+"""CKPT009: a state that is kept for later follows the training."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KeptStateIsLive(Rule):
     a reference to the state and not its copy". The number of steps is ours.
     """
 
-    code = "CKPT008"
+    code = "CKPT009"
     severity = Severity.WARNING
     since = "0.1"
 

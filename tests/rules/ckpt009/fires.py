@@ -1,4 +1,4 @@
-"""CKPT008 must report exactly the marked lines."""
+"""CKPT009 must report exactly the marked lines."""
 
 import copy
 
@@ -25,7 +25,7 @@ def best_state_that_the_end_of_training_loads():
                 yield
             if loss.item() < best:
                 best = loss.item()
-                best_state = model.state_dict()  # CKPT008
+                best_state = model.state_dict()  # CKPT009
         model.load_state_dict(best_state)
 
     run = main()
@@ -40,7 +40,7 @@ def early_stopping_keeps_it_in_a_dict_of_its_own():
         def __call__(self, model, value):
             if value < self.least:
                 self.least = value
-                self.kept = {"model": model.state_dict(), "value": value}  # CKPT008
+                self.kept = {"model": model.state_dict(), "value": value}  # CKPT009
 
         def restore(self, model):
             model.load_state_dict(self.kept["model"])
@@ -64,7 +64,7 @@ def weights_before_a_task_that_are_loaded_after_it():
     model = nn.Linear(8, 1)
 
     def task():
-        before = model.state_dict()  # CKPT008
+        before = model.state_dict()  # CKPT009
         inner = torch.optim.SGD(model.parameters(), lr=1e-2)
         for _ in range(3):
             _trained(model, inner)
@@ -86,7 +86,7 @@ def shallow_copy_that_is_saved_as_the_best(path="/dev/null"):
             yield
             if epoch % 6 == 3 and loss < best_loss:
                 best_loss, best_weights = loss, None
-                best_weights = model.state_dict().copy()  # CKPT008
+                best_weights = model.state_dict().copy()  # CKPT009
         torch.save(best_weights, path)
 
     run = main()
@@ -103,6 +103,6 @@ def state_to_roll_back_to():
         if _trained(model, optimizer).item() > 1e9 or count[0] % 8 == 0:
             model.load_state_dict(kept[0])
         if count[0] % 8 == 4:
-            kept[0] = {name: value for name, value in model.state_dict().items()}  # CKPT008
+            kept[0] = {name: value for name, value in model.state_dict().items()}  # CKPT009
 
     return step
