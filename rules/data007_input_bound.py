@@ -13,7 +13,7 @@ from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.steps import TraceSteps
-from auditor.model import Finding, FoundAt, Remedy, Severity
+from auditor.model import Finding, FoundAt, Remedy, Severity, Site
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
@@ -179,7 +179,7 @@ class StepWaitsForInput(Rule):
             basis="measured",
             seen_on=machine.device,
             severity=self._severity(waiting, slow, price, why),
-            places=_places(why),
+            places=_places(why, loader.made_at if _workers(loader, machine.cpus) else None),
             facts=(*waiting.facts, *(why.facts if why is not None else ())),
             hints=Hints(
                 kind=why.kind if why is not None else "",
@@ -321,13 +321,17 @@ def _price(waiting: Waiting, starts: Starts, why: Slow | None) -> Estimate | Non
     return Estimate(mean, min(mean, each.low * often), max(mean, each.high * often))
 
 
-def _places(why: Slow | None) -> tuple[FoundAt, ...]:
-    """The line, the loops around it and the dearest line inside it, in the order of lines; none
-    where there is no loop.
+def _places(why: Slow | None, loader: Site | None) -> tuple[FoundAt, ...]:
+    """The line, the loops around it, the dearest line inside it, and the loader's where workers
+    could load beside the step, in the order of lines; none where there is but the line.
     """
-    if why is None or not why.loops:
+    if why is None:
         return ()
-    others = [FoundAt(site, shorten(site.text)) for site in why.loops]
+    more = [loader] if loader is not None and why.kind == "line" else []
+    sites = dict.fromkeys(each for each in (*why.loops, *more) if each != why.site)
+    if not sites:
+        return ()
+    others = [FoundAt(site, shorten(site.text)) for site in sites]
     own = FoundAt(why.site, shorten(why.site.text), 1.0)
     return tuple(sorted([*others, own], key=lambda each: each.site.line))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from auditor.evidence.checkpoints import Checkpoint, Checkpoints
 from auditor.evidence.recorded.activation_checkpointing import ActivationCheckpointing
 from auditor.evidence.recorded.amp import Amp
+from auditor.evidence.recorded.array_lists import ArrayLists
 from auditor.evidence.recorded.autotuning import Autotuning
 from auditor.evidence.recorded.backward import Backward
 from auditor.evidence.recorded.backward_rewalks import BackwardRewalks
@@ -19,16 +20,19 @@ from auditor.evidence.recorded.compiles import Compiles
 from auditor.evidence.recorded.copies import Copies
 from auditor.evidence.recorded.debug_modes import DebugModes
 from auditor.evidence.recorded.device_calls import DeviceCalls
+from auditor.evidence.recorded.eval_mode_steps import EvalModeSteps
 from auditor.evidence.recorded.float64_ops import Float64Ops
 from auditor.evidence.recorded.grad_norms import GradientNorms
 from auditor.evidence.recorded.half_updates import Updates
 from auditor.evidence.recorded.indexing_loops import IndexingLoops
+from auditor.evidence.recorded.kept_states import KeptStates
 from auditor.evidence.recorded.kept_tensors import KeptTensors
 from auditor.evidence.recorded.leaves_outside_optimizer import LeavesOutsideOptimizer
 from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.recorded.loading import Loading
 from auditor.evidence.recorded.machine import Machine
 from auditor.evidence.recorded.memory import DeviceMemory, HostMemory
+from auditor.evidence.recorded.module_loops import ModuleLoops
 from auditor.evidence.recorded.nonfinite import Nonfinite
 from auditor.evidence.recorded.norm_buffers import NormBuffers
 from auditor.evidence.recorded.oom_handlers import OomHandlers
@@ -36,9 +40,11 @@ from auditor.evidence.recorded.op_ranges import OpRanges
 from auditor.evidence.recorded.params_without_grad import ParamsWithoutGrad
 from auditor.evidence.recorded.peak_experiments import PeakExperiments
 from auditor.evidence.recorded.reads import Reads
+from auditor.evidence.recorded.repeated_draws import RepeatedDraws
 from auditor.evidence.recorded.retained_graphs import RetainedGraphs
 from auditor.evidence.recorded.stale_grads import StaleGrads
 from auditor.evidence.recorded.steps import Steps
+from auditor.evidence.recorded.summed_losses import LossSums
 from auditor.evidence.recorded.thrown_work import ThrownWork
 from auditor.evidence.recorded.torch_save import Saves
 from auditor.evidence.recorded.unused_graphs import CreateGraphCycles, UnusedGraphs
@@ -61,6 +67,7 @@ __all__ = [
     "ActivationCheckpointing",
     "Allocations",
     "Amp",
+    "ArrayLists",
     "Autotuning",
     "Backward",
     "BackwardRewalks",
@@ -76,18 +83,22 @@ __all__ = [
     "DebugModes",
     "DeviceCalls",
     "DeviceMemory",
+    "EvalModeSteps",
     "Evidence",
     "Float64Ops",
     "GradientNorms",
     "GrowingLines",
     "HostMemory",
     "IndexingLoops",
+    "KeptStates",
     "KeptTensors",
     "LateGrowth",
     "LeavesOutsideOptimizer",
     "Loading",
     "Loads",
+    "LossSums",
     "Machine",
+    "ModuleLoops",
     "NeverFreed",
     "Nonfinite",
     "NormBuffers",
@@ -99,6 +110,7 @@ __all__ = [
     "PeakExperiments",
     "PeakHolders",
     "Reads",
+    "RepeatedDraws",
     "RetainedGraphs",
     "Saves",
     "Snapshot",

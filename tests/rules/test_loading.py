@@ -190,6 +190,31 @@ def test_loops_around_the_line_are_places_too():
 
 
 @pytest.mark.parametrize(
+    ("workers", "cpus", "length", "share", "lines"),
+    [
+        (0, 8, 50, 0.6, [1, 5]),
+        (2, 8, 50, 0.6, []),
+        (0, 1, 50, 0.6, []),
+        (0, 8, None, 0.6, []),
+        (0, 8, 50, 0.4, []),
+    ],
+)
+def test_a_loader_without_workers_is_a_place_beside_the_dear_line(
+    workers, cpus, length, share, lines
+):
+    own = replace(LOADER, workers=workers, length=length)
+    table = Batches(
+        loaders=(own,),
+        quiet_steps=tuple(Step(n, 20_000.0) for n in range(6)),
+        quiet=tuple(Batch(0, n, 8000.0, batches=1) for n in range(6)),
+    )
+    source = Source({"train.py": TEXT})
+    loading = Loading(source, {0: line(share, where="step")})
+    (one,) = ask(StepWaitsForInput(), table, Machine("cpu", cpus), source, loading)
+    assert [place.site.line for place in one.places] == lines
+
+
+@pytest.mark.parametrize(
     ("begin", "severity"), [((1,) * 6, Severity.ERROR), ((0,) * 6, Severity.NOTE)]
 )
 def test_iterators_that_begin_are_counted_on_a_busy_machine_too(begin, severity):

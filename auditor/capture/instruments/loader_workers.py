@@ -10,16 +10,28 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import Stack, StackSampler
 from auditor.capture.instruments.torch_private.data import FETCHERS, worker_loop
+from auditor.capture.instruments.worker_generators import FirstBatch
 
 ASKED = "asked"
 """The file in the folder that is there while stacks are asked for."""
+
+STACKS, LISTS, DRAWS = "jsonl", "lists", "draws"
+"""What the names of the files end in that workers write."""
+
+DEEPEST = 16
+"""Frames of a call that are written down."""
 
 Frame = tuple[str, int, str]
 """File, line and function."""
@@ -43,44 +55,101 @@ class WatchedLoop:
 
 def _watch_fetches(folder: Path, loader: int) -> None:
     """Nothing is undone: the process ends with its loop."""
-    asked, sampler = str(folder / ASKED), StackSampler()
+    worker = _Worker(folder, loader)
     for fetcher_class in FETCHERS:
-        fetcher_class.fetch = _watched(fetcher_class.fetch, asked, sampler, folder, loader)
+        fetcher_class.fetch = worker.watched(fetcher_class.fetch)
 
 
-def _watched(
-    original: Callable[..., Any], asked: str, sampler: StackSampler, folder: Path, loader: int
-) -> Callable[..., Any]:
-    inside = False
+class _Worker:
+    """What one worker process sees of its fetches."""
 
-    @functools.wraps(original)
-    def watched_fetch(fetcher: Any, index: Any) -> Any:
-        nonlocal inside
-        if inside or not os.path.exists(asked):  # a dataset's own loader is part of the outer one
+    def __init__(self, folder: Path, loader: int) -> None:
+        self._folder = folder
+        self._loader = loader
+        self._asked = str(folder / ASKED)
+        self._sampler = StackSampler()
+        self._inside = False
+        self._begun = False
+        self._patches = Patches()
+        self._lists = ArrayLists(_stack_here)
+
+    def watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A fetch; a dataset's own loader is part of the outer one."""
+
+        @functools.wraps(original)
+        def watched_fetch(fetcher: Any, index: Any) -> Any:
+            if self._inside:
+                return original(fetcher, index)
+            self._inside = True
+            try:
+                with self._first(fetcher):
+                    return self._looked_at(original, fetcher, index)
+            finally:
+                self._inside = False
+
+        return watched_fetch
+
+    @contextlib.contextmanager
+    def _first(self, fetcher: Any) -> Iterator[None]:
+        if self._begun:
+            yield
+            return
+        self._begun, first = True, None
+        with contextlib.suppress(Exception):  # the dataset is the user's
+            first = FirstBatch(fetcher)
+        yield
+        with contextlib.suppress(Exception):
+            self._write(DRAWS, first.told() if first is not None else ())
+
+    def _looked_at(self, original: Callable[..., Any], fetcher: Any, index: Any) -> Any:
+        if not os.path.exists(self._asked):
             return original(fetcher, index)
-        inside = True
-        sampler.begin(loader)
+        self._lists.watch(self._patches.attribute)
+        start = time.perf_counter_ns()
+        self._sampler.begin(self._loader)
         try:
             return original(fetcher, index)
         finally:
-            sampler.end()
-            inside = False
-            _tell(sampler, folder, loader)
+            self._sampler.end()
+            self._patches.undo()
+            self._tell((time.perf_counter_ns() - start) / 1e3)
 
-    return watched_fetch
+    def _tell(self, fetch_us: float) -> None:
+        self._write(
+            STACKS,
+            (
+                {"us": us, "looks": looks, "stack": frames_of(stack)}
+                for (_, stack), (us, looks) in self._sampler.taken().items()
+            ),
+        )
+        rows = [
+            {"stack": stack, "fetch_us": fetch_us, **vars(listed)}
+            for stack, listed in self._lists.taken().items()
+        ]
+        self._write(LISTS, rows)
+
+    def _write(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        lines = [json.dumps(row) + "\n" for row in rows]
+        if lines:
+            with (
+                contextlib.suppress(OSError),
+                open(
+                    self._folder / f"{self._loader}-{os.getpid()}.{kind}", "a", encoding="utf-8"
+                ) as file,
+            ):
+                file.write("".join(lines))
 
 
-def _tell(sampler: StackSampler, folder: Path, loader: int) -> None:
-    lines = [
-        json.dumps({"us": us, "looks": looks, "stack": frames_of(stack)}) + "\n"
-        for (_, stack), (us, looks) in sampler.taken().items()
-    ]
-    if lines:
-        with (
-            contextlib.suppress(OSError),
-            open(folder / f"{loader}-{os.getpid()}.jsonl", "a", encoding="utf-8") as file,
-        ):
-            file.write("".join(lines))
+def _stack_here() -> tuple[Frame, ...]:
+    """The frames around the one who called a function of ours, innermost first."""
+    frame: FrameType | None = sys._getframe(2)
+    found: list[Frame] = []
+    while frame is not None and len(found) < DEEPEST:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        found.append((code.co_filename, frame.f_lineno or 0, name))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def frames_of(stack: Stack) -> list[Frame]:
@@ -91,14 +160,28 @@ def frames_of(stack: Stack) -> list[Frame]:
 
 
 def told(folder: Path) -> Iterator[tuple[int, float, int, list[Frame]]]:
-    """What workers have written, and remove it: loader, us, looks, and the stack."""
-    for path in sorted(folder.glob("*.jsonl")):
+    """What workers have written of their stacks, and remove it: loader, us, looks, and the
+    stack.
+    """
+    for loader, row in told_of(folder, STACKS):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            yield loader, float(row["us"]), int(row["looks"]), stack_of(row)
+
+
+def told_of(folder: Path, kind: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What workers have written of one kind, and remove it: loader and row."""
+    for path in sorted(folder.glob(f"*.{kind}")):
         with contextlib.suppress(OSError, ValueError):
             content = path.read_text(encoding="utf-8")
             path.unlink()
             loader = int(path.name.partition("-")[0])
             for line in content.split("\n"):
-                with contextlib.suppress(ValueError, KeyError):  # cut off by the worker's end
+                with contextlib.suppress(ValueError):  # cut off by the worker's end
                     row = json.loads(line)
-                    stack = [(str(file), int(at), str(name)) for file, at, name in row["stack"]]
-                    yield loader, float(row["us"]), int(row["looks"]), stack
+                    if isinstance(row, dict):
+                        yield loader, row
+
+
+def stack_of(row: Mapping[str, Any]) -> list[Frame]:
+    """The stack that a row holds."""
+    return [(str(file), int(at), str(name)) for file, at, name in row["stack"]]

@@ -121,6 +121,59 @@ class SaveRow(PassRow, kw_only=True):
     )
 
 
+class DrawsRow(PassRow, kw_only=True):
+    """At the pass's end, one row per random generator that several workers of a loader drew the
+    same numbers from for their first batch.
+    """
+
+    part = "draws"
+    when = "loud, of workers that were started in any pass"
+
+    loader: Annotated[int, doc("its number in `loaders`")]
+    name: Annotated[str, doc("what leads to it from the dataset or the collate function")]
+    kind: Annotated[str, doc("its class")]
+    owner: Annotated[str, doc("class of the object that has it")] = older("")
+    module: Annotated[str, doc("where that class is defined")] = older("")
+    workers: Annotated[list[int], doc("the workers' numbers")]
+
+
+class ListedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that made tensors of lists of NumPy arrays."""
+
+    part = "listed"
+    when = "loud"
+
+    at: At
+    where: Annotated[str, doc("`step`, or `worker`: in a loader's worker process")]
+    loader: Annotated[int | None, doc("(worker) its number in `loaders`")] = None
+    n: Annotated[int, doc("calls")] = older(0)
+    us: Annotated[float, doc("time inside")] = older(0.0)
+    arrays: Annotated[int, doc("arrays in these lists")] = older(0)
+    numbers: Annotated[int, doc("numbers in them")] = older(0)
+    fetch_us: Annotated[
+        float, doc("(worker) of the batches with such a call: making and collating their samples")
+    ] = older(0.0)
+
+
+class KeptStateRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line whose `state_dict()` somebody kept over an optimizer step
+    that changed the tensors in it: of all passes so far.
+    """
+
+    part = "states"
+    when = "loud"
+
+    at: At
+    module: Annotated[str, doc("its class")]
+    taken: Annotated[int, doc("calls of the line")]
+    steps: Annotated[int, doc("such steps over which one of them was kept, at most")]
+    loaded: Annotated[
+        int, doc("calls of `load_state_dict` that gave the module its own tensors back after that")
+    ]
+    loaded_at: Annotated[int | None, doc("the line of the last of these")] = None
+    loaded_at_once: Annotated[int, doc("the same calls with no step between")]
+
+
 class RateGroup(Item, kw_only=True):
     """Learning rates of one parameter group, each as `{lr, initial_lr?, max_lr?}`."""
 

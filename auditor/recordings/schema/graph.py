@@ -62,6 +62,21 @@ class ReusedRow(PassRow, kw_only=True):
     ] = older(value=False)
 
 
+class SummedRow(PassRow, kw_only=True):
+    """A backward over a sum of losses whose graphs are of one form, reach the same leaves and share
+    no other node.
+    """
+
+    part = "summed"
+    when = "loud, its first 3 steps"
+
+    at: At
+    n: Annotated[int, doc("losses")]
+    saved_bytes: Annotated[int, doc("what the graphs held together, parameters left out")]
+    each_bytes: Annotated[int, doc("what the largest of them held")]
+    leaf_bytes: Annotated[int, doc("of the leaves that they reach")]
+
+
 class RewalkRow(PassRow, kw_only=True):
     """One backward call, in the order of calls, of a step in which one walked autograd nodes that
     an earlier one of the same step had walked and kept.

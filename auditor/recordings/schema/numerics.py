@@ -189,6 +189,30 @@ class PiecewiseRow(PassRow, kw_only=True):
     cut: Annotated[int | None, doc("the user's own line that cut the pieces")] = older(None)
 
 
+class ModuleLoopRow(PassRow, kw_only=True):
+    """Per step, one row for each series of calls of one module by the same lines, in which each
+    call was given another piece of one tensor.
+    """
+
+    part = "turns"
+    when = "numbers"
+
+    lines: Annotated[
+        list[int],
+        doc(
+            "the lines inside the module that makes the calls: numbers of `sites`, outermost first"
+        ),
+    ]
+    module: Annotated[str, doc("its class")]
+    recurrent: Annotated[
+        bool, doc("a cell of torch's, and its state was what the call before returned")
+    ] = older(value=False)
+    n: Annotated[int, doc("calls")]
+    elements: Annotated[int, doc("of the largest tensor that a call was given")]
+    us: Annotated[float, doc("time inside the calls, under the pass's watches")]
+    step_us: Annotated[float, doc("time of the step outside its backward calls, under these")]
+
+
 class BadTensor(Parameter, kw_only=True):
     """A parameter that is not finite, or whose gradient is not."""
 

@@ -102,3 +102,22 @@ class UpdateRow(PassRow, kw_only=True):
     steps: Annotated[int, doc("steps that were looked at")]
     asked: Annotated[int, doc("had a gradient that asks for a change which float32 would keep")]
     kept: Annotated[int, doc("of these, bit for bit what they were")]
+
+
+class SwitchedRow(PassRow, kw_only=True):
+    """At the pass's end, one row per line that put a module into eval mode in which an optimizer
+    then stepped its parameters: steps of all passes so far.
+    """
+
+    part = "switched"
+    when = "loud"
+
+    at: At
+    module: Annotated[str, doc("its class")]
+    parts: Annotated[
+        dict[str, int],
+        doc("modules in it that act otherwise in train mode, and were in it: how many by class"),
+    ]
+    before: Annotated[int, doc("steps of the optimizer before that, in train mode")]
+    steps: Annotated[int, doc("steps of it after that, in eval mode")]
+    grads: Annotated[bool, doc("gradients were on when the line ran")]

@@ -9,11 +9,22 @@ import linecache
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from auditor.capture.instruments.loader_workers import ASKED, Frame, WatchedLoop, frames_of, told
+from auditor.capture.instruments.array_lists import ArrayLists
+from auditor.capture.instruments.loader_workers import (
+    ASKED,
+    DRAWS,
+    LISTS,
+    Frame,
+    WatchedLoop,
+    frames_of,
+    stack_of,
+    told,
+    told_of,
+)
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.stack_sampler import StackSampler
 from auditor.capture.instruments.torch_private.data import (
@@ -23,7 +34,7 @@ from auditor.capture.instruments.torch_private.data import (
 )
 from auditor.capture.instruments.user_frames import LOADER
 from auditor.capture.probes.base import Context
-from auditor.recordings.schema import LoadingRow
+from auditor.recordings.schema import DrawsRow, ListedRow, LoadingRow
 
 DEEPEST = 16
 """User frames of a stack that are written down, from the loader's on."""
@@ -32,7 +43,7 @@ _Key = tuple[Any, str, str, tuple[int, ...], str]
 
 
 class LoadingStacks:
-    """Writes ``loading``. Workers are met when they are started, and asked when the diagnostic
+    """Writes ``loading``, ``draws`` and ``listed``. Workers are met when they are started, and asked when the diagnostic
     pass begins: they may live longer than a pass.
     """
 
@@ -45,6 +56,11 @@ class LoadingStacks:
         self._starting: list[Any] = []
         """What their starters are known by, by the number that workers are given."""
         self._on = False
+        self._patches = Patches()
+        self._lists = ArrayLists(self._place)
+
+    def _place(self) -> int | None:
+        return self._context.frames.here() if self._context.in_step else None
 
     def uninstall(self) -> None:
         """Put torch's worker loop back, and remove what workers wrote."""
@@ -72,8 +88,11 @@ class LoadingStacks:
 
     def start(self) -> None:
         """Look from now on."""
-        self._context.writer.touch(LoadingRow.part)
+        for row in (LoadingRow, DrawsRow, ListedRow):
+            self._context.writer.touch(row.part)
         self._on = self._context.operators is None
+        if self._on:
+            self._lists.watch(self._patches.attribute)
         self._ask()
 
     def stop(self, number: Callable[[Any], int]) -> None:
@@ -81,10 +100,13 @@ class LoadingStacks:
         if not self._on:
             return
         self._on = False
+        self._patches.undo()
         self._ask()
         self._sampler.end()
         self._sampler.rest()
         self._write(number)
+        self._write_lists(number)
+        self._write_draws(number)
 
     def _ask(self) -> None:
         if self._folder is not None:
@@ -129,6 +151,39 @@ class LoadingStacks:
                 )
             )
 
+    def _write_lists(self, number: Callable[[Any], int]) -> None:
+        for at, seen in self._lists.taken().items():
+            self._context.add(ListedRow(at=cast("int", at), where="step", **vars(seen)))
+        rows: dict[tuple[int, int], ListedRow] = {}
+        for owner, seen_there in self._of_workers(LISTS):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                sites, _ = self._users(stack_of(seen_there))
+                for at in sites[-1:]:
+                    new = ListedRow(at=at, where="worker", loader=number(owner))
+                    _add_to(rows.setdefault((at, number(owner)), new), seen_there)
+        for row in rows.values():
+            self._context.add(row)
+
+    def _write_draws(self, number: Callable[[Any], int]) -> None:
+        same: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
+        for owner, drawn in self._of_workers(DRAWS):
+            with contextlib.suppress(KeyError, TypeError):
+                what = (
+                    drawn[key] for key in ("name", "kind", "owner", "module", "before", "after")
+                )
+                same[(owner, *what)].add(drawn["worker"])
+        for (owner, name, kind, holder, module, *_), workers in same.items():
+            if len(workers) > 1:
+                row = DrawsRow(loader=number(owner), name=name, kind=kind, workers=sorted(workers))
+                row.owner, row.module = holder, module
+                self._context.add(row)
+
+    def _of_workers(self, kind: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Rows of workers, with the one who started them."""
+        for loader, row in () if self._folder is None else told_of(self._folder, kind):
+            if loader < len(self._starting):
+                yield self._starting[loader], row
+
     def _users(self, frames: list[Frame]) -> tuple[tuple[int, ...], str]:
         """Sites of the user's frames, outermost first, and the library's function that the
         innermost of them calls.
@@ -143,6 +198,14 @@ class LoadingStacks:
     def _site(self, frame: Frame) -> int:
         file, line, name = frame
         return self._context.frames.site(file, line, name)
+
+
+def _add_to(row: ListedRow, seen: Mapping[str, Any]) -> None:
+    row.n += seen["n"]
+    row.us += seen["us"]
+    row.arrays += seen["arrays"]
+    row.numbers += seen["numbers"]
+    row.fetch_us += seen["fetch_us"]
 
 
 def _library(frame: Frame) -> str:

@@ -218,3 +218,48 @@ def test_an_iterator_that_only_goes_on_begins_nothing(tmp_path: Path) -> None:
         assert all("made" not in r and "start_us" not in r for r in drive.rows("batches"))
         assert "iter_at" not in drive.rows("loaders")[0]
     assert isinstance(DataLoader([1]), DataLoader)
+
+
+LISTS = """
+class Pairs(Dataset):
+    def __len__(self): return 4000
+    def __getitem__(self, i):
+        return numpy.full(50, i, dtype=numpy.float32)
+
+def pack(rows):
+    return torch.tensor(rows)  # packs
+
+class Random(Pairs):
+    def __init__(self): self.rng = random.Random(3)
+    def __getitem__(self, i): return super().__getitem__(i) + numpy.float32(self.rng.random())
+"""
+
+
+@pytest.mark.parametrize(("workers", "where"), [(0, "step"), (2, "worker")])
+def test_tensors_of_lists_of_arrays_are_counted_where_they_are_made(tmp_path, workers, where):
+    source = f"loader = DataLoader(Pairs(), batch_size=4, num_workers={workers}, collate_fn=pack)"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, f"{LISTS}\n{source}\nbatches = iter(loader)\n")
+        drive.run("loud", lambda: next(user.batches), steps=8)
+        (row,) = drive.rows("listed")
+        assert drive.rows("draws") == []
+    assert (row["where"], row["at_line"]) == (where, line_of(user, "packs"))
+    assert (row["arrays"], row["numbers"]) == (4 * row["n"], 200 * row["n"]) and row["n"] >= 4
+    assert (row["us"] <= row["fetch_us"]) == (workers > 0)
+
+
+@pytest.mark.parametrize(("workers", "drew"), [(0, []), (1, []), (2, [[0, 1]])])
+def test_generators_that_workers_draw_alike_from_are_written(tmp_path, workers, drew):
+    source = f"loader = DataLoader(Random(), batch_size=4, num_workers={workers})"
+    with Drive(tmp_path, DataLoaderProbe) as drive:
+        user = program(tmp_path, f"{LISTS}\n{source}\nbatches = iter(loader)\n")
+        drive.run("quiet", lambda: next(user.batches), steps=2)
+        drive.run("loud", lambda: next(user.batches), steps=2)
+        rows = drive.rows("draws")
+    assert [row["workers"] for row in rows] == drew
+    for row in rows:
+        assert (row["name"], row["kind"], row["owner"]) == (
+            "dataset.rng",
+            "random.Random",
+            "Random",
+        )

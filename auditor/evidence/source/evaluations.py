@@ -1,0 +1,63 @@
+"""Does what follows a line evaluate, with gradients off?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from auditor.evidence.source.files import Function, Source, name_of, parsed
+from auditor.model import Site
+
+OFF = frozenset({"no_grad", "inference_mode", "set_grad_enabled"})
+"""What turns gradients off, as a context manager or a decorator."""
+
+
+def evaluates(source: Source, site: Site) -> bool:
+    """True if the line's function turns gradients off as a whole or in a block behind the line, or
+    calls a function there that does.
+    """
+    tree = parsed(source.texts.get(site.file, ""))
+    if tree is None:
+        return False
+    around = _innermost(tree, site.line)
+    if isinstance(around, Function) and _is_decorated(around):
+        return True
+    behind = [node for node in ast.walk(around) if getattr(node, "lineno", 0) >= site.line]
+    if any(_turns_off(node) for node in behind):
+        return True
+    called = {name_of(node.func) for node in behind if isinstance(node, ast.Call)}
+    return any(each.name in called and _is_off(each) for each in _functions(source))
+
+
+def _innermost(tree: ast.Module, line: int) -> ast.AST:
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def _functions(source: Source) -> Iterator[Function]:
+    for file in source.texts:
+        yield from (node for node in source.nodes(file) if isinstance(node, Function))
+
+
+def _is_off(function: Function) -> bool:
+    return _is_decorated(function) or any(_turns_off(node) for node in ast.walk(function))
+
+
+def _is_decorated(function: Function) -> bool:
+    return _any_off(function.decorator_list)
+
+
+def _turns_off(node: ast.AST) -> bool:
+    if isinstance(node, ast.With):
+        return _any_off(item.context_expr for item in node.items)
+    return isinstance(node, ast.Expr) and _any_off([node.value])
+
+
+def _any_off(asked: Iterable[ast.expr]) -> bool:
+    """``torch.no_grad()``, and ``torch.no_grad`` of a decorator."""
+    names = (name_of(each.func if isinstance(each, ast.Call) else each) for each in asked)
+    return any(name in OFF for name in names)

@@ -1,0 +1,167 @@
+"""States of modules that are kept while an optimizer changes them: what is counted, and what is put
+back.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from auditor.capture.probes.ckpt import kept_states
+from auditor.capture.probes.ckpt.kept_states import KeptStatesProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+other = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = []
+count = 0
+
+def take():
+    kept.append(model.state_dict())  # takes
+
+def give():
+    model.load_state_dict(kept[-1])  # gives
+
+def drop():
+    kept.clear()
+
+def write():
+    with torch.no_grad():
+        for value in kept[-1].values():
+            value.mul_(1)
+
+def nothing():
+    pass
+
+def step():
+    global count
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).mean().backward()
+    optimizer.step()
+    for do in PLAN[count:count + 1]:
+        globals()[do]()
+    count += 1
+"""
+
+
+def rows_of(tmp_path, plan):
+    user = load(tmp_path, SOURCE)
+    user.PLAN = plan.split()
+    with Drive(tmp_path, KeptStatesProbe) as drive:
+        drive.run("loud", user.step, len(user.PLAN))
+        return user, drive.rows("states")
+
+
+@pytest.mark.parametrize(
+    ("plan", "counts"),
+    [
+        ("take nothing nothing", [(1, 2, 0)]),
+        ("take nothing drop nothing", [(1, 2, 0)]),
+        ("take drop nothing", [(1, 1, 0)]),
+        ("nothing nothing take", []),
+        ("take take take", [(3, 2, 0)]),
+        ("take nothing give nothing give", [(1, 4, 2)]),
+        ("take nothing write give", [(1, 3, 1)]),
+    ],
+)
+def test_steps_and_loads_are_counted(tmp_path, plan, counts):
+    user, rows = rows_of(tmp_path, plan)
+    assert [(row["taken"], row["steps"], row["loaded"]) for row in rows] == counts
+    for row in rows:
+        assert (row["at_line"], row["module"]) == (line_of(user, "takes"), "Sequential")
+        assert (row.get("loaded_at") is not None) == bool(row["loaded"])
+
+
+def test_what_was_written_since_the_step_is_no_old_state(tmp_path):
+    user = load(tmp_path, SOURCE)
+    user.PLAN = ["take", "nothing", "nothing"]
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
+        for _ in range(3):
+            drive.step(user.step)
+        user.write()
+        user.give()
+        drive.step(user.step)
+        user.give()
+    (row,) = drive.rows("states")
+    assert (row["steps"], row["loaded"]) == (3, 1)
+
+
+def test_a_load_with_no_step_between_is_counted_by_itself(tmp_path):
+    user = load(tmp_path, SOURCE)
+    user.PLAN = ["nothing"] * 3
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
+        user.take()
+        user.give()
+        drive.step(user.step)
+    (row,) = drive.rows("states")
+    assert (row["loaded_at_once"], row["loaded"]) == (1, 0)
+
+
+def test_only_the_newest_are_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_states, "FOLLOWED", 1)
+    user = load(tmp_path, SOURCE)
+    user.PLAN = ["nothing"] * 3
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
+        first = user.model.state_dict()
+        user.take()
+        drive.step(user.step)
+        user.model.load_state_dict(first)
+    (row,) = drive.rows("states")
+    assert (row["at_line"], row["loaded"]) == (line_of(user, "takes"), 0)
+
+
+def test_copies_and_untrained_modules_leave_no_row(tmp_path):
+    user = load(tmp_path, SOURCE)
+    user.PLAN = ["nothing"] * 3
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud", user.step):
+        held = [copy.deepcopy(user.model.state_dict()), user.other.state_dict()]
+        held.append({name: value.clone() for name, value in user.model.state_dict().items()})
+        drive.step(user.step)
+        drive.step(user.step)
+        assert len(held) == 3
+    assert drive.rows("states") == []
+
+
+def test_the_methods_are_put_back_and_no_state_is_kept(tmp_path):
+    before = nn.Module.state_dict, nn.Module.load_state_dict
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud"):
+        model = nn.Linear(4, 4)
+        state = model.state_dict()
+        assert model.load_state_dict(state).missing_keys == []
+        gone = weakref.ref(state["weight"])
+        del state
+        gc.collect()
+        assert gone() is None
+    assert (nn.Module.state_dict, nn.Module.load_state_dict) == before
+
+
+def test_what_the_users_hook_raises_goes_on_and_later_states_are_seen(tmp_path):
+    def hook(*_):
+        raise KeyError("user")
+
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud"):
+        model = nn.Linear(4, 4)
+        handle = model.register_state_dict_pre_hook(hook)
+        with pytest.raises(KeyError):
+            model.state_dict()
+        handle.remove()
+        assert not drive.probes[0]._inside
+        assert isinstance(model.state_dict()["weight"], torch.Tensor)
+
+
+def test_states_without_plain_values_are_left_alone(tmp_path):
+    with Drive(tmp_path, KeptStatesProbe) as drive, drive.running("loud"):
+        lazy, meta = nn.LazyLinear(4), nn.Linear(4, 4, device="meta")
+        kept = [lazy.state_dict(), meta.state_dict()]
+        meta.load_state_dict(kept[1])
+        lazy(torch.ones(1, 3))
+    assert drive.rows("states") == [] and drive.warnings == []

@@ -1,0 +1,82 @@
+"""Sums of losses whose graphs share nothing but the parameters: which backward calls are written."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from auditor.capture.instruments.autograd_graph import node_of
+from auditor.capture.probes.graph.summed_losses import SummedLossesProbe, terms_of
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+twin = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+N = 3
+
+def loss(model=net): return model(torch.ones(2, 4)).square().mean()
+def from_zero():
+    total = torch.zeros(())
+    for _ in range(N): total = total + loss() / N
+    return total
+def in_a_list(): return sum(loss() for _ in range(N))
+def stacked(): return torch.stack([loss() for _ in range(N)]).mean()
+def scaled(): return 0.5 * (-sum(-loss() for _ in range(N)))
+def composed(): return sum(loss() + 0.1 * loss().sqrt() for _ in range(N))
+def one_output():
+    y = net(torch.ones(6, 4))
+    return sum(part.square().mean() for part in y.split(2))
+def two_models(): return loss() + loss(twin) + loss()
+def one_of_another_form(): return loss() + loss().sqrt() + loss()
+def alone(): return loss()
+"""
+
+
+def rows_of(tmp_path, name, losses=3, steps=1):
+    user = load(tmp_path, SOURCE + "def step():\n    WHAT().backward()  # walks\n")
+    user.N, user.WHAT = losses, getattr(user, name)
+    with Drive(tmp_path, SummedLossesProbe) as drive:
+        drive.run("loud", user.step, steps)
+        return user, drive.rows("summed")
+
+
+@pytest.mark.parametrize("name", ["from_zero", "in_a_list", "stacked", "scaled"])
+@pytest.mark.parametrize(("losses", "found"), [(2, 0), (3, 1), (5, 1)])
+def test_sums_of_losses_that_stand_apart(tmp_path, name, losses, found):
+    user, rows = rows_of(tmp_path, name, losses)
+    assert len(rows) == found
+    for row in rows:
+        assert (row["n"], row["at_line"]) == (losses, line_of(user, "walks"))
+        assert 0 < row["each_bytes"] < row["saved_bytes"]
+
+
+@pytest.mark.parametrize("name", ["one_output", "two_models", "one_of_another_form", "alone"])
+def test_what_is_no_such_sum(tmp_path, name):
+    assert rows_of(tmp_path, name)[1] == []
+
+
+def test_losses_of_two_terms_each(tmp_path):
+    assert [row["n"] for row in rows_of(tmp_path, "composed")[1]] == [3]
+
+
+def test_only_the_first_steps_are_looked_at(tmp_path):
+    assert len(rows_of(tmp_path, "in_a_list", steps=6)[1]) == 3
+
+
+def test_a_gradient_by_name_and_one_with_a_graph_are_left_out(tmp_path):
+    user = load(tmp_path, SOURCE)
+    with Drive(tmp_path, SummedLossesProbe) as drive, drive.running("loud"):
+        weight = user.net[0].weight
+        drive.step(lambda: torch.autograd.grad(user.in_a_list(), [weight]))
+        drive.step(lambda: user.in_a_list().backward(create_graph=True))
+    assert drive.rows("summed") == []
+
+
+def test_terms_come_last_first():
+    x = torch.ones(3, requires_grad=True)
+    losses = [x.exp().sum() for _ in range(4)]
+    nodes = [node_of(each) for each in losses]
+    assert terms_of(node_of(sum(losses) / 4)) == nodes[::-1]
+    assert terms_of(node_of(losses[0] + 1)) == []

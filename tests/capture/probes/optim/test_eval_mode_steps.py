@@ -1,0 +1,125 @@
+"""Steps of an optimizer on modules that stayed in eval mode: what is counted, and what is put
+back.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from auditor.capture.probes.optim import eval_mode_steps
+from auditor.capture.probes.optim.eval_mode_steps import EvalModeStepsProbe
+from tests.capture.drive import Drive, line_of, load
+
+SOURCE = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+MODES = {}
+count = 0
+
+def step():
+    global count
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).mean().backward()
+    optimizer.step()
+    mode = MODES.get(count)
+    if mode is not None:
+        model.train(mode)  # changes
+    count += 1
+"""
+
+
+def rows_of(tmp_path: Path, modes: dict[int, bool], steps: int = 8):
+    user = load(tmp_path, SOURCE)
+    user.MODES = modes
+    with Drive(tmp_path, EvalModeStepsProbe) as drive:
+        drive.run("loud", user.step, steps)
+        return user, drive.rows("switched")
+
+
+@pytest.mark.parametrize(
+    ("modes", "counts"),
+    [
+        ({2: False}, [(3, 5)]),
+        ({2: False, 4: True}, [(3, 2)]),
+        ({2: False, 4: True, 6: False}, [(3, 3)]),
+        ({7: False}, []),
+        ({}, []),
+    ],
+)
+def test_steps_in_eval_mode_are_counted(tmp_path, modes, counts):
+    user, rows = rows_of(tmp_path, modes)
+    assert [(row["before"], row["steps"]) for row in rows] == counts
+    for row in rows:
+        assert row["at_line"] == line_of(user, "changes")
+        assert (row["module"], row["parts"], row["grads"]) == ("Sequential", {"Dropout": 1}, True)
+
+
+def test_steps_before_the_pass_count_as_well(tmp_path):
+    user = load(tmp_path, SOURCE)
+    user.MODES = {1: False}
+    with Drive(tmp_path, EvalModeStepsProbe) as drive:
+        drive.run("quiet", user.step, 4)
+        drive.run("loud", user.step, 2)
+        (row,) = drive.rows("switched")
+    assert (row["before"], row["steps"]) == (2, 4)
+
+
+def test_only_so_many_changes_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(eval_mode_steps, "SWITCHES", 2)
+    _, rows = rows_of(tmp_path, {1: False, 2: True, 3: False})
+    assert [row["steps"] for row in rows] == [1]
+
+
+@pytest.mark.parametrize(
+    ("module", "differs"),
+    [
+        (nn.Dropout(0.1), True),
+        (nn.Dropout(0.0), False),
+        (nn.BatchNorm2d(3), True),
+        (nn.BatchNorm2d(3, track_running_stats=False), False),
+        (nn.LSTM(2, 2, num_layers=2, dropout=0.1), True),
+        (nn.LSTM(2, 2, num_layers=2), False),
+        (nn.MultiheadAttention(4, 2, dropout=0.1), True),
+        (nn.MultiheadAttention(4, 2), False),
+        (nn.LayerNorm(3), False),
+    ],
+)
+def test_what_acts_otherwise(module, differs):
+    assert eval_mode_steps._differs(module) == differs
+
+
+def test_the_method_is_put_back_and_no_module_is_kept(tmp_path):
+    before = nn.Module.train
+    with Drive(tmp_path, EvalModeStepsProbe) as drive, drive.running("loud"):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        assert model.eval() is model and not model[1].training
+        gone = weakref.ref(model)
+        del model, optimizer
+        gc.collect()
+        assert gone() is None
+    assert nn.Module.train is before
+
+
+def test_what_the_users_train_raises_goes_on_and_later_changes_are_seen(tmp_path):
+    class Odd(nn.Sequential):
+        def train(self, mode=True):
+            super().train(mode)
+            raise KeyError(mode)
+
+    with Drive(tmp_path, EvalModeStepsProbe) as drive, drive.running("loud"):
+        odd, model = nn.Sequential(Odd(nn.Dropout(0.5))), nn.Sequential(nn.Dropout(0.5))
+        with pytest.raises(KeyError):
+            odd.eval()
+        assert not model.eval()[0].training
+        assert not drive.probes[0]._changing

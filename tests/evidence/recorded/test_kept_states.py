@@ -1,0 +1,141 @@
+"""States that are kept: does the program bring them back?"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from auditor.evidence import KeptStates
+from tests.evidence.recorded.rows import loud
+
+LATER = """
+def main():
+    best_state = None
+    for epoch in range(9):
+        train()
+        if loss < least:
+            best_state = {kept}
+    {use}
+"""
+IN_TURN = """
+def main():
+    state = None
+    for epoch in range(9):
+        train()
+        if loss < least:
+            state = {kept}
+        {use}
+"""
+ALWAYS = """
+def main():
+    for epoch in range(9):
+        train()
+        state = {kept}
+    {use}
+"""
+AT_ONCE = """
+def main():
+    for epoch in range(9):
+        train()
+        if loss < least:
+            state = {kept}
+            {use}
+"""
+BEFORE_THE_LOOP = """
+def main():
+    state = {kept}
+    for epoch in range(9):
+        {use}
+        train()
+"""
+ATTRIBUTE = """
+class Stopper:
+    def save(self, model):
+        self.best_state = {kept}
+
+    def restore(self, model):
+        {use}
+"""
+NEVER_CHOSEN = """
+class Keeper:
+    def save(self, model):
+        self.last = {kept}
+
+    def restore(self, model):
+        {use}
+"""
+OTHER_FUNCTION = """
+def one():
+    if loss < least:
+        best = {kept}
+
+def other(best):
+    {use}
+"""
+SHARED = """
+def one():
+    global best
+    if loss < least:
+        best = {kept}
+
+def other():
+    {use}
+"""
+TAKEN = "model.state_dict()"
+
+
+def table(seen, form, kept, use, **more):
+    text = textwrap.dedent(form).format(kept=kept, use=use)
+    line = next(n for n, said in enumerate(text.split("\n"), 1) if kept in said)
+    row = loud(11, at=0, module="Net", taken=2, steps=5, loaded=0, loaded_at=None)
+    row = {**row, "loaded_at_once": 0, **more}
+    return text, seen(text, sites=[line, 2], states=[row]).get(KeptStates)
+
+
+@pytest.mark.parametrize(
+    ("form", "kept", "use", "found"),
+    [
+        (LATER, TAKEN, "model.load_state_dict(best_state)", True),
+        (LATER, "dict(model.state_dict())", "model.load_state_dict(best_state)", True),
+        (LATER, "model.state_dict().copy()", "self.model.load_state_dict(best_state)", True),
+        (LATER, "{'m': net.model.state_dict()}", "model.load_state_dict(best_state['m'])", True),
+        (LATER, "{k: v for k, v in model.state_dict().items()}", "return best_state, 1", True),
+        (LATER, TAKEN, "torch.save(best_state, path)", True),
+        (LATER, TAKEN, "other.load_state_dict(best_state)", False),
+        (LATER, TAKEN, "print(best_state)", False),
+        (LATER, "copy.deepcopy(model.state_dict())", "model.load_state_dict(best_state)", False),
+        (LATER, "{k: v.cpu() for k, v in model.state_dict().items()}", "return best_state", False),
+        (IN_TURN, TAKEN, "model.load_state_dict(state)", True),
+        (IN_TURN, TAKEN, "torch.save(state, path)", False),
+        (ALWAYS, TAKEN, "model.load_state_dict(state)", False),
+        (AT_ONCE, TAKEN, "model.load_state_dict(state)", False),
+        (BEFORE_THE_LOOP, TAKEN, "model.load_state_dict(state)", True),
+        (ATTRIBUTE, TAKEN, "model.load_state_dict(self.best_state)", True),
+        (ATTRIBUTE, TAKEN, "model.load_state_dict(best_state)", False),
+        (NEVER_CHOSEN, TAKEN, "model.load_state_dict(self.last)", False),
+        (OTHER_FUNCTION, TAKEN, "model.load_state_dict(best)", False),
+        (SHARED, TAKEN, "model.load_state_dict(best)", True),
+    ],
+)
+def test_what_is_brought_back(seen, form, kept, use, found):
+    text, states = table(seen, form, kept, use)
+    lines = [n for n, said in enumerate(text.split("\n"), 1) if use in said]
+    assert [each.back.line for each in states.brought_back(2)] == lines * found
+
+
+def test_a_load_that_was_seen_is_told_of(seen):
+    _, states = table(seen, AT_ONCE, TAKEN, "pass", loaded=3, loaded_at=1)
+    assert [(each.loads, each.back.line) for each in states.brought_back(2)] == [(3, 2)]
+
+
+def test_what_the_run_loaded_at_once_is_not_looked_for_in_the_source(seen):
+    _, states = table(seen, IN_TURN, TAKEN, "model.load_state_dict(state)", loaded_at_once=1)
+    assert list(states.brought_back(2)) == []
+
+
+@pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
+def test_so_many_steps_are_asked_for(seen, steps, found):
+    use = "model.load_state_dict(best_state)"
+    _, states = table(seen, LATER, TAKEN, use, steps=steps)
+    assert len(list(states.brought_back(2))) == found

@@ -1,0 +1,85 @@
+"""Loops that call a module piece by piece: which loop, and how much of the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from auditor.evidence import ModuleLoops
+
+TEXT = """def value(x):
+    return net(x)
+def loss(states):
+    for x in states:
+        total += value(x)
+    return total
+def train():
+    for batch in loader:
+        outs = list(map(net, batch))
+        learn(outs)
+def learn(outs):
+    sum(outs).backward()
+for epoch in range(3):
+    train()
+"""
+
+
+def row(step, lines=(3, 2, 0), **more):
+    facts = {"module": "Net", "recurrent": False, "n": 10, "elements": 4, "us": 20.0}
+    return {
+        "pass": "numbers",
+        "step": step,
+        "lines": list(lines),
+        **facts,
+        "step_us": 100.0,
+        **more,
+    }
+
+
+def loops(seen, rows, steps=3):
+    passes = {"passes": [{"name": "numbers", "steps": steps}]}
+    return seen(TEXT, sites=[2, 9, 5, 14], turns=rows, manifest=passes).get(ModuleLoops)
+
+
+def test_the_innermost_line_in_a_loop_is_the_place(seen):
+    table = loops(seen, [row(step) for step in range(3)])
+    (each,) = table.loops
+    assert (each.site.line, each.head.line, each.head.text) == (5, 4, "for x in states:")
+    assert (each.turns, each.share, each.steps, each.same) == (10, 0.2, 3, True)
+
+
+@pytest.mark.parametrize("lines", [(3, 1), (1,), (0,), (3, 0)])
+def test_the_loop_that_trains_is_not_the_one_that_turns(seen, lines):
+    assert loops(seen, [row(step, lines) for step in range(3)]).loops == ()
+
+
+def test_of_one_loop_the_outermost_module_stands_for_all(seen):
+    rows = [row(0, (2, 0), module="Inner"), row(0, (2,), module="Outer")]
+    (each,) = loops(seen, rows, 1).loops
+    assert each.module == "Outer"
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, 1),
+        ({"n": 7}, 0),
+        ({"us": 4.9}, 0),
+        ({"us": 5.0}, 1),
+        ({"elements": 8192}, 1),
+        ({"elements": 8193}, 0),
+        ({"elements": 8193, "recurrent": True}, 1),
+    ],
+)
+def test_what_is_worth_telling(seen, more, found):
+    table = loops(seen, [row(step, **more) for step in range(3)])
+    assert len(list(table.worth(8, 0.05, 8192))) == found
+
+
+@pytest.mark.parametrize(("recurrent", "found"), [(False, 0), (True, 1)])
+def test_only_a_cells_turns_may_differ_from_step_to_step(seen, recurrent, found):
+    table = loops(seen, [row(step, n=9 + step, recurrent=recurrent) for step in range(3)])
+    assert [each.turns for each in table.worth(8, 0.05, 8192)] == [9] * found
+
+
+def test_a_loop_that_is_not_in_every_step_is_silent(seen):
+    assert list(loops(seen, [row(0), row(1)]).worth(8, 0.05, 8192)) == []

@@ -1,0 +1,88 @@
+"""Near misses: DATA010 must stay silent on all of these."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+ROWS = [np.ones(3000, dtype=np.float32) for _ in range(16)]
+
+
+def _trained(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+
+
+def arrays_stacked_first():
+    model = nn.Linear(3000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, torch.tensor(np.stack(ROWS)))
+
+    return step
+
+
+def list_of_numbers():
+    numbers = [[0.5] * 3000 for _ in range(16)]
+    model = nn.Linear(3000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, torch.tensor(numbers))
+
+    return step
+
+
+def a_few_small_arrays():
+    sizes = [np.array([3, 4]), np.array([5, 6])]
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, torch.tensor(sizes, dtype=torch.float32))
+
+    return step
+
+
+def numbers_of_numpy():
+    values = [np.float32(0.5)] * 4000
+    model = nn.Linear(4000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, torch.tensor(values))
+
+    return step
+
+
+def made_once_before_the_steps():
+    model, x = nn.Linear(3000, 1), torch.tensor(ROWS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, x)
+
+    return step
+
+
+def default_collation_stacks_arrays():
+    stream = iter(DataLoader(ROWS * 100, batch_size=16))
+    model = nn.Linear(3000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, next(stream))
+
+    return step
+
+
+def tensors_made_one_by_one():
+    model = nn.Linear(3000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step():
+        _trained(model, optimizer, torch.stack([torch.from_numpy(row) for row in ROWS]))
+
+    return step

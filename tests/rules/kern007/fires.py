@@ -1,0 +1,83 @@
+"""KERN007 must report exactly the marked lines."""
+
+import torch
+from torch import nn
+
+
+def _trained(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def network_called_for_each_row():
+    net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+
+    def value(x):
+        return net(x).squeeze(-1) + x.abs().sum(-1)
+
+    def step():
+        states, loss = torch.randn(12, 4), 0
+        for i in range(states.size(0)):
+            x = states[i : i + 1]
+            loss = loss + value(x).square().sum()  # KERN007
+        _trained(optimizer, loss)
+
+    return step
+
+
+def encoder_called_for_each_time_step():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ReLU(), nn.Flatten())
+            self.head = nn.GRU(4 * 6, 8)
+
+        def forward(self, x):
+            features = [self.encode(x[:, t]) for t in range(x.size(1))]  # KERN007
+            return self.head(torch.stack(features))[0]
+
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step():
+        _trained(optimizer, model(torch.randn(2, 10, 3, 8)).square().mean())
+
+    return step
+
+
+def gru_cell_over_a_rollout():
+    cell, head = nn.GRUCell(6, 8), nn.Linear(8, 2)
+    optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=1e-3)
+
+    def step():
+        x, state, outputs = torch.randn(16, 4, 6), torch.zeros(4, 8), []
+        for t in range(16):
+            state = cell(x[t], state)  # KERN007
+            outputs.append(state)
+        _trained(optimizer, head(torch.stack(outputs)).square().mean())
+
+    return step
+
+
+def lstm_cell_over_unbound_words():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.cell = nn.Embedding(50, 6), nn.LSTMCell(6, 8)
+
+        def forward(self, words):
+            state = None
+            for word in self.embed(words).unbind(1):
+                state = self.cell(word, state)  # KERN007
+            return state[0]
+
+    model, count = Reader(), [0]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step():
+        count[0] += 1
+        _trained(optimizer, model(torch.randint(50, (3, 9 + count[0] % 3))).square().mean())
+
+    return step

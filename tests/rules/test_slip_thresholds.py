@@ -1,0 +1,144 @@
+"""Rules about slips of the trainer at the edges of their thresholds, on tables made by hand."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.cfg009_trained_in_eval_mode import TrainedInEvalMode
+from auditor.rules.ckpt009_kept_state_is_live import KeptStateIsLive
+from auditor.rules.data010_list_of_arrays import TensorOfListOfArrays
+from auditor.rules.data011_workers_draw_alike import WorkersDrawAlike
+from auditor.rules.graph008_one_backward_for_all import OneBackwardForAll
+from auditor.rules.kern007_module_piece_by_piece import ModulePieceByPiece
+
+from auditor.evidence import (
+    ArrayLists,
+    EvalModeSteps,
+    KeptStates,
+    LossSums,
+    Machine,
+    ModuleLoops,
+    RepeatedDraws,
+)
+from auditor.evidence.recorded.array_lists import ArrayList
+from auditor.evidence.recorded.batches import Loader
+from auditor.evidence.recorded.eval_mode_steps import Switch
+from auditor.evidence.recorded.kept_states import KeptState
+from auditor.evidence.recorded.module_loops import ModuleLoop
+from auditor.evidence.recorded.repeated_draws import Repeated
+from auditor.evidence.recorded.summed_losses import SummedLosses
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+CPU = Machine("cpu")
+SITE = Site("train.py", 3)
+
+
+@pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
+def test_cfg009_wants_so_many_steps_in_eval_mode(steps, found):
+    switch = Switch(SITE, "Net", {"BatchNorm2d": 2, "Dropout": 1}, 5, steps, evaluates=True)
+    findings = list(ask(TrainedInEvalMode(), EvalModeSteps((switch,)), CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert "BatchNorm2d (2) and Dropout (1)" in finding.message
+        assert (finding.steps, finding.facts) == (3, (("BatchNorm2d", "2"), ("Dropout", "1")))
+
+
+@pytest.mark.parametrize(("steps", "found"), [(1, 0), (2, 1)])
+@pytest.mark.parametrize("loads", [0, 4])
+def test_ckpt009_wants_so_many_steps_between(steps, found, loads):
+    state = KeptState(SITE, "Net", steps, Site("train.py", 9), loads)
+    findings = list(ask(KeptStateIsLive(), KeptStates((state,)), CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert ("4 times" in finding.message) == bool(loads)
+        assert (finding.steps, finding.facts) == (2, (("brought back at", "train.py:9"),))
+
+
+def test_ckpt009_says_nothing_of_a_state_that_is_not_brought_back():
+    states = KeptStates((KeptState(SITE, "Net", 9, None),))
+    assert list(ask(KeptStateIsLive(), states, CPU)) == []
+
+
+def listed(share, us, *, in_worker=False):
+    line = ArrayList(SITE, 20, us, share, 16, 48_000, in_worker=in_worker, steps=10)
+    return list(ask(TensorOfListOfArrays(), ArrayLists((line,)), CPU))
+
+
+@pytest.mark.parametrize(
+    ("share", "us", "found"), [(0.05, 100.0, 1), (0.049, 100.0, 0), (0.05, 99.0, 0)]
+)
+def test_data010_wants_a_share_and_a_time(share, us, found):
+    assert len(listed(share, us)) == found
+    assert len(listed(share, us, in_worker=True)) == found
+
+
+def test_data010_has_a_price_in_the_step_and_is_a_note_in_a_worker():
+    (finding,) = listed(0.5, 3000.0)
+    assert (finding.lost_us_per_step, finding.basis, finding.severity) == (3000, "estimated", None)
+    assert "48,000 of them): 3 ms per step, 50% of it" in finding.message
+    (finding,) = listed(0.5, 3000.0, in_worker=True)
+    assert (finding.lost_us_per_step, finding.severity) == (None, Severity.NOTE)
+    assert "50% of a worker's time for a batch" in finding.message
+
+
+def test_data011_names_the_loader_where_it_is_another_line():
+    made = Site("train.py", 9)
+    loader = Loader(0, made_at=made, workers=4)
+    for site, named in ((SITE, True), (made, False)):
+        repeated = Repeated(site, loader, "dataset.rng", "random.Random", (0, 1, 3))
+        (finding,) = ask(WorkersDrawAlike(), RepeatedDraws((repeated,)), CPU)
+        assert finding.site == site and finding.message.startswith("3 workers")
+        assert ("train.py:9" in finding.message) == named
+        assert finding.facts == (("loader", "train.py:9"),)
+
+
+def looped(module="Net", **more):
+    head = Site("train.py", 2, "", "for x in states:")
+    facts = {"turns": 8, "elements": 8192, "share": 0.05, "recurrent": False, "same": True}
+    loop = ModuleLoop(SITE, head, module, **{**facts, **more}, steps=3)
+    rule = ModulePieceByPiece()
+    return [(each, rule.remedy(each)) for each in ask(rule, ModuleLoops(3, (loop,)), CPU)]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({}, 1),
+        ({"turns": 7}, 0),
+        ({"share": 0.049}, 0),
+        ({"elements": 8193}, 0),
+        ({"same": False}, 0),
+        ({"module": "GRUCell", "recurrent": True, "same": False, "elements": 99_999}, 1),
+    ],
+)
+def test_kern007_wants_turns_a_share_and_small_pieces(more, found):
+    findings = looped(**more)
+    assert len(findings) == found
+    for finding, _ in findings:
+        assert finding.per_step == 8.0
+        assert [place.site.line for place in finding.places] == [2, 3]
+
+
+def test_kern007_names_what_takes_the_whole_sequence():
+    ((finding, remedy),) = looped("LSTMCell", recurrent=True)
+    assert "a sequence of 8 pieces" in finding.message and "nn.LSTM" in remedy.text
+    ((finding, remedy),) = looped()
+    assert "8 times a step" in finding.message and "vmap" in remedy.text
+
+
+@pytest.mark.parametrize(
+    ("steps", "each_bytes", "leaf_bytes", "found"),
+    [
+        (2, 1 << 16, 3 << 16, 1),
+        (1, 1 << 16, 3 << 16, 0),
+        (2, (1 << 16) - 1, 1, 0),
+        (2, 1 << 16, (3 << 16) + 1, 0),
+    ],
+)
+def test_graph008_wants_steps_and_bytes(steps, each_bytes, leaf_bytes, found):
+    sums = LossSums((SummedLosses(SITE, 4, 4 << 16, each_bytes, leaf_bytes, steps),))
+    findings = list(ask(OneBackwardForAll(), sums, CPU))
+    assert len(findings) == found
+    for finding in findings:
+        assert (finding.lost_bytes, finding.basis) == (3 << 16, "measured")
+        assert "4 losses" in finding.message
