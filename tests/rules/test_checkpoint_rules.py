@@ -153,7 +153,8 @@ WHOLE = {
 
 
 def lacks(settings=None, **facts):
-    found = CheckpointCannotResume().detect(table(scan(**{**WHOLE, **facts}), **(settings or {})))
+    given = table(scan(**{**WHOLE, **facts}), **(settings or {}))
+    found = CheckpointCannotResume().in_checkpoint(given)
     return [(each.message.partition(": ")[0], each.severity) for each in found]
 
 
@@ -381,13 +382,13 @@ def test_fifty_tensors_are_facts():
 @pytest.mark.parametrize(
     ("rule", "bad"),
     [
-        (CheckpointNeedsCode(), {"protocol": 4}),
-        (CheckpointCannotResume(), {**WHOLE, "rng": False}),
+        (CheckpointNeedsCode().detect, {"protocol": 4}),
+        (CheckpointCannotResume().in_checkpoint, {**WHOLE, "rng": False}),
     ],
 )
 def test_a_file_behind_a_good_one_is_looked_at(rule, bad):
     good = scan(**WHOLE)
-    assert len(list(rule.detect(table(good, scan(**bad), good, scan(**bad))))) == 2
+    assert len(list(rule(table(good, scan(**bad), good, scan(**bad))))) == 2
 
 
 def test_damage_and_a_short_schedule_behind_good_ones_are_told():
