@@ -128,7 +128,7 @@ class CompileDoesNotPay(Rule):
             )
         return Remedy(
             "Compile larger parts, or none: the model instead of its layers, the step with the "
-            "optimizer; look at the graph breaks first (COMP001), and measure again."
+            "optimizer; look at the graph breaks first, and measure again."
         )
 
 

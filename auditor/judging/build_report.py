@@ -83,9 +83,7 @@ def report(
     """
     recording, rehearsed = evidence.recording, evidence.inside(REHEARSAL)
     manifest = recording.manifest
-    steps = step_rows(evidence)
-    facts = traces.read(evidence)
-    rules = tuple(rules)
+    steps, facts, rules = step_rows(evidence), traces.read(evidence), tuple(rules)
     permitted = Permitted(
         guard.permits_of(rules), recording.source_bytes, manifest.get("sources") or ()
     )

@@ -211,7 +211,7 @@ def test_a_step_that_is_slower_compiled_is_told_with_its_price():
     assert found.basis == "measured"
     assert found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
     assert found.site == MADE
-    assert "COMP001" in CompileDoesNotPay().remedy(found).text
+    assert "graph breaks first" in CompileDoesNotPay().remedy(found).text
 
 
 @pytest.mark.parametrize(("eager_us", "n"), [(1500.0, 0), (1000.0, 0), (990.0, 0), (950.0, 1)])

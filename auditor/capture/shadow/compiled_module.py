@@ -39,6 +39,7 @@ class EagerModule(torch.nn.Module):
 
     @training.setter
     def training(self, value: bool) -> None:
+        """The module's as well."""
         if self._made:  # not what ``Module.__init__`` sets it to
             self._held.training = value
 

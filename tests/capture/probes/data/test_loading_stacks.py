@@ -152,15 +152,16 @@ def test_what_the_loader_yields_is_the_same_to_the_bit(workers: int, tmp_path: P
 
 def test_everything_is_put_back(tmp_path: Path) -> None:
     def state():
-        return worker._worker_loop, fetch._MapDatasetFetcher.fetch, threading.active_count()
+        return worker._worker_loop, fetch._MapDatasetFetcher.fetch
 
     folders = os.path.join(tempfile.gettempdir(), "audit-loading-*")
-    before, there = state(), set(glob.glob(folders))
+    before, there, threads = state(), set(glob.glob(folders)), set(threading.enumerate())
     source = f"{SLOW}\nloader = DataLoader(Slow(), num_workers=1)\ndef step(): next(iter(loader))\n"
     with Drive(tmp_path, DataLoaderProbe) as drive:
         user = program(tmp_path, source)
         drive.run("loud", user.step, steps=2)
     assert state() == before and set(glob.glob(folders)) <= there
+    assert set(threading.enumerate()) <= threads
     next(iter(DataLoader([1, 2], num_workers=1)))
 
 
