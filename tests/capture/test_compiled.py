@@ -52,7 +52,7 @@ def watched(step: Step, seen: list[Seen]) -> Callable[[], None]:
     return counting
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_audit_leaves_a_compiled_program_as_it_is(
     name: str, backend: str, tmp_path: Path

@@ -20,6 +20,8 @@ import contextlib
 import ctypes
 import gc
 import importlib.util
+import multiprocessing
+import signal
 import sys
 import textwrap
 import types
@@ -92,8 +94,22 @@ def load(path: Path) -> object:
 def unload(path: Path) -> None:
     """Forget a case's module: what it holds must not be there when the next one is recorded."""
     sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
+    end_workers()
     gc.collect()
     give_back()
+
+
+def end_workers() -> None:
+    """End the workers of loaders that a case leaves in a cycle: when these are collected, torch
+    waits five seconds for each. It must not hear of it, or it would raise.
+    """
+    workers = multiprocessing.active_children()
+    heard = signal.signal(signal.SIGCHLD, signal.SIG_DFL) if workers else None
+    for worker in workers:
+        worker.kill()
+        worker.join()
+    if workers:
+        signal.signal(signal.SIGCHLD, heard)
 
 
 def give_back() -> None:
