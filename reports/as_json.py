@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from auditor.model import SCHEMA, Edit, Finding, Remedy, Report, Severity
+from auditor.typed_reading import convert
 
 SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of a report that are read at most (a report may come from a stranger)."""
@@ -80,7 +81,7 @@ def load(data: bytes) -> Report:
         )
     try:
         _bound(written)
-        return msgspec.convert(_read(written), Report)
+        return convert(_read(written), Report)
     except (ValueError, RecursionError) as error:  # msgspec.ValidationError is a ValueError
         raise ValueError(f"this report does not keep to {SCHEMA}: {error}") from None
 

@@ -27,6 +27,7 @@ from auditor.checkpoints.contents import (
     printable,
 )
 from auditor.isolation import ReaderDied, isolated, seconds_for
+from auditor.typed_reading import decoder
 
 SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".tar")
 """Files of a folder that are taken for checkpoints."""
@@ -269,7 +270,7 @@ def _shards(index: Path) -> dict[str, str]:
     """File of each tensor, by name; only files beside the index."""
     try:
         with index.open("rb") as file:
-            listed = msgspec.json.decode(file.read(INDEX_LIMIT), type=_Index).weight_map
+            listed = decoder(_Index).decode(file.read(INDEX_LIMIT)).weight_map
     except (OSError, ValueError, RecursionError):
         return {}
     return {

@@ -22,6 +22,7 @@ from auditor.recordings.part_files import BYTE_LIMIT, NO_JSON, Unreadable, plain
 from auditor.recordings.schema import Manifest, SiteRow, StepRow
 from auditor.recordings.sources import SOURCES, decode_source, path_from
 from auditor.recordings.writer import MANIFEST, SITES, RecordingWriter, write_manifest
+from auditor.typed_reading import convert
 
 SCHEMA = "audit-recording/1"
 TRACE = "trace.json.gz"
@@ -71,7 +72,7 @@ def read_manifest(folder: Path) -> Row:
             f"{path} has schema {str(found)[:80]!r}; this version reads {SCHEMA!r}"
         )
     try:
-        msgspec.convert(manifest, Manifest)
+        convert(manifest, Manifest)
     except msgspec.ValidationError as error:
         raise UnreadableRecording(f"{path} does not keep to {SCHEMA}: {error}") from None
     return manifest

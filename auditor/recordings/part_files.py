@@ -14,6 +14,7 @@ import msgspec
 
 from auditor.errors import plain
 from auditor.recordings.schema import PARTS, PassRow, Row
+from auditor.typed_reading import decoder
 
 ROW_LIMIT = 4_000_000
 """Rows read from one part at most."""
@@ -74,7 +75,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 @cache
 def _decoder(part: str) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(Union[PARTS[part]])  # noqa: UP007  # made of a tuple
+    return decoder(Union[PARTS[part]])  # noqa: UP007  # made of a tuple
 
 
 def _require_stamp(row: Row) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 
 from auditor.timeline.reading import read
 from auditor.timeline.trace import TABLES, Info, Thread, Trace, schema
+from auditor.typed_reading import decoder
 from auditor.user_cache import user_cache
 
 FOLDER = "AUDIT_CACHE_DIR"
@@ -122,7 +123,7 @@ def load(copy: Path, path: str) -> Trace | None:
                 or not 0 < (size := int.from_bytes(file.read(8), "little")) <= HEAD_BYTES
             ):
                 return None
-            head = msgspec.json.decode(file.read(size), type=_Head)
+            head = decoder(_Head).decode(file.read(size))
             if head.layout != _layout():
                 return None
             data = file.read()

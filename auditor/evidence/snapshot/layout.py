@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from auditor.typed_reading import convert
+
 ADDRESSES: Final = 2**64
 """Addresses and sizes are below it: torch keeps them in 64 bits."""
 CHANGES = (
@@ -101,7 +103,7 @@ def check(form: Any) -> None:
     Raises :class:`ValueError` (:class:`msgspec.ValidationError` is one), which names the place, for
     anything else.
     """
-    read = msgspec.convert(form, SnapshotLayout)
+    read = convert(form, SnapshotLayout)
     stacks = _Stacks()
     for segment in read.segments:
         _bounded("segments", segment.address, segment.total_size)
@@ -142,6 +144,6 @@ class _Stacks:
     def check(self, frames: Any) -> None:
         if id(frames) not in self._seen:
             self._seen[id(frames)] = frames  # held: another list could get its address
-            for frame in msgspec.convert(frames, list[FrameLayout]):
+            for frame in convert(frames, list[FrameLayout]):
                 if not 0 <= frame.line < ADDRESSES:
                     raise ValueError("frames: a line of more than 64 bits")
