@@ -38,7 +38,7 @@ def rows(report: Report) -> tuple[tuple[CompiledPart, str, str], ...]:
 def _compiled(found: Compilation, micro: str) -> str:
     if not found.compiled:
         return "Nothing was compiled in the audited steps."
-    said = f"{amounts.count(found.compiled, 'compilation')} in {_duration(found.us, micro)}"
+    said = f"{amounts.count(found.compiled, 'compilation')} in {amounts.duration(found.us, micro)}"
     more = [
         f"{found.again} of them since a guard failed" if found.again else "",
         f"{amounts.count(found.breaks, 'line')} at which a graph ends" if found.breaks else "",
@@ -56,21 +56,17 @@ def _gained(found: Compilation, micro: str) -> str:
     gain = found.gain
     if gain is None:
         return ""
-    eager = _duration(gain.eager_us, micro)
+    eager = amounts.duration(gain.eager_us, micro)
     if gain.low > 0.0:
-        between = f"{_duration(gain.low, micro)} to {_duration(gain.high, micro)}"
-        said = f"A step gains {_duration(gain.us, micro)} ({between}) against {eager} held eager"
+        between = f"{amounts.duration(gain.low, micro)} to {amounts.duration(gain.high, micro)}"
+        said = f"A step gains {amounts.duration(gain.us, micro)} ({between}) against {eager} held eager"
         paid = found.paid_after
         return f"{said}, measured" + (
             f": it has paid after {amounts.count(paid, 'step')}." if paid is not None else "."
         )
     if gain.high < 0.0:
         return (
-            f"A step is {_duration(-gain.us, micro)} slower than the {eager} that it takes held "
+            f"A step is {amounts.duration(-gain.us, micro)} slower than the {eager} that it takes held "
             "eager, measured."
         )
     return f"No gain is proven against {eager} held eager."
-
-
-def _duration(us: float, micro: str) -> str:
-    return amounts.duration(us, micro)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence import CompiledRegions, Machine, Source
 from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.source.compile_calls import compile_call
+from auditor.evidence.source.compile_calls import CompileCall, compile_call
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
@@ -88,7 +88,7 @@ class CompiledUnused(Rule):
             call = compile_call(source, each.site)
             if each.dropped:
                 said = "nobody keeps what torch.compile returns here"
-            elif each.trained and not regions.ran and _meant_for_training(each, source):
+            elif each.trained and not regions.ran and _meant_for_training(each, call):
                 said = "what is compiled here never ran, though its parameters are trained"
             else:
                 continue
@@ -114,9 +114,8 @@ class CompiledUnused(Rule):
         )
 
 
-def _meant_for_training(region: Region, source: Source) -> bool:
+def _meant_for_training(region: Region, call: CompileCall | None) -> bool:
     """Whether the compiled module is no second one beside the module that is trained."""
     if region.method:
         return True
-    call = compile_call(source, region.site)
     return call is not None and bool(call.target) and (call.replaces or not call.read)

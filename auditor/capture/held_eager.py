@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from time import monotonic
-
 import torch
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
@@ -27,20 +24,20 @@ class HeldEager:
     long enough.
     """
 
-    def __init__(self, context: Context, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._clock = clock
-        self._began = 0.0
-        self._quiet = 0.0
+        self._quiet_s = 0.0
         self._calls = 0
 
-    def begins(self, name: str) -> None:
+    def begins(self) -> None:
         """A pass begins."""
-        self._began, self._calls = self._clock(), COMPILED_CODE.calls
+        self._calls = COMPILED_CODE.calls
 
-    def wanted(self) -> bool:
-        """When the timing pass has ended: compiled functions ran in it, and there is room."""
-        self._quiet = self._clock() - self._began
+    def wanted(self, seconds: float) -> bool:
+        """When the timing pass has ended, which took so long: compiled functions ran in it, and
+        there is room.
+        """
+        self._quiet_s = seconds
         if COMPILED_CODE.calls == self._calls:
             return False
         if not _room(self._context):
@@ -51,11 +48,9 @@ class HeldEager:
             return False
         return True
 
-    def enough(self, name: str, done: int) -> bool:
-        """After ``done`` steps of the pass."""
-        if name != "eager_held" or done < LEAST:
-            return False
-        return self._clock() - self._began > PATIENCE * self._quiet
+    def enough(self, done: int, seconds: float) -> bool:
+        """After ``done`` steps of the pass, which took so long."""
+        return done >= LEAST and seconds > PATIENCE * self._quiet_s
 
 
 def _room(context: Context) -> bool:

@@ -140,10 +140,8 @@ class Session:
         self._pass.done += 1
         self._context.writer.flush()
         self._end_full_trace()
-        self._end_long_values()
+        self._end_long_pass()
         self._warm_on()
-        if self._held.enough(self._pass.name, self._pass.done):
-            self._pass.steps = self._pass.done
         self._progress(self._pass.name, self._pass.done, self._pass.steps)
         if self._pass.done >= self._pass.steps and self._pass.name != "warmup":
             self._stop_pass(passes_follow=bool(self._queue))
@@ -165,7 +163,7 @@ class Session:
         self.passes.append(self._queue.pop(0))
         self._pass_began = monotonic()
         self._context.pass_name = self._pass.name
-        self._held.begins(self._pass.name)
+        self._held.begins()
         self._running = [
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
         ]
@@ -265,7 +263,11 @@ class Session:
     def _replan(self) -> None:
         """What a pass has shown of the step may change what comes after it."""
         known = len(self._queue)
-        if self._pass.name == "quiet" and self._plan.trial is None and self._held.wanted():
+        if (
+            self._pass.name == "quiet"
+            and self._plan.trial is None
+            and self._held.wanted(monotonic() - self._pass_began)
+        ):
             steps = self._room_for(self._pass.done)
             self._queue[:0] = [Pass("eager_held", steps)] if steps else []
         if self._pass.name == "quiet" and self._modes is not None and self._modes.anomaly_seen:
@@ -337,9 +339,12 @@ class Session:
             )
             self._pass.steps = done
 
-    def _end_long_values(self) -> None:
-        """The value pass has its steps, or its time."""
-        if self._pass.name == "values" and monotonic() - self._pass_began > VALUE_SECONDS:
+    def _end_long_pass(self) -> None:
+        """A pass whose steps may be long has had its time."""
+        name, seconds = self._pass.name, monotonic() - self._pass_began
+        if (name == "values" and seconds > VALUE_SECONDS) or (
+            name == "eager_held" and self._held.enough(self._pass.done, seconds)
+        ):
             self._pass.steps = self._pass.done
 
     def _yield_to_user_profiler(self) -> None:

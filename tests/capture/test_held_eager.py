@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from auditor.capture import held_eager
 from auditor.capture.held_eager import FREE_SHARE, LEAST, PATIENCE, HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.probes.compile.eager_held import EagerHeldProbe
@@ -19,42 +20,30 @@ from tests.inprocess import record
 PARTS = engine.parts_of(catalogue.own_rules())
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 def made(native=False):
-    clock, said = Clock(), []
+    said = []
     context = SimpleNamespace(device=SimpleNamespace(native=native), warn=said.append)
-    return HeldEager(context, clock), clock, said
+    return HeldEager(context), said
 
 
 def test_a_program_that_ran_nothing_compiled_has_no_such_pass():
-    held, _, said = made()
-    held.begins("quiet")
-    assert not held.wanted()
+    held, said = made()
+    held.begins()
+    assert not held.wanted(1.0)
     COMPILED_CODE.calls += 1
-    assert held.wanted()
-    held.begins("quiet")
-    assert not held.wanted()
+    assert held.wanted(1.0)
+    held.begins()
+    assert not held.wanted(1.0)
     assert said == []
 
 
 def test_the_pass_ends_when_it_takes_too_long():
-    held, clock, _ = made()
-    held.begins("quiet")
-    clock.now = 10.0
-    held.wanted()
-    held.begins("eager_held")
-    clock.now = 10.0 + PATIENCE * 10.0
-    assert not held.enough("eager_held", 50)
-    clock.now += 0.1
-    assert held.enough("eager_held", LEAST)
-    assert not held.enough("eager_held", LEAST - 1)
-    assert not held.enough("loud", 50)
+    held, _ = made()
+    held.begins()
+    held.wanted(10.0)
+    assert not held.enough(50, PATIENCE * 10.0)
+    assert held.enough(LEAST, PATIENCE * 10.0 + 0.1)
+    assert not held.enough(LEAST - 1, PATIENCE * 10.0 + 0.1)
 
 
 @pytest.mark.parametrize(("share", "wanted"), [(FREE_SHARE, True), (FREE_SHARE + 0.01, False)])
@@ -63,10 +52,10 @@ def test_a_gpu_that_is_half_full_is_left_alone(monkeypatch, share, wanted):
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: int(share * 1000))
     properties = SimpleNamespace(total_memory=1000)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    held, _, said = made(native=True)
-    held.begins("quiet")
+    held, said = made(native=True)
+    held.begins()
     COMPILED_CODE.calls += 1
-    assert held.wanted() is wanted
+    assert held.wanted(1.0) is wanted
     assert [("more memory" in text) for text in said] == [True] * (not wanted)
 
 
@@ -95,6 +84,17 @@ def test_compiled_functions_run_eagerly_in_it_and_are_compiled_once(make, tmp_pa
     assert compiled[first : first + 6] == [False] * 6
     assert all(compiled[first + 6 : first + 9])
     assert stances[: first + 12] == ["default"] * first + ["force_eager"] * 6 + ["default"] * 6
+
+
+def test_only_that_pass_ends_early(tmp_path, monkeypatch):
+    fresh()
+    monkeypatch.setattr(held_eager, "PATIENCE", 0.0)
+    roots = [Path(__file__)]
+    recording = record(
+        tmp_path, lambda: model("eager"), PARTS, roots=roots, steps=LEAST + 2, device="cpu"
+    )
+    steps = {each["name"]: each["steps"] for each in recording.manifest["passes"]}
+    assert (steps["quiet"], steps["eager_held"], steps["loud"]) == (LEAST + 2, LEAST, LEAST + 2)
 
 
 def test_a_stance_of_the_programs_own_is_put_back():

@@ -8,6 +8,11 @@ SHADOW = "ShadowTensor"
 """Name of the class of tensors on the shadow device (``auditor.capture.shadow.tensor``)."""
 
 
+def bytes_of(tensor: torch.Tensor) -> int:
+    """Bytes of its elements; 0 of one that has none of its own (sparse)."""
+    return int(tensor.nbytes) if tensor.layout == torch.strided else 0
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself; of one on the shadow device the CPU tensor that holds its values.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,7 +56,7 @@ class CompiledRegions(Table):
         runs: dict[int, list[RegionRunRow]] = {}
         for run in rows_of(evidence, RegionRunRow):
             runs.setdefault(run.number, []).append(run)
-        taken = _steps_of_passes(evidence)
+        taken = Counter(row.pass_name for row in rows_of(evidence, StepRow))
         before = tuple(
             _before(evidence, row, runs[row.number], taken)
             for row in rows
@@ -74,17 +74,9 @@ class CompiledRegions(Table):
         return any(each.steps for each in self.regions)
 
 
-def _steps_of_passes(evidence: Evidence) -> dict[str, int]:
-    steps: dict[str, int] = {}
-    for row in rows_of(evidence, StepRow):
-        steps[row.pass_name] = steps.get(row.pass_name, 0) + 1
-    return steps
-
-
 def _before(
-    evidence: Evidence, row: RegionRow, runs: Iterable[RegionRunRow], taken: dict[str, int]
+    evidence: Evidence, row: RegionRow, runs: list[RegionRunRow], taken: Counter[str]
 ) -> Region:
-    runs = list(runs)
     dropped = any(each.dropped for each in runs)
     passes = set(taken) if dropped else {each.pass_name for each in runs}
     return Region(
@@ -93,7 +85,7 @@ def _before(
         options=row.options,
         method=row.method,
         steps=sum(each.steps for each in runs),
-        watched=sum(taken.get(name, 0) for name in passes),
+        watched=sum(taken[name] for name in passes),
         called=any(each.called for each in runs),
         trained=any(each.trained for each in runs),
         dropped=dropped,

@@ -127,17 +127,18 @@ class Steps(Table):
         The two passes follow one another in one process: :func:`auditor.batch_means.difference` has
         the interval.
         """
-        busy = queued_share(self.quiet), queued_share(self.anomaly_off)
-        return difference(own_times(self.quiet), own_times(self.anomaly_off), busy=busy)
+        return _saved(self.quiet, self.anomaly_off)
 
     def gained_by_compile(self) -> Estimate | None:
         """How many us a step is slower with ``torch.compile`` held off; negative where compiling
         does not pay, None if it was not measured, or on too few steps. As above.
         """
-        if not self.eager_held:
-            return None
-        busy = queued_share(self.eager_held), queued_share(self.quiet)
-        return difference(own_times(self.eager_held), own_times(self.quiet), busy=busy)
+        return _saved(self.eager_held, self.quiet)
+
+
+def _saved(more: Sequence[Step], less: Sequence[Step]) -> Estimate | None:
+    busy = queued_share(more), queued_share(less)
+    return difference(own_times(more), own_times(less), busy=busy)
 
 
 _Times = dict[tuple[str, int], float]

@@ -523,6 +523,15 @@ def what_a_module_holds(t):
     )
     assert set(t.own_buffers(norm)) == {"running_mean", "running_var", "num_batches_tracked"}
     assert not t.own_parameters(both) and not t.own_parameters(object.__new__(nn.Linear))
+    nested = nn.Sequential(both, both, nn.Identity())
+    assert set(t.modules_of(nested)) == {
+        nested,
+        both,
+        norm,
+        both[1],
+        nested[2],
+    }
+    assert len(list(t.modules_of(nested))) == 5
 
 
 @promise("torch.cuda._lazy_call", without=equals(when_initialized=None))

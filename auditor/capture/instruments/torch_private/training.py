@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.instruments.torch_private.look_up import in_dict, on_instances, private
 
 # -- modules ---------------------------------------------------------------------------------------
@@ -55,12 +56,24 @@ def own_children(module: torch.nn.Module) -> dict[str, Any]:
     return held if held is not None else _named(module.named_children)
 
 
+def modules_of(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The module and all that are part of it, each of them once; without asking its class."""
+    waiting, seen = [module], {id(module)}
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for child in own_children(each).values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
 def is_compiled(module: torch.nn.Module) -> bool:
     """``torch.compile(module)``, or ``module.compile()`` was called. Without ``_orig_mod`` and
     ``_compiled_call_impl``: False.
     """
     held = vars(module)
-    return "_orig_mod" in held.get("_modules", ()) or held.get("_compiled_call_impl") is not None
+    return HELD in held.get("_modules", ()) or held.get("_compiled_call_impl") is not None
 
 
 # -- optimizers ------------------------------------------------------------------------------------

@@ -155,10 +155,8 @@ class RegionsProbe(Probe):
         self.context.add(row)
         callback = callback_of(compiled)
         if callback is not None and len(self._regions) < MOST:
-            watched = _reference(module), _written(module)
-            self._regions.append(
-                _Region(number, _reference(compiled), watched[0], callback, watched[1])
-            )
+            held, owner = _reference(compiled), _reference(module)
+            self._regions.append(_Region(number, held, owner, callback, _written(module)))
 
 
 def _module_of(model: Any) -> torch.nn.Module | None:

@@ -24,7 +24,7 @@ from auditor.capture.instruments.module_stack import live_modules
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import (
     is_compiled,
-    own_children,
+    modules_of,
     own_parameters,
 )
 from auditor.capture.probes.base import Context, Probe
@@ -302,9 +302,7 @@ def _not_compiled() -> list[torch.nn.Module]:
     anew.
     """
     found = live_modules()
-    compiled = {
-        id(part) for module in found if is_compiled(module) for part in (module, *_below(module))
-    }
+    compiled = {id(part) for module in found if is_compiled(module) for part in modules_of(module)}
     return [module for module in found if id(module) not in compiled]
 
 
@@ -318,7 +316,7 @@ def _trained() -> list[torch.nn.Module]:
         for module in _not_compiled()
         if any(
             id(each) in held
-            for part in (module, *_below(module))
+            for part in modules_of(module)
             for each in own_parameters(part).values()
         )
     ]
@@ -343,7 +341,7 @@ def _not_trained() -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
 def _untrained(module: torch.nn.Module, held: set[int]) -> bool:
     own = [
         each
-        for part in (module, *_below(module))
+        for part in modules_of(module)
         for each in own_parameters(part).values()
         if each is not None
     ]
@@ -355,14 +353,6 @@ def _own_parameters(module: torch.nn.Module) -> bool:
     trained.
     """
     return all(each.is_leaf for each in module.parameters())
-
-
-def _below(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    waiting = [each for each in own_children(module).values() if each is not None]
-    while waiting:
-        child = waiting.pop()
-        yield child
-        waiting.extend(each for each in own_children(child).values() if each is not None)
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

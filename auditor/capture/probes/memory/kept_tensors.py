@@ -12,6 +12,7 @@ import torch
 from auditor.capture.instruments.assignment_sites import Sources
 from auditor.capture.instruments.autograd_graph import node_of
 from auditor.capture.instruments.object_search import ObjectSearch
+from auditor.capture.instruments.plain_tensor import bytes_of
 from auditor.capture.instruments.variable_paths import Place
 from auditor.capture.probes.base import Context, Probe
 from auditor.recordings.schema import KeptRow
@@ -53,7 +54,7 @@ class KeptTensorsProbe(Probe):
             return
         self._seen.append(
             {
-                place: (len(tensors), sum(_bytes(tensor) for tensor in tensors))
+                place: (len(tensors), sum(bytes_of(tensor) for tensor in tensors))
                 for place, tensors in held.items()
             }
         )
@@ -85,8 +86,3 @@ class KeptTensorsProbe(Probe):
                 )
             )
         self._devices = {}
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    """Bytes of its elements; 0 of one that has none of its own (sparse)."""
-    return int(tensor.nbytes) if tensor.layout == torch.strided else 0

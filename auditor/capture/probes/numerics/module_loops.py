@@ -21,7 +21,7 @@ from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.module_stack import keep_hooks
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.tensors import base_of, version_of
-from auditor.capture.instruments.torch_private.training import own_buffers, own_children
+from auditor.capture.instruments.torch_private.training import modules_of, own_buffers
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import Path, path_of
 from auditor.recordings.schema import ModuleLoopRow
@@ -254,17 +254,11 @@ def _state(module: nn.Module) -> list[Any]:
     values.
     """
     found: list[Any] = []
-    waiting, seen = [module], {id(module)}
-    while waiting:
-        part = waiting.pop()
+    for part in modules_of(module):
         held = [value for key, value in vars(part).items() if key not in _KEYS]
         for value in (*held, *own_buffers(part).values()):
             tensor = isinstance(value, torch.Tensor)
             found.append((id(value), version_of(value) if tensor else _items(value)))
-        for child in own_children(part).values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(child)
     return found
 
 

@@ -18,7 +18,7 @@ from torch.optim.optimizer import Optimizer
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.training import (
     BatchNorm,
-    own_children,
+    modules_of,
     own_parameters,
 )
 from auditor.capture.probes.base import Context
@@ -102,7 +102,7 @@ class EvalModeStepsProbe(OptimizerProbe):
             self._looked += 1
             try:
                 parts = [
-                    each for each in _below(module) if each.training != mode and _differs(each)
+                    each for each in modules_of(module) if each.training != mode and _differs(each)
                 ]
                 result = original(module, mode)
             finally:
@@ -220,17 +220,5 @@ def _differs(module: nn.Module) -> bool:
     )
 
 
-def _below(module: nn.Module) -> Iterator[nn.Module]:
-    """The module and all that are part of it, each of them once."""
-    waiting, seen = [module], {id(module)}
-    while waiting:
-        each = waiting.pop()
-        yield each
-        for child in own_children(each).values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(child)
-
-
 def _parameters(module: nn.Module) -> Iterator[Any]:
-    return (each for part in _below(module) for each in own_parameters(part).values())
+    return (each for part in modules_of(module) for each in own_parameters(part).values())

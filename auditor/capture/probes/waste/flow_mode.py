@@ -12,7 +12,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from auditor.capture.instruments.dispatch_modes import OperatorMode
-from auditor.capture.instruments.plain_tensor import plain
+from auditor.capture.instruments.plain_tensor import bytes_of, plain
 from auditor.capture.instruments.torch_private.autograd import current_node, next_number, number_of
 from auditor.capture.instruments.torch_private.tensors import key_of
 from auditor.capture.instruments.user_frames import Frames
@@ -220,7 +220,7 @@ class FlowMode(OperatorMode):
         node = self._node(operator, inputs, sink=operator.sink or strange)
         nbytes = sum(each.nbytes for each in made)
         node.nbytes = nbytes
-        moved = nbytes + sum(_bytes(each) for each in given if not operator.like)
+        moved = nbytes + sum(bytes_of(each) for each in given if not operator.like)
         node.work = operator.work(args, kwargs, result, moved)
         node.recipe = self._new() if operator.random or recipe is None else recipe
         reads = [] if operator.like else inputs
@@ -418,11 +418,6 @@ def _repeated(node: Node, known: dict[int, Node]) -> Node | None:
     if node.records in known or not known:
         return known.get(node.records)
     return known.get(0) if node.records else next(iter(known.values()))
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    """Bytes of its elements; 0 of one that has no elements of its own (sparse)."""
-    return int(tensor.nbytes) if tensor.layout == torch.strided else 0
 
 
 def _whole(tensor: torch.Tensor) -> bool:
