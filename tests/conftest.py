@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -48,6 +50,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest files first, the others in their order."""
     places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries_are_no_garbage(request: pytest.FixtureRequest) -> None:
+    """Every collection, and every search of all objects, leaves out what the libraries hold for
+    good: of that there are a million objects once a test has made an optimizer (torch imports its
+    compiler then), and a case of a rule collects several times.
+    """
+    if hasattr(request.config, "workerinput"):  # many tests in one process
+        importlib.import_module("torch._dynamo")
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -50,17 +50,6 @@ CUDA = torch.cuda.is_available()
 TRACED = ("__trace", "__ranks")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_of_ours_is_searched():
-    """Torch and the tests are no garbage: every collection (several for each case) leaves them
-    out.
-    """
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def factories(path: Path) -> dict[str, tuple[int, int]]:
     """Public functions of a file by name, with their first and last line."""
     if not path.is_file():
@@ -92,10 +81,13 @@ def load(path: Path) -> object:
 
 
 def unload(path: Path) -> None:
-    """Forget a case's module: what it holds must not be there when the next one is recorded."""
+    """Forget a case's module: what it holds must not be there when the next one is recorded. What
+    is alive after it is of torch and the tests: no collection and no search of objects looks there.
+    """
     sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
     end_workers()
     gc.collect()
+    gc.freeze()
     give_back()
 
 

@@ -110,11 +110,13 @@ class Frames:
         return known
 
     def _judge(self, file: str) -> bool:
-        if file.startswith(("<", OWN, *OWN_ROOMS)) or _is_generated(file):
+        if file.startswith(("<", OWN, *OWN_ROOMS)):
             return False
-        return all(
-            self._innermost_is_own(path) for path in {os.path.abspath(file), os.path.realpath(file)}
-        )
+        path = os.path.abspath(file)
+        if not self._innermost_is_own(path) or _is_generated(file):
+            return False
+        real = os.path.realpath(file)
+        return real == path or self._innermost_is_own(real)
 
     def _innermost_is_own(self, path: str) -> bool:
         """True if the innermost folder around the file that is known is the user's, or none is
