@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import subprocess
 import sys
@@ -52,16 +51,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(str(item.path), len(places)))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def libraries_are_no_garbage(request: pytest.FixtureRequest) -> None:
-    """Every collection, and every search of all objects, leaves out what the libraries hold for
-    good: of that there are a million objects once a test has made an optimizer (torch imports its
-    compiler then), and a case of a rule collects several times.
+SETTLED = [0]
+"""Modules that were imported when :func:`libraries_are_no_garbage` last looked."""
+
+
+@pytest.fixture(autouse=True)
+def libraries_are_no_garbage() -> None:
+    """Where a test has imported libraries, every collection and every search of all objects leaves
+    out from now on what they hold: of that there are a million objects once a test has made an
+    optimizer (torch imports its compiler then), and a case of a rule collects several times.
     """
-    if hasattr(request.config, "workerinput"):  # many tests in one process
-        importlib.import_module("torch._dynamo")
+    if len(sys.modules) > SETTLED[0] + 50:
         gc.collect()
         gc.freeze()
+        SETTLED[0] = len(sys.modules)
 
 
 @pytest.fixture(autouse=True)

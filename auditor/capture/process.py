@@ -39,7 +39,8 @@ def set_up(plan: Plan) -> None:
         "KINETO_LOG_LEVEL", "99"
     )  # read when torch is imported: keeps Kineto's own lines out
     if plan.rank is not None:
-        os.environ.update(_ranked(plan, plan.rank))
+        if plan.rendezvous:  # else a launcher has told this process who it is
+            os.environ.update(_ranked(plan, plan.rank))
         os.environ.setdefault(
             "OMP_NUM_THREADS", "1"
         )  # as torchrun does: the processes share the processors

@@ -67,6 +67,7 @@ class Session:
         self._modes = next((probe for probe in probes if isinstance(probe, DebugModesProbe)), None)
         self._queue: list[Pass] = []
         self._pass_began = 0.0
+        self._untraced = False
         self.passes: list[Pass] = []
         self.failures: dict[str, str] = {}
         self._running: list[Probe] = []
@@ -169,7 +170,7 @@ class Session:
         ]
         self._start_history()
         self._each(lambda probe: probe.start())
-        if self._pass.name == "trace":
+        if self._pass.name == "trace" and not self._untraced:
             self._start_trace()
         self._progress(self._pass.name, 0, self._pass.steps)
 
@@ -260,8 +261,18 @@ class Session:
         timing = {} if device.simulated else {"quiet": plan.steps}
         return {**timing, "trace": plan.trace_steps, **causes}
 
+    @property
+    def _together(self) -> bool:
+        """Other ranks take the same steps: a rank that took fewer, or more, would leave them alone
+        in a collective. So passes keep to their plan.
+        """
+        return self._plan.world_size > 1
+
     def _replan(self) -> None:
         """What a pass has shown of the step may change what comes after it."""
+        if self._together:
+            self._untraced = not self._may_trace()
+            return
         known = len(self._queue)
         if (
             self._pass.name == "quiet"
@@ -279,10 +290,10 @@ class Session:
             self._tell_outline()
 
     def _warm_on(self) -> None:
-        """One more step of warm-up where the program still compiles. Trials that are compared, and
-        targets with so many steps and no more, keep to their plan.
+        """One more step of warm-up where the program still compiles. Trials that are compared,
+        ranks, and targets with so many steps and no more, keep to their plan.
         """
-        bound = self._plan.trial is not None or self._plan.fit is not None
+        bound = self._plan.trial is not None or self._plan.fit is not None or self._together
         if self._pass.name != "warmup" or bound or self._context.device.simulated:
             return
         if self._warm_up.needs_more(self._pass.done, self._pass.steps):
@@ -337,7 +348,10 @@ class Session:
                 f"the steps are so long that the trace holds {done} of {steps}: more would take "
                 "too much memory"
             )
-            self._pass.steps = done
+            if self._together:
+                self._stop_trace()
+            else:
+                self._pass.steps = done
 
     def _end_long_pass(self) -> None:
         """A pass whose steps may be long has had its time."""

@@ -181,18 +181,23 @@ def run(**options: Any) -> None:
       audit run train.py -- --batch_size=8 --max_iters=200
       audit run -m package.train -- --config small.yaml
       audit run ddp.py:step --nproc 2
+      torchrun --nproc-per-node 2 -m auditor run train.py -- --lr=0.1
+      audit run -- torchrun --nproc-per-node 2 train.py --lr=0.1
 
     Exit code: 0 done, 1 a finding reached --fail-on, 2 the audit could not be done, a rule broke,
     or nothing was trained, 3 the target failed (there is a report all the same), 130 interrupted.
     """
+    from auditor.cli import launch
     from auditor.cli import run as command
     from auditor.runs.plan import REHEARSED_STEPS
 
+    if launch.is_launcher(options["target"]):
+        sys.exit(launch.through(options["target"], options["args"]))
     given = click.get_current_context().get_parameter_source("steps")
     if options["device"] == "rehearse" and given is click.core.ParameterSource.DEFAULT:
         options["steps"] = REHEARSED_STEPS
     options["target"] = parameter_types.target(options["target"], as_module=options.pop("module"))
-    sys.exit(command.run(**options))
+    sys.exit(launch.told(lambda: command.run(**options)))
 
 
 @main.command(cls=PlainCommand, short_help="Judge a recording, a trace or a memory snapshot.")

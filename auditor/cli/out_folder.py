@@ -17,6 +17,9 @@ except ImportError:  # not POSIX
 from auditor.errors import AuditProblem
 from auditor.model import SCHEMA
 
+PARENT = "audits"
+"""Where results go for which no folder was named."""
+
 WRITTEN = ("report.json", "report.html", "fixes.patch", "proposals.patch", "tensorboard")
 """What :func:`auditor.cli.write_results.write` leaves in a folder, and replaces where it stands."""
 
@@ -30,10 +33,10 @@ _HEAD = 4096
 def fresh(label: str) -> Path:
     """``audits/<label>-<time>``, numbered where that is taken; not made yet."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = Path("audits") / f"{label}-{stamp}"
+    folder = Path(PARENT) / f"{label}-{stamp}"
     number = 2
     while folder.exists():
-        folder, number = Path("audits") / f"{label}-{stamp}-{number}", number + 1
+        folder, number = Path(PARENT) / f"{label}-{stamp}-{number}", number + 1
     return folder
 
 

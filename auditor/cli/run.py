@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from auditor.cli import out_folder, progress_display, rule_selection, write_results
+from auditor.cli import launch, out_folder, progress_display, rule_selection, write_results
 from auditor.cli.deferred_signals import Ending
 from auditor.cli.usage import EXIT_INTERRUPTED
 from auditor.cli.verify import verified
@@ -44,22 +44,17 @@ def run(
 ) -> int:
     """Audit a target; returns the exit code."""
     address = targets.parse(target)
-    if memory_limit is not None and device == "cpu":
-        raise AuditProblem(
-            "--memory-limit is a limit of device memory: it says nothing with --device cpu"
-        )
-    if nproc > 1 and device in ("rehearse", "null"):
-        raise AuditProblem(
-            "a rehearsal plays one GPU in one process", "leave out --nproc, or use --device cpu"
-        )
-    if gpu and device in ("cpu", "cuda"):
-        raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
+    meeting = launch.meeting(out, nproc)
+    world_size = nproc if meeting is None else meeting.own.world_size
+    _refuse(device, gpu, memory_limit, world_size, launched=meeting is not None)
     gpu = null_run.model(gpu)
     if device == "null" and (lacking := null_run.lacking()) is not None:
         raise AuditProblem(f"--device null: {lacking.message}", lacking.hint)
     choice = rule_selection.choose(select, ignore, allow_broken_rules=allow_broken_rules)
     rules = choice.rules
-    folder, ours = _folder(None if out is None else Path(out), address.label)
+    folder, ours = launch.folder(
+        meeting, lambda: _folder(None if out is None else Path(out), address.label)
+    )
     plan = Plan(
         target,
         args,
@@ -71,15 +66,19 @@ def run(
     )
     rehearsed = engine.parts_of(rule for rule in rules if rule.rehearsed)
     native = engine.parts_of(rule for rule in rules if rule.native)
-    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=nproc)
+    plan = replace(plan, rehearsed=rehearsed, memory_limit=memory_limit, world_size=world_size)
+    if meeting is not None and meeting.own.rank:
+        return launch.follow(meeting, plan, timeout, quiet=quiet)
     plan = null_run.prepared(replace(plan, gpu=gpu, native=native if rehearsed else ()))
     if device == "rehearse":
         plan = plan.on_shadow(steps)
     try:
-        with progress_display.shown(
-            quiet=quiet, rehearses=device == "auto" and bool(rehearsed)
-        ) as (display, echo):
-            recording = extra_runs.record(plan, timeout, display, echo)
+        rehearses = device == "auto" and bool(rehearsed) and world_size == 1
+        with (
+            progress_display.shown(quiet=quiet, rehearses=rehearses) as (display, echo),
+            launch.led(meeting, folder) as launched,
+        ):
+            recording = extra_runs.record(plan, timeout, display, echo, launched)
     except (AuditProblem, KeyboardInterrupt) as ended:
         if isinstance(ended, AuditProblem) or not any(folder.rglob("steps.jsonl")):
             shutil.rmtree(folder if ours else folder / "recording", ignore_errors=True)
@@ -101,6 +100,23 @@ def run(
             str(recording.manifest["unwritten"]), "the report is on what was recorded before that"
         )
     return EXIT_INTERRUPTED if ending.asked else choice.ended(report, fail_on)
+
+
+def _refuse(
+    device: Device, gpu: str, memory_limit: int | None, world_size: int, *, launched: bool
+) -> None:
+    """Raise :class:`AuditProblem` for options that go against each other."""
+    if memory_limit is not None and device == "cpu":
+        raise AuditProblem(
+            "--memory-limit is a limit of device memory: it says nothing with --device cpu"
+        )
+    if world_size > 1 and device in ("rehearse", "null"):
+        alone = f"start one process instead of {world_size}" if launched else "leave out --nproc"
+        raise AuditProblem(
+            "a rehearsal plays one GPU in one process", f"{alone}, or use --device cpu"
+        )
+    if gpu and device in ("cpu", "cuda"):
+        raise AuditProblem(f"--gpu names the GPU that is played: none is with --device {device}")
 
 
 def _with_verification(

@@ -27,19 +27,23 @@ from auditor.runs.rerun import FAILED, alone, keep_sources, rerun
 
 
 def record(
-    plan: Plan, timeout: float | None, progress: Progress, echo: Callable[[str], None]
+    plan: Plan,
+    timeout: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
+    launched: ranks.Ranks | None = None,
 ) -> Recording:
     """The main run, then the replay of a step that went non-finite, the rehearsal of the GPU path
     and the same on the null device, where called for.
 
     A target that cannot run without CUDA is rehearsed instead, where ``--device auto`` found none.
     Several processes are neither replayed nor rehearsed: a rehearsal plays one rank on one GPU.
-    ``timeout`` in s is for all of it. Raises :class:`TargetProblem` when the target cannot be run
+    ``timeout`` in s is for all of it; ``launched`` are the ranks where a launcher started them. Raises :class:`TargetProblem` when the target cannot be run
     at all; never raises for what the target does.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     if plan.world_size > 1:
-        return ranks.record(plan, deadline, progress, echo)
+        return ranks.record(plan, deadline, progress, echo, launched)
     if plan.rehearses:
         recording = _checked(_on_shadow(plan, deadline, progress, echo))
         rerun(plan, [recording], deadline, progress, alone)
@@ -59,11 +63,32 @@ def record(
     if plan.device == "auto" and _failed_without_cuda(recording):
         shutil.rmtree(recording.folder)
         return _rehearse_only(plan, deadline, progress, echo)
+    _tell_of_ranks(plan, recording)
     rerun(plan, [recording], deadline, progress, alone)
     explain_oom(plan, recording, deadline, progress)
     replay_nonfinite(plan, recording, deadline, progress)
     rehearse(plan, recording, deadline, progress)
     return recording
+
+
+UNSET = re.compile(r"\b(?:LOCAL_)?RANK|\b(?:LOCAL_)?WORLD_SIZE|\bMASTER_(?:ADDR|PORT)")
+"""Variables that a launcher sets (docs of torch.distributed.run, Environment Variables)."""
+
+
+def _tell_of_ranks(plan: Plan, recording: Recording) -> None:
+    """How to start a script that asked for a launcher's variables, and found none."""
+    error = recording.manifest.get("error") or {}
+    said = str(error.get("message", ""))
+    found = UNSET.search(said)
+    asked = error.get("type") == "KeyError" or "rendezvous" in said
+    if recording.manifest["outcome"] == "raised" and asked and found is not None:
+        program = plan.target
+        add_warning(
+            recording,
+            f"the target asks for {found[0]}, which a launcher sets: audit run {program} --nproc 2 "
+            "starts two ranks on this machine; with torchrun: audit run -- torchrun "
+            f"--nproc-per-node 2 {program}",
+        )
 
 
 def _on_shadow(

@@ -125,6 +125,13 @@ def _members(folder: Path) -> tuple[list[Recording], list[str]]:
             found.append(Recording(path))
         except UnreadableRecording as error:
             unread.append(f"{path.name} is left out: {error}")
+    if found and len(found) + len(unread) < int(found[0].manifest.get("world_size") or 0):
+        there = {_rank(each) for each in found}
+        unread += [
+            f"rank {rank} recorded nothing"
+            for rank in range(int(found[0].manifest["world_size"]))
+            if rank not in there and not (folder / f"{RANK_FOLDER}{rank}").exists()
+        ]
     if not found:
         raise UnreadableRecording(f"{folder} holds no recording of a rank that can be read")
     return found, unread

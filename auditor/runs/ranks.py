@@ -1,16 +1,16 @@
-"""N processes of one target, as ``torchrun --nproc-per-node N`` starts them: each records its rank,
-the parent waits for all.
+"""Several processes of one target, each of which records its rank; started here as ``torchrun
+--nproc-per-node N`` does, or by a launcher (:mod:`auditor.runs.launched_ranks`).
 """
 
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from auditor.errors import TargetProblem
 from auditor.recordings.folder import Recording, UnreadableRecording, read_manifest
@@ -24,6 +24,7 @@ from auditor.runs.child_process import (
     counted,
     seal,
 )
+from auditor.runs.launchers import free_port
 from auditor.runs.plan import RANK_FOLDER, Fit, Plan
 from auditor.runs.progress import Progress, silent
 from auditor.runs.project_copy import NoCopy, sheltered
@@ -43,17 +44,43 @@ time, on the same disk.
 Ended = str | int
 
 
+class Ranks(Protocol):
+    """Who runs the ranks: we, or a launcher."""
+
+    def once(
+        self,
+        plan: Plan,
+        deadline: float | None,
+        progress: Progress,
+        echo: Callable[[str], None],
+        fit: Fit | None = None,
+    ) -> list[Recording]:
+        """One run; one recording for each rank; with ``fit`` that of a second run, inside the
+        first's.
+        """
+
+    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
+        """The plan in a copy of the working directory, as
+        :func:`auditor.runs.project_copy.sheltered`.
+        """
+
+
 def record(
-    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+    plan: Plan,
+    deadline: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
+    ranks: Ranks | None = None,
 ) -> RankedRecording:
     """Run the plan in ``plan.world_size`` processes, until ``deadline`` (``time.monotonic``); the
-    recordings of all ranks.
+    recordings of all ranks. ``ranks`` None: on this machine, started here.
 
     A target that ends before all passes were run is run once more with passes that fit. Raises
     :class:`TargetProblem` when the target cannot be run at all; never raises for what the target
     does.
     """
-    recordings = _record_once(plan, deadline, progress, echo)
+    ranks = ranks or LocalRanks()
+    recordings = ranks.once(plan, deadline, progress, echo)
     if any(each.manifest.get("exhausted") for each in recordings):
         total = min(sum(counted(each.folder).values()) for each in recordings)
         if total < MINIMUM_STEPS:
@@ -63,15 +90,15 @@ def record(
             )
         for each in recordings:
             clear(each.folder)
-        recordings = _fitted(plan.fitted(total), deadline, progress, echo)
+        recordings = _fitted(ranks, plan.fitted(total), deadline, progress, echo)
         for each in recordings:
             add_warning(
                 each, f"the target ends after {total} steps, so the passes were shortened to fit"
             )
 
     def again(wanted: Plan, until: float | None, progress: Progress) -> list[Recording]:
-        with sheltered(plan) as (apart, reached):
-            made = _record_once(apart, until, progress, lambda text: None, wanted.fit)
+        with ranks.shelter(plan) as (apart, reached):
+            made = ranks.once(apart, until, progress, lambda text: None, wanted.fit)
         for each in made:
             for sentence in reached:
                 add_warning(each, sentence)
@@ -82,18 +109,22 @@ def record(
 
 
 def _fitted(
-    plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
+    ranks: Ranks,
+    plan: Plan,
+    deadline: float | None,
+    progress: Progress,
+    echo: Callable[[str], None],
 ) -> list[Recording]:
     """The second run, in a copy of the working directory; where there can be none, in the directory
     itself.
     """
     said: list[str] = []
     try:
-        with sheltered(plan) as (apart, reached):
-            recordings = _record_once(apart, deadline, progress, echo)
+        with ranks.shelter(plan) as (apart, reached):
+            recordings = ranks.once(apart, deadline, progress, echo)
         said += reached
     except NoCopy as why:
-        recordings = _record_once(plan, deadline, progress, echo)
+        recordings = ranks.once(plan, deadline, progress, echo)
         said.append(f"{IN_PLACE}: {why.message}")
     for each in recordings:
         for sentence in said:
@@ -101,32 +132,42 @@ def _fitted(
     return recordings
 
 
-def _record_once(
-    plan: Plan,
-    deadline: float | None,
-    progress: Progress,
-    echo: Callable[[str], None],
-    fit: Fit | None = None,
-) -> list[Recording]:
-    """One recording for each rank; with ``fit`` that of a second run, inside the first's."""
-    port = _free_port()
-    plans = [
-        replace(plan, folder=f"{plan.folder}/{RANK_FOLDER}{rank}", rank=rank, rendezvous=port)
-        for rank in range(plan.world_size)
-    ]
-    if fit is not None:
-        plans = [each.rerun(fit.steps, fit.kept) for each in plans]
-    children: list[Child] = []
-    try:
-        children.extend(
-            Child(each, progress if each.rank == 0 else silent, _prefixed(echo, each.rank or 0))
-            for each in plans
-        )
-        ended = _wait(children, plans, deadline)
-    finally:
-        for child in children:
-            child.leave()
-    return [seal(each, how, child) for each, how, child in zip(plans, ended, children, strict=True)]
+class LocalRanks:
+    """Processes of this machine, all of them ours."""
+
+    def shelter(self, plan: Plan) -> AbstractContextManager[tuple[Plan, list[str]]]:
+        """One copy for all of them."""
+        return sheltered(plan)
+
+    def once(
+        self,
+        plan: Plan,
+        deadline: float | None,
+        progress: Progress,
+        echo: Callable[[str], None],
+        fit: Fit | None = None,
+    ) -> list[Recording]:
+        """Start them, wait for all, and complete their recordings."""
+        port = free_port()
+        plans = [
+            replace(plan, folder=f"{plan.folder}/{RANK_FOLDER}{rank}", rank=rank, rendezvous=port)
+            for rank in range(plan.world_size)
+        ]
+        if fit is not None:
+            plans = [each.rerun(fit.steps, fit.kept) for each in plans]
+        children: list[Child] = []
+        try:
+            children.extend(
+                Child(each, progress if each.rank == 0 else silent, prefixed(echo, each.rank or 0))
+                for each in plans
+            )
+            ended = _wait(children, plans, deadline)
+        finally:
+            for child in children:
+                child.leave()
+        return [
+            seal(each, how, child) for each, how, child in zip(plans, ended, children, strict=True)
+        ]
 
 
 def _wait(children: list[Child], plans: list[Plan], deadline: float | None) -> list[Ended]:
@@ -180,12 +221,6 @@ def _completed(plan: Plan) -> bool:
         return False
 
 
-def _free_port() -> int:
-    """A port of this machine that nobody listens on now; the processes meet there."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _prefixed(echo: Callable[[str], None], rank: int) -> Callable[[str], None]:
+def prefixed(echo: Callable[[str], None], rank: int) -> Callable[[str], None]:
+    """Says of each line which rank printed it."""
     return lambda text: echo(f"[rank {rank}] {text}")

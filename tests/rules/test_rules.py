@@ -81,13 +81,10 @@ def load(path: Path) -> object:
 
 
 def unload(path: Path) -> None:
-    """Forget a case's module: what it holds must not be there when the next one is recorded. What
-    is alive after it is of torch and the tests: no collection and no search of objects looks there.
-    """
+    """Forget a case's module: what it holds must not be there when the next one is recorded."""
     sys.modules.pop(f"case_{path.parent.name}_{path.stem}", None)
     end_workers()
     gc.collect()
-    gc.freeze()
     give_back()
 
 
