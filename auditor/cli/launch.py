@@ -128,7 +128,10 @@ def through(target: str, args: Sequence[str]) -> int:
     """
     name = os.path.basename(target)
     if name in INSTEAD:
-        raise AuditProblem(f"audit does not start {name} itself", f"write {INSTEAD[name]}")
+        raise AuditProblem(
+            f"audit does not start {name} itself",
+            f"write {INSTEAD[name]}, or for one process audit run train.py -- ARGS",
+        )
     words = sys.argv[1:]
     options = words[words.index("run") + 1 : words.index("--")] if "--" in words else []
     head, program = _split(args)

@@ -18,12 +18,8 @@ FORMS = (
 
 
 _WITHOUT = "leave out {}: audit run train.py -- its own arguments"
-_PROCESSES = "audit run train.py --nproc N starts N processes as torchrun does"
 
-LAUNCHERS = {
-    **{name: _WITHOUT.format(name) for name in ("python", "python3", "uv", "accelerate")},
-    **dict.fromkeys(("torchrun", "mpirun", "srun", "deepspeed"), _PROCESSES),
-}
+LAUNCHERS = {name: _WITHOUT.format(name) for name in ("python", "python3", "uv")}
 """Words before a program that people leave standing, and what to write instead."""
 
 

@@ -39,7 +39,6 @@ REPLIES = {
     "run https://example.org/train.py": "is an address on the web",
     "run ''": "the target is empty",
     "run python train.py": "leave out python: audit run train.py",
-    "run torchrun train.py": "audit run train.py --nproc N",
     "run train.py --data foo": "put `--` before the program's arguments: audit run "
     "train.py -- --data foo",
     "run train.py --steps 9 --data=foo 3": "audit run train.py --steps 9 -- --data=foo 3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,8 +19,8 @@ from auditor.recordings.schema import ModuleLoopRow
 @dataclass(frozen=True)
 class ModuleLoop:
     """``site``, in the loop at ``head``, calls a ``module`` at least ``turns`` times in a step, with
-    pieces of ``elements`` numbers; ``share`` of the watched steps' time. ``same``: as often in each
-    of them.
+    pieces of ``elements`` numbers; ``share`` of the time of the middle watched step. ``same``: as
+    often in each of them.
     """
 
     site: Site
@@ -85,7 +87,7 @@ def _loop(evidence: Evidence, rows: list[ModuleLoopRow]) -> ModuleLoop | None:
             rows[0].module,
             min(turns),
             rows[0].elements,
-            sum(row.us for row in rows) / (sum(row.step_us for row in rows) or 1.0),
+            statistics.median(row.us / (row.step_us or math.inf) for row in rows),
             rows[0].recurrent,
             len(set(turns)) == 1,
             len(rows),

@@ -58,6 +58,17 @@ def test_of_one_loop_the_outermost_module_stands_for_all(seen):
     assert each.module == "Outer"
 
 
+def test_one_step_that_was_held_up_says_nothing(seen):
+    rows = [row(0), row(1, step_us=100_000.0), row(2, us=40.0)]
+    (each,) = loops(seen, rows).loops
+    assert each.share == 0.2
+
+
+def test_a_step_without_a_time_has_no_share(seen):
+    (each,) = loops(seen, [row(0, step_us=0.0)], 1).loops
+    assert each.share == 0.0
+
+
 @pytest.mark.parametrize(
     ("more", "found"),
     [

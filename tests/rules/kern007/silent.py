@@ -195,11 +195,11 @@ def a_few_heads_in_turn():
 
 def a_small_part_of_a_long_step():
     net, optimizer = _net()
-    body = nn.Linear(1500, 1500)
+    body = nn.Linear(800, 800)
     optimizer.add_param_group({"params": body.parameters()})
 
     def step():
-        x, wide, loss = torch.randn(8, 1, 4), torch.randn(400, 1500), 0
+        x, wide, loss = torch.randn(8, 1, 4), torch.randn(400, 800), 0
         for t in range(8):
             loss = loss + net(x[t]).square().mean()
         for _ in range(6):
