@@ -27,8 +27,11 @@ BREAK = Break(SITE, "forward", "Unsupported Tensor.item() call. It is not traced
 AGAIN = Recompiled(SITE, "forward", "self.phase == '3'", 3, 2, 2e6, own=True, limit=False)
 
 
-def told(rule, breaks=(), recompiled=()):
-    return list(rule.detect(Compiles(tuple(breaks), tuple(recompiled), 1, 1.0), MACHINE))
+def told(rule, breaks=(), recompiled=(), steps=None):
+    compiles = Compiles(tuple(breaks), tuple(recompiled), 1, 1.0)
+    if isinstance(rule, GraphBreak):
+        return list(rule.detect(compiles, MACHINE))
+    return list(rule.detect(compiles, Steps() if steps is None else steps, MACHINE))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,77 @@ def test_a_recompilation_names_guard_and_time():
         "`forward` was compiled anew on 2 steps, since what is read here changes "
         "(`self.phase == '3'`): 2 s of compilation"
     )
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        (1e6, "2 s of compilation, as long as 2 steps"),
+        (1.01e6, "2 s of compilation"),
+        (0.0, "2 s of compilation"),
+    ],
+)
+def test_compilation_is_told_in_steps_that_compiled_nothing(us, said):
+    timed = [Step(number, us) for number in range(3)]
+    steps = Steps(quiet=(Step(0, 9e6, compiles=1), *timed))
+    (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN], steps)
+    assert found.message.endswith(f": {said}")
+    assert (found.lost_us_per_step, found.basis) == (None, "none")
+
+
+def test_where_every_step_compiled_no_steps_are_told():
+    steps = Steps(quiet=tuple(Step(number, 9.0, compiles=1) for number in range(8)))
+    (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN], steps)
+    assert found.message.endswith(": 2 s of compilation")
+
+
+def quiet(n, us=1000.0):
+    return tuple(Step(number, us * (1 + number * 7 % 11 / 300)) for number in range(n))
+
+
+GIVEN_UP = replace(AGAIN, limit=True, since=20)
+
+
+def slower(by, n=40, at=20):
+    """Steps of 1 ms that compile now and then up to ``at``, and take ``by`` us more after it."""
+    return Steps(
+        quiet=tuple(
+            replace(step, us=9e5, compiles=1)
+            if step.number < at and step.number % 4 == 0
+            else replace(step, us=step.us + by * (step.number > at))
+            for step in quiet(n)
+        )
+    )
+
+
+def test_what_the_limit_costs_is_measured_inside_the_timing_pass():
+    (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0))
+    assert found.message.endswith("a step is 500 us slower since")
+    assert found.basis == "measured"
+    assert 0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
+
+
+@pytest.mark.parametrize(
+    ("reached", "steps"),
+    [
+        ([GIVEN_UP], slower(0.0)),
+        ([GIVEN_UP], slower(-500.0)),
+        ([GIVEN_UP], slower(500.0, n=25)),
+        ([replace(GIVEN_UP, since=5)], slower(500.0, at=5)),
+        ([replace(GIVEN_UP, since=None)], slower(500.0)),
+        ([replace(GIVEN_UP, guard="tensor 'x' size mismatch at index 1")], slower(500.0)),
+        ([GIVEN_UP, replace(GIVEN_UP, function="head")], slower(500.0)),
+    ],
+)
+def test_what_the_limit_costs_is_not_told_where_it_is_not_known(reached, steps):
+    for found in told(RecompileLimitReached(), (), reached, steps):
+        assert (found.lost_us_per_step, found.basis) == (None, "none")
+        assert "slower" not in found.message
+
+
+def test_five_steps_on_each_side_of_the_limit_are_enough():
+    (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0, n=26))
+    assert found.basis == "measured"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +247,6 @@ def test_a_second_name_that_is_read_may_be_for_later(text, n):
     assert len(unused(UNUSED, text=text)) == n
 
 
-def quiet(n, us=1000.0):
-    return tuple(Step(number, us * (1 + number * 7 % 11 / 300)) for number in range(n))
-
-
 def in_step(made_on, taken=12, **knobs):
     region = Region(MADE, "Net", made_on=made_on, us=800.0)
     steps = Steps(quiet=quiet(taken))
@@ -250,7 +320,7 @@ def test_a_backend_for_debugging_is_named(name):
 )
 def test_lengths_that_may_not_vary_are_let_vary(guard, fixed, edited):
     table = Compiles((), (replace(AGAIN, guard=guard),), 1, 1.0, fixed)
-    (found,) = RecompilesAgainAndAgain().detect(table, MACHINE)
+    (found,) = RecompilesAgainAndAgain().detect(table, Steps(), MACHINE)
     edits = RecompilesAgainAndAgain().remedy(found).edits
     assert [(each.site, each.action, each.keyword) for each in edits] == [
         (MADE, "drop_keyword", "dynamic")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,9 @@ from auditor.rule import NotLooked
 
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")
 """Passes in which nothing of ours makes the compiler compile anew."""
+
+DONE = ("compile", "backward")
+"""Rows of work that was done."""
 
 FIXED = "dynamic=False"
 """As ``regions`` has it among the options."""
@@ -36,8 +40,9 @@ class Break:
 class Recompiled:
     """Compilations of one function for one guard that failed, at one line, on ``steps``.
 
-    ``guard`` is what failed last; ``us`` is the time of all of them. ``limit``: the last was one
-    too many, and the function runs eagerly since.
+    ``guard`` is what failed last; ``us`` is the time of all of them, backwards included. ``limit``:
+    the last was one too many, and the function runs eagerly since; ``since`` is the step of the
+    timing pass in which that happened, None where it was in another pass.
     """
 
     site: Site
@@ -48,6 +53,7 @@ class Recompiled:
     us: float
     own: bool
     limit: bool
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Compiles(Table):
         regions = evidence.rows(RegionRow)
         if not rows and not regions:
             raise NotLooked("the program compiles nothing (torch.compile)")
-        done = [row for row in rows if row.what in ("compile", "backward")]
+        done = [row for row in rows if row.what in DONE]
         return cls(
             tuple(_breaks(evidence, rows)),
             tuple(_recompiled(evidence, rows)),
@@ -104,7 +110,10 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
 
 
 def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:
-    us = {(row.frame, row.attempt): row.us for row in rows if row.what == "compile"}
+    us: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for row in rows:
+        if row.what in DONE:
+            us[row.frame, row.attempt] += row.us
     limits = {row.frame for row in rows if row.what == "limit"}
     groups: dict[tuple[str, int, str], list[CompileRow]] = {}
     given = {row.what for row in evidence.rows(RegionRow)}
@@ -114,16 +123,23 @@ def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Reco
             key = row.frame, row.at, _NUMBER.sub("N", row.reason)
             groups.setdefault(key, []).append(row)
     for (frame, at, _), each in groups.items():
+        led = frame in limits and _led_to(rows, frame, each)
         yield Recompiled(
             site=evidence.recording.site(at),
             function=next((row.function for row in each if row.function), only),
             guard=each[-1].reason,
             n=len(each),
             steps=len({(row.pass_name, row.step) for row in each}),
-            us=sum(us.get((frame, row.attempt), 0.0) for row in each),
+            us=sum(us[frame, row.attempt] for row in each),
             own=each[-1].own,
-            limit=frame in limits and _led_to(rows, frame, each),
+            limit=led,
+            since=_since(rows, frame) if led else None,
         )
+
+
+def _since(rows: Sequence[CompileRow], frame: str) -> int | None:
+    reached = [row for row in rows if row.what == "limit" and row.frame == frame]
+    return reached[0].step if reached[0].pass_name == "quiet" else None
 
 
 def _led_to(rows: Sequence[CompileRow], frame: str, group: Sequence[CompileRow]) -> bool:

@@ -113,3 +113,20 @@ def test_torchs_own_frame_has_the_name_of_the_only_region(seen):
     both = [one, one | {"number": 1, "what": "Head"}]
     (found,) = seen(sites=[3], compiles=rows, regions=both).get(Compiles).recompiled
     assert found.function == ""
+
+
+def test_the_backward_of_a_compilation_belongs_to_it(seen):
+    back = row("backward", 1, step=1, us=500.0, function="") | {"at": None}
+    rows = [compiled(), *failing([1]), back, back | {"attempt": 0}]
+    table = seen(sites=[3], compiles=rows, regions=[]).get(Compiles)
+    assert table.recompiled[0].us == 1500.0
+    assert table.us == 3000.0
+
+
+@pytest.mark.parametrize(("name", "since"), [("quiet", 4), ("warmup", None), ("anomaly_off", None)])
+def test_the_timed_step_that_reached_the_limit_is_known(seen, name, since):
+    rows = [compiled(), *failing([1, 2, 3])]
+    last = row("recompile", 4, step=4, name=name, reason="self.phase == '8'")
+    rows += [last, row("limit", 4, step=4, name=name), row("limit", 5, step=9, name=name)]
+    (found,) = seen(sites=[3], compiles=rows, regions=[]).get(Compiles).recompiled
+    assert (found.limit, found.since) == (True, since)
