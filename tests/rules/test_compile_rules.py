@@ -11,15 +11,17 @@ from auditor.rules.comp003_recompile_limit import RecompileLimitReached
 from auditor.rules.comp004_compiled_unused import CompiledUnused
 from auditor.rules.comp005_compiled_in_step import CompiledInStep
 from auditor.rules.comp006_compile_does_not_pay import CompileDoesNotPay
+from auditor.rules.comp007_graphs_skipped import GraphsSkipped
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
 
 from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
 from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.recorded.compiles import Break, Recompiled
+from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
+from auditor.rule import NotLooked
 
 MACHINE = Machine()
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")
@@ -355,3 +357,50 @@ def test_advice_by_the_guard(guard, word):
     (found,) = told(RecompilesAgainAndAgain(), (), [replace(AGAIN, guard=guard, function="")])
     assert word in RecompilesAgainAndAgain().remedy(found).text
     assert found.message.startswith("a compiled function was compiled anew")
+
+
+SKIP = Skip(SITE, "mutated inputs (1 instances)", 2, own=True)
+
+
+def skipped(*skips, graphs=(), device="cuda"):
+    compiles = Compiles((), (), 1, 1.0, graphs=tuple(graphs), skips=tuple(skips))
+    return list(GraphsSkipped().detect(compiles, Machine(device)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "remedy"),
+    [
+        ("mutated inputs (3 instances)", "is written to in place here", "x = x + 1"),
+        ("cpu device (arg0_1)", "a tensor of the CPU takes part here", "Move it to the device"),
+        ("multiple devices: cuda:0, cuda:1", "tensors of several devices", "for itself"),
+        ("incompatible op aten.nonzero.default", "an operator takes part", "out of the compiled"),
+        ("graph with symbolic shapes inputs and x=True", "lengths vary here", "Pad to a few"),
+        ("function 0 exceeding max re-recording limit (=128)", "too often here", "copy new values"),
+        ("a reason of tomorrow", "not used: a reason of tomorrow here", "no-cudagraphs"),
+    ],
+)
+def test_why_graphs_are_skipped_is_said_in_plain_words(reason, said, remedy):
+    (found,) = skipped(replace(SKIP, reason=reason))
+    assert said in found.message
+    assert remedy in GraphsSkipped().remedy(found).text
+    assert dict(found.facts) == {"the compiler says": reason, "times": "2"}
+    (found,) = skipped(replace(SKIP, reason=reason, own=False))
+    assert found.message.endswith(" in what runs here")
+
+
+@pytest.mark.parametrize(
+    "meant",
+    ["disabling cudagraphs due to override_cudagraphs annotation", "bisector"],
+)
+def test_graphs_that_somebody_switched_off_are_silent(meant):
+    assert skipped(replace(SKIP, reason=meant)) == []
+    assert len(skipped(replace(SKIP, reason=meant), SKIP)) == 1
+
+
+def test_graphs_are_looked_at_where_they_are_asked_for_and_can_be():
+    assert skipped(graphs=[SITE]) == []
+    with pytest.raises(NotLooked, match="asks for CUDA graphs"):
+        skipped()
+    with pytest.raises(NotLooked, match="no CUDA device"):
+        skipped(SKIP, device="cpu")
+    assert len(skipped(SKIP, device="null")) == 1
