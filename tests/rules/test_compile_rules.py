@@ -12,11 +12,13 @@ from auditor.rules.comp004_compiled_unused import CompiledUnused
 from auditor.rules.comp005_compiled_in_step import CompiledInStep
 from auditor.rules.comp006_compile_does_not_pay import CompileDoesNotPay
 from auditor.rules.comp007_graphs_skipped import GraphsSkipped
+from auditor.rules.comp008_hook_never_runs import HookNeverRuns
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
+from auditor.evidence import CompiledRegions, Compiles, LateHooks, Machine, Source, Steps
 from auditor.evidence.recorded.compiled_regions import Region
 from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
+from auditor.evidence.recorded.late_hooks import LateHook
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
@@ -404,3 +406,45 @@ def test_graphs_are_looked_at_where_they_are_asked_for_and_can_be():
     with pytest.raises(NotLooked, match="no CUDA device"):
         skipped(SKIP, device="cpu")
     assert len(skipped(SKIP, device="null")) == 1
+
+
+LATE = LateHook(SITE, "Linear", 12, 0, 12, 12, again=False)
+
+
+def late(*each, **knobs):
+    return list(HookNeverRuns(**knobs).detect(LateHooks(tuple(each)), MACHINE))
+
+
+def test_a_hook_that_only_eager_code_calls_is_told():
+    (found,) = late(replace(LATE, ran=1), LATE)
+    assert found.message.startswith("this hook of a `Linear` never runs")
+    assert dict(found.facts) == {
+        "called in compiled steps": "0 of 12 steps",
+        "called with compiled functions held eager": "12 of 12 steps",
+    }
+    assert "torch.compiler.reset()" in HookNeverRuns().remedy(found).text
+
+
+@pytest.mark.parametrize(
+    ("more", "n"),
+    [
+        ({"ran": 1}, 0),
+        ({"again": True}, 0),
+        ({"steps": 4}, 0),
+        ({"steps": 5}, 1),
+        ({"eager_steps": 4, "eager_ran": 4}, 0),
+        ({"eager_steps": 5, "eager_ran": 5}, 1),
+        ({"eager_ran": 0}, 0),
+        ({"eager_steps": 10, "eager_ran": 8}, 0),
+        ({"eager_steps": 10, "eager_ran": 9}, 1),
+    ],
+)
+def test_a_hook_that_runs_or_may_run_is_silent(more, n):
+    assert len(late(replace(LATE, **more))) == n
+
+
+def test_how_often_a_hook_must_have_been_called_are_knobs():
+    seldom = replace(LATE, steps=3, eager_steps=4, eager_ran=1)
+    assert late(seldom, least=3) == []
+    assert len(late(seldom, least=3, share=0.25)) == 1
+    assert late(replace(seldom, eager_ran=0), least=0, share=0.0) == []
