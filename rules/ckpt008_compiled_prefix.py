@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Checkpoints
+from auditor.evidence import Checkpoints, CompiledRegions, Machine, Saves, Source
+from auditor.evidence.source.compiled_names import PREFIX, knows_prefix, loads_into_compiled
 from auditor.model import Finding, Remedy, Severity
-from auditor.rule import Rule
-
-PREFIX = "_orig_mod"
-"""The name under which ``torch.compile(module)`` holds the module that it was given."""
+from auditor.rule import NotLooked, Rule
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,10 @@ class CompiledPrefix(Rule):
 
     ## What it finds
     Weights whose names have a part `_orig_mod`: what was saved is the `state_dict()` of
-    `torch.compile(model)`, not that of the model.
+    `torch.compile(model)`, not that of the model. In checkpoints, and in a run at the line that
+    saves them (`torch.save` in a timed step). Of a run it is silent where the program names
+    `_orig_mod` (it takes the prefix off, or saves the module behind it), and where it loads states
+    into what it compiled.
 
     ## Why it costs
     `load_state_dict` of the plain model refuses such a file, or with `strict=False` loads nothing
@@ -61,7 +62,27 @@ class CompiledPrefix(Rule):
     severity = Severity.NOTE
     since = "0.1"
 
-    def detect(self, checkpoints: Checkpoints) -> Iterator[Finding]:
+    def detect(
+        self, saves: Saves, regions: CompiledRegions, source: Source, machine: Machine
+    ) -> Iterator[Finding]:
+        if not saves.each:
+            raise NotLooked("torch.save is called in no timed step")
+        if knows_prefix(source) or any(
+            loads_into_compiled(source, each.site) for each in regions.regions
+        ):
+            return
+        for line in saves.lines():
+            if line.compiled:
+                yield Finding(
+                    line.site,
+                    "the weights that are saved here have the names of a compiled module, such as "
+                    f"{line.compiled}: load_state_dict of the plain model refuses them",
+                    steps=len(line.pattern.seen),
+                    per_step=line.per_step,
+                    seen_on=machine.device,
+                )
+
+    def in_checkpoint(self, checkpoints: Checkpoints) -> Iterator[Finding]:
         for checkpoint in checkpoints.each:
             named = [each for each in checkpoint.weights if PREFIX in each.name.split(".")]
             if not named:

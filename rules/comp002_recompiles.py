@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Compiles, Machine
+from auditor.evidence import Compiles, Machine, Steps
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule, knob
 
-from .recompiling import EDITS, Hints, because, hints, named, remedy
+from .recompiling import EDITS, Hints, as_long_as, because, hints, named, remedy
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ class RecompilesAgainAndAgain(Rule):
     The values are few, and all of them come in the first steps.
 
     ## Sources
-    PyTorch documentation: dynamic shapes, and recompilations. The number of steps is ours.
+    PyTorch documentation: dynamic shapes, and recompilations. The number of steps is ours. The time
+    is that of these compilations by the clock, all together, and has no price per step: the limit
+    ends them.
     """
 
     code = "COMP002"
@@ -94,15 +96,17 @@ class RecompilesAgainAndAgain(Rule):
         2, "Steps on which one guard must have failed: a first time teaches the compiler."
     )
 
-    def detect(self, compiles: Compiles, machine: Machine) -> Iterator[Finding]:
+    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
         reached = {each.function for each in compiles.recompiled if each.limit}
         for each in compiles.recompiled:
             if each.steps < self.least or each.function in reached:
                 continue
+            as_long = as_long_as(each.us, steps)
             yield Finding(
                 each.site,
                 f"{named(each)} was compiled anew on {amounts.count(each.steps, 'step')}, since "
-                f"{because(each)}: {amounts.duration(each.us)} of compilation",
+                f"{because(each)}: {amounts.duration(each.us)} of compilation"
+                + (f", {as_long}" if as_long else ""),
                 seen_on=machine.device,
                 facts=(
                     ("guard that failed", each.guard),

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from auditor import amounts
-from auditor.evidence import Compiles, Machine
+from auditor.batch_means import Estimate
+from auditor.evidence import Compiles, Machine, Steps
+from auditor.evidence.recorded.compiles import Recompiled
 from auditor.model import Finding, Remedy, Severity
 from auditor.rule import Rule
 
-from .recompiling import EDITS, Hints, because, hints, named, remedy
+from .pricing import between
+from .recompiling import EDITS, Hints, because, hints, named, of_a_length, remedy
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,10 @@ class RecompileLimitReached(Rule):
     Never: a function that need not be compiled is better left uncompiled.
 
     ## Sources
-    PyTorch documentation: recompilations and `recompile_limit` (`cache_size_limit` before 2.7).
+    PyTorch documentation: recompilations and `recompile_limit` (`cache_size_limit` before 2.7). The
+    price is known where the limit is reached inside the timing pass, and not by a length: the
+    median step after it less that before it, steps that compiled left out (docs/prices.md). Where
+    it was reached in the warm-up, or the difference may be nothing, there is no price.
     """
 
     code = "COMP003"
@@ -80,14 +86,18 @@ class RecompileLimitReached(Rule):
     since = "0.1"
     edits = EDITS
 
-    def detect(self, compiles: Compiles, machine: Machine) -> Iterator[Finding]:
-        for each in compiles.recompiled:
-            if not each.limit:
-                continue
-            yield Finding(
+    def detect(self, compiles: Compiles, steps: Steps, machine: Machine) -> Iterator[Finding]:
+        reached = [each for each in compiles.recompiled if each.limit]
+        for each in reached:
+            price = _price(reached, steps)
+            lost = price.value if price is not None else None
+            found = Finding(
                 each.site,
                 f"{named(each)} was compiled so often that torch.compile gave it up and it runs "
-                f"eagerly since: {because(each)}",
+                f"eagerly since: {because(each)}"
+                + (f"; a step is {amounts.duration(lost)} slower since" if lost else ""),
+                lost_us_per_step=lost,
+                basis="none" if lost is None else "measured",
                 seen_on=machine.device,
                 facts=(
                     ("guard that failed", each.guard),
@@ -96,6 +106,18 @@ class RecompileLimitReached(Rule):
                 ),
                 hints=hints(each, compiles),
             )
+            yield between(found, price)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         return remedy(finding.hints_as(Hints))
+
+
+def _price(reached: list[Recompiled], steps: Steps) -> Estimate | None:
+    """What a step lost by it, where that is proven: of one function, given up in the timing pass.
+    Where lengths vary, later steps may have more to do.
+    """
+    (only, *others) = reached
+    if others or only.since is None or of_a_length(only.guard):
+        return None
+    price = steps.slower_after(only.since)
+    return price if price is not None and price.proven else None

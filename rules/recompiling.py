@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
-from auditor.evidence import Compiles
+from auditor import amounts
+from auditor.evidence import Compiles, Steps
 from auditor.evidence.recorded.compiles import Recompiled
+from auditor.evidence.recorded.steps import own_times
 from auditor.model import Edit, Remedy, Site
 from auditor.permit import Permit
 
@@ -19,6 +22,15 @@ def because(each: Recompiled) -> str:
     """What of this line changes. A guard of an argument has the line of the call."""
     where = "what is read here" if each.own else "what it is given here"
     return f"{where} changes (`{each.guard}`)"
+
+
+def as_long_as(us: float, steps: Steps) -> str:
+    """``as long as 1,300 steps`` where the steps without compilation are timed, and are shorter."""
+    own = own_times([step for step in steps.quiet if not step.compiles])
+    us_of_one = median(own) if own else 0.0
+    if us_of_one <= 0.0 or us < 2 * us_of_one:
+        return ""
+    return f"as long as {amounts.digits(us / us_of_one)} steps"
 
 
 EDITS = (Permit("drop_keyword", ("torch.compile", ".compile"), "dynamic"),)
@@ -35,7 +47,7 @@ class Hints:
 
 def hints(each: Recompiled, compiles: Compiles) -> Hints:
     """What the remedy needs."""
-    fixed = compiles.fixed[0] if _of_a_length(each.guard) and len(compiles.fixed) == 1 else None
+    fixed = compiles.fixed[0] if of_a_length(each.guard) and len(compiles.fixed) == 1 else None
     return Hints(each.guard, fixed)
 
 
@@ -48,13 +60,14 @@ def remedy(hints: Hints) -> Remedy:
     return Remedy(advice(hints.guard), (edit,))
 
 
-def _of_a_length(guard: str) -> bool:
+def of_a_length(guard: str) -> bool:
+    """Whether it asks how large a tensor is."""
     return "size mismatch" in guard or ".size()" in guard or "stride" in guard
 
 
 def advice(guard: str) -> str:
     """The same in words."""
-    if _of_a_length(guard):
+    if of_a_length(guard):
         return (
             "Let the length vary: drop dynamic=False, or name it with "
             "torch._dynamo.mark_dynamic(x, 1) before the call; or pad to a few fixed lengths."

@@ -119,6 +119,7 @@ test holds that).
 
 ALONE = {
     "auditor/capture/shadow": {
+        "auditor.allocator.stats",  # the keys of torch.cuda.memory_stats
         "auditor.capture.shadow",
         "auditor.capture.instruments",
         "auditor.errors",

@@ -22,6 +22,7 @@ EVENTS = (
     "num_device_alloc",
     "num_device_free",
 )
+"""Keys of ``torch.cuda.memory_stats`` that count what happened."""
 
 
 class Stat:

@@ -27,6 +27,7 @@ from auditor.evidence.recorded.half_updates import Updates
 from auditor.evidence.recorded.indexing_loops import IndexingLoops
 from auditor.evidence.recorded.kept_states import KeptStates
 from auditor.evidence.recorded.kept_tensors import KeptTensors
+from auditor.evidence.recorded.late_hooks import LateHooks
 from auditor.evidence.recorded.leaves_outside_optimizer import LeavesOutsideOptimizer
 from auditor.evidence.recorded.load_state_dict import Loads
 from auditor.evidence.recorded.loading import Loading
@@ -93,6 +94,7 @@ __all__ = [
     "KeptStates",
     "KeptTensors",
     "LateGrowth",
+    "LateHooks",
     "LeavesOutsideOptimizer",
     "Loading",
     "Loads",

@@ -146,6 +146,7 @@ class Child:
         self._output: deque[bytes] = deque()
         self._kept = 0
         self._written: float | None = None
+        self._began = time.monotonic()
         self.unwritten = ""
         self.left: list[str] = []
         self._orphans = Orphans()
@@ -297,6 +298,11 @@ class Child:
                         self._written = time.monotonic()
                     else:
                         self._pace.read(text)
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was started."""
+        return time.monotonic() - self._began
 
     @property
     def output(self) -> bytes:

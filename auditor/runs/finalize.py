@@ -13,7 +13,14 @@ from typing import Any, Protocol
 from auditor import redaction
 from auditor.errors import AuditProblem, TargetProblem, signal_told
 from auditor.recordings.folder import Recording, Row, read_manifest, write_manifest
-from auditor.recordings.schema import GraphRow, KeptRow, LoaderRow, SiteRow, StepRow
+from auditor.recordings.schema import (
+    CompileRow,
+    GraphRow,
+    KeptRow,
+    LoaderRow,
+    SiteRow,
+    StepRow,
+)
 from auditor.recordings.sources import SOURCES, masked_lines, on_disk, store_sources
 from auditor.runs.plan import Plan
 from auditor.syntax.config_files import worth_keeping
@@ -27,6 +34,10 @@ class Ended(Protocol):
 
     unwritten: str
     left: list[str]
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it was started."""
 
     @property
     def output(self) -> bytes:
@@ -55,6 +66,8 @@ def seal(plan: Plan, ended: str | int, child: Ended) -> Recording:
         raise TargetProblem(problem["problem"], problem.get("hint", ""), problem.get("detail", ""))
     manifest["passes"] = [{"name": name, "steps": steps} for name, steps in counted(folder).items()]
     _settle_outcome(manifest, ended, plan)
+    if ended == "timeout":
+        manifest["error"]["message"] += compiled_for(Recording(folder), child.seconds)
     if child.unwritten:
         _settle_unwritten(manifest, child.unwritten)
     if child.left:
@@ -164,6 +177,20 @@ def _settle_outcome(manifest: Row, ended: str | int, plan: Plan) -> None:
             "crash of the interpreter)"
         )
         manifest["error"] = _error("os._exit", message, manifest)
+
+
+MOST = 0.5
+"""Share of the time from which it is said that ``torch.compile`` used it up."""
+
+
+def compiled_for(recording: Recording, seconds: float) -> str:
+    """Words to add where ``torch.compile`` took most of the ``seconds`` that a run had."""
+    done = [row.us for row in recording.rows(CompileRow) if row.what in ("compile", "backward")]
+    took = sum(done) / 1e6
+    if not done or took < MOST * seconds:
+        return ""
+    each = f"{len(done)} compilation{'s' * (len(done) != 1)}"
+    return f": torch.compile took {took:.0f} of {seconds:.0f} s ({each})"
 
 
 def _error(kind: str, message: str, manifest: Row, trace: str = "") -> Row:

@@ -11,15 +11,19 @@ from auditor.rules.comp003_recompile_limit import RecompileLimitReached
 from auditor.rules.comp004_compiled_unused import CompiledUnused
 from auditor.rules.comp005_compiled_in_step import CompiledInStep
 from auditor.rules.comp006_compile_does_not_pay import CompileDoesNotPay
+from auditor.rules.comp007_graphs_skipped import GraphsSkipped
+from auditor.rules.comp008_hook_never_runs import HookNeverRuns
 from auditor.rules.sync001_scalar_read import ScalarReadEveryStep
 
-from auditor.evidence import CompiledRegions, Compiles, Machine, Source, Steps
+from auditor.evidence import CompiledRegions, Compiles, LateHooks, Machine, Source, Steps
 from auditor.evidence.recorded.compiled_regions import Region
-from auditor.evidence.recorded.compiles import Break, Recompiled
+from auditor.evidence.recorded.compiles import Break, Recompiled, Skip
+from auditor.evidence.recorded.late_hooks import LateHook
 from auditor.evidence.recorded.steps import Step
 from auditor.evidence.source.statements import Statements
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Finding, Site
+from auditor.rule import NotLooked
 
 MACHINE = Machine()
 SITE = Site("train.py", 7, "forward", "scale = h.max().item()")
@@ -27,8 +31,11 @@ BREAK = Break(SITE, "forward", "Unsupported Tensor.item() call. It is not traced
 AGAIN = Recompiled(SITE, "forward", "self.phase == '3'", 3, 2, 2e6, own=True, limit=False)
 
 
-def told(rule, breaks=(), recompiled=()):
-    return list(rule.detect(Compiles(tuple(breaks), tuple(recompiled), 1, 1.0), MACHINE))
+def told(rule, breaks=(), recompiled=(), steps=None):
+    compiles = Compiles(tuple(breaks), tuple(recompiled), 1, 1.0)
+    if isinstance(rule, GraphBreak):
+        return list(rule.detect(compiles, MACHINE))
+    return list(rule.detect(compiles, Steps() if steps is None else steps, MACHINE))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +88,77 @@ def test_a_recompilation_names_guard_and_time():
         "`forward` was compiled anew on 2 steps, since what is read here changes "
         "(`self.phase == '3'`): 2 s of compilation"
     )
+
+
+@pytest.mark.parametrize(
+    ("us", "said"),
+    [
+        (1e6, "2 s of compilation, as long as 2 steps"),
+        (1.01e6, "2 s of compilation"),
+        (0.0, "2 s of compilation"),
+    ],
+)
+def test_compilation_is_told_in_steps_that_compiled_nothing(us, said):
+    timed = [Step(number, us) for number in range(3)]
+    steps = Steps(quiet=(Step(0, 9e6, compiles=1), *timed))
+    (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN], steps)
+    assert found.message.endswith(f": {said}")
+    assert (found.lost_us_per_step, found.basis) == (None, "none")
+
+
+def test_where_every_step_compiled_no_steps_are_told():
+    steps = Steps(quiet=tuple(Step(number, 9.0, compiles=1) for number in range(8)))
+    (found,) = told(RecompilesAgainAndAgain(), (), [AGAIN], steps)
+    assert found.message.endswith(": 2 s of compilation")
+
+
+def quiet(n, us=1000.0):
+    return tuple(Step(number, us * (1 + number * 7 % 11 / 300)) for number in range(n))
+
+
+GIVEN_UP = replace(AGAIN, limit=True, since=20)
+
+
+def slower(by, n=40, at=20):
+    """Steps of 1 ms that compile now and then up to ``at``, and take ``by`` us more after it."""
+    return Steps(
+        quiet=tuple(
+            replace(step, us=9e5, compiles=1)
+            if step.number < at and step.number % 4 == 0
+            else replace(step, us=step.us + by * (step.number > at))
+            for step in quiet(n)
+        )
+    )
+
+
+def test_what_the_limit_costs_is_measured_inside_the_timing_pass():
+    (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0))
+    assert found.message.endswith("a step is 500 us slower since")
+    assert found.basis == "measured"
+    assert 0 < found.lost_us_per_step_low < found.lost_us_per_step < found.lost_us_per_step_high
+
+
+@pytest.mark.parametrize(
+    ("reached", "steps"),
+    [
+        ([GIVEN_UP], slower(0.0)),
+        ([GIVEN_UP], slower(-500.0)),
+        ([GIVEN_UP], slower(500.0, n=25)),
+        ([replace(GIVEN_UP, since=5)], slower(500.0, at=5)),
+        ([replace(GIVEN_UP, since=None)], slower(500.0)),
+        ([replace(GIVEN_UP, guard="tensor 'x' size mismatch at index 1")], slower(500.0)),
+        ([GIVEN_UP, replace(GIVEN_UP, function="head")], slower(500.0)),
+    ],
+)
+def test_what_the_limit_costs_is_not_told_where_it_is_not_known(reached, steps):
+    for found in told(RecompileLimitReached(), (), reached, steps):
+        assert (found.lost_us_per_step, found.basis) == (None, "none")
+        assert "slower" not in found.message
+
+
+def test_five_steps_on_each_side_of_the_limit_are_enough():
+    (found,) = told(RecompileLimitReached(), (), [GIVEN_UP], slower(500.0, n=26))
+    assert found.basis == "measured"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +251,6 @@ def test_a_second_name_that_is_read_may_be_for_later(text, n):
     assert len(unused(UNUSED, text=text)) == n
 
 
-def quiet(n, us=1000.0):
-    return tuple(Step(number, us * (1 + number * 7 % 11 / 300)) for number in range(n))
-
-
 def in_step(made_on, taken=12, **knobs):
     region = Region(MADE, "Net", made_on=made_on, us=800.0)
     steps = Steps(quiet=quiet(taken))
@@ -250,7 +324,7 @@ def test_a_backend_for_debugging_is_named(name):
 )
 def test_lengths_that_may_not_vary_are_let_vary(guard, fixed, edited):
     table = Compiles((), (replace(AGAIN, guard=guard),), 1, 1.0, fixed)
-    (found,) = RecompilesAgainAndAgain().detect(table, MACHINE)
+    (found,) = RecompilesAgainAndAgain().detect(table, Steps(), MACHINE)
     edits = RecompilesAgainAndAgain().remedy(found).edits
     assert [(each.site, each.action, each.keyword) for each in edits] == [
         (MADE, "drop_keyword", "dynamic")
@@ -285,3 +359,92 @@ def test_advice_by_the_guard(guard, word):
     (found,) = told(RecompilesAgainAndAgain(), (), [replace(AGAIN, guard=guard, function="")])
     assert word in RecompilesAgainAndAgain().remedy(found).text
     assert found.message.startswith("a compiled function was compiled anew")
+
+
+SKIP = Skip(SITE, "mutated inputs (1 instances)", 2, own=True)
+
+
+def skipped(*skips, graphs=(), device="cuda"):
+    compiles = Compiles((), (), 1, 1.0, graphs=tuple(graphs), skips=tuple(skips))
+    return list(GraphsSkipped().detect(compiles, Machine(device)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "remedy"),
+    [
+        ("mutated inputs (3 instances)", "is written to in place here", "x = x + 1"),
+        ("cpu device (arg0_1)", "a tensor of the CPU takes part here", "Move it to the device"),
+        ("multiple devices: cuda:0, cuda:1", "tensors of several devices", "for itself"),
+        ("incompatible op aten.nonzero.default", "an operator takes part", "out of the compiled"),
+        ("graph with symbolic shapes inputs and x=True", "lengths vary here", "Pad to a few"),
+        ("function 0 exceeding max re-recording limit (=128)", "too often here", "copy new values"),
+        ("a reason of tomorrow", "not used: a reason of tomorrow here", "no-cudagraphs"),
+    ],
+)
+def test_why_graphs_are_skipped_is_said_in_plain_words(reason, said, remedy):
+    (found,) = skipped(replace(SKIP, reason=reason))
+    assert said in found.message
+    assert remedy in GraphsSkipped().remedy(found).text
+    assert dict(found.facts) == {"the compiler says": reason, "times": "2"}
+    (found,) = skipped(replace(SKIP, reason=reason, own=False))
+    assert found.message.endswith(" in what runs here")
+
+
+@pytest.mark.parametrize(
+    "meant",
+    ["disabling cudagraphs due to override_cudagraphs annotation", "bisector"],
+)
+def test_graphs_that_somebody_switched_off_are_silent(meant):
+    assert skipped(replace(SKIP, reason=meant)) == []
+    assert len(skipped(replace(SKIP, reason=meant), SKIP)) == 1
+
+
+def test_graphs_are_looked_at_where_they_are_asked_for_and_can_be():
+    assert skipped(graphs=[SITE]) == []
+    with pytest.raises(NotLooked, match="asks for CUDA graphs"):
+        skipped()
+    with pytest.raises(NotLooked, match="no CUDA device"):
+        skipped(SKIP, device="cpu")
+    assert len(skipped(SKIP, device="null")) == 1
+
+
+LATE = LateHook(SITE, "Linear", 12, 0, 12, 12, again=False)
+
+
+def late(*each, **knobs):
+    return list(HookNeverRuns(**knobs).detect(LateHooks(tuple(each)), MACHINE))
+
+
+def test_a_hook_that_only_eager_code_calls_is_told():
+    (found,) = late(replace(LATE, ran=1), LATE)
+    assert found.message.startswith("this hook of a `Linear` never runs")
+    assert dict(found.facts) == {
+        "called in compiled steps": "0 of 12 steps",
+        "called with compiled functions held eager": "12 of 12 steps",
+    }
+    assert "torch.compiler.reset()" in HookNeverRuns().remedy(found).text
+
+
+@pytest.mark.parametrize(
+    ("more", "n"),
+    [
+        ({"ran": 1}, 0),
+        ({"again": True}, 0),
+        ({"steps": 4}, 0),
+        ({"steps": 5}, 1),
+        ({"eager_steps": 4, "eager_ran": 4}, 0),
+        ({"eager_steps": 5, "eager_ran": 5}, 1),
+        ({"eager_ran": 0}, 0),
+        ({"eager_steps": 10, "eager_ran": 8}, 0),
+        ({"eager_steps": 10, "eager_ran": 9}, 1),
+    ],
+)
+def test_a_hook_that_runs_or_may_run_is_silent(more, n):
+    assert len(late(replace(LATE, **more))) == n
+
+
+def test_how_often_a_hook_must_have_been_called_are_knobs():
+    seldom = replace(LATE, steps=3, eager_steps=4, eager_ran=1)
+    assert late(seldom, least=3) == []
+    assert len(late(seldom, least=3, share=0.25)) == 1
+    assert late(replace(seldom, eager_ran=0), least=0, share=0.0) == []

@@ -13,13 +13,16 @@ from typing import Any
 from auditor.capture.instruments.import_hook import AfterImport
 from auditor.capture.instruments.monkeypatch import SWAPPED, Patches
 from auditor.capture.instruments.torch_private.compiler import (
+    GRAPHS,
     MARK,
     PACKAGE,
+    SKIPPED,
     Listener,
     beneath_compiled,
     is_compilation,
     leave_out,
     when_left,
+    when_skipped,
     when_told,
 )
 from auditor.capture.instruments.user_frames import OWN, OWN_ROOMS
@@ -37,7 +40,7 @@ class CompiledCode:
 
     def __init__(self) -> None:
         self._patches = Patches()
-        self._import: AfterImport | None = None
+        self._imports: list[AfterImport] = []
         self._told: list[Told] = []
         self._put_off: list[Callable[[], None]] = []
         self._tells_of_leaving = False
@@ -53,15 +56,18 @@ class CompiledCode:
 
     def install(self) -> None:
         """Act when the compiler is imported, or at once."""
-        if self._import is None:
-            self._import = AfterImport(PACKAGE, self._imported)
-            self._import.install()
+        if not self._imports:
+            self._after(PACKAGE, self._imported)
+
+    def _after(self, module: str, action: Callable[[], None]) -> None:
+        self._imports.append(AfterImport(module, action))
+        self._imports[-1].install()
 
     def uninstall(self) -> None:
         """Put its rules back. May be called twice."""
-        waiting, self._import = self._import, None
-        if waiting is not None:
-            waiting.uninstall()
+        waiting, self._imports = self._imports, []
+        for each in waiting:
+            each.uninstall()
         self._patches.undo()
         self.compiles = 0
         self._tells_of_leaving = False
@@ -95,6 +101,11 @@ class CompiledCode:
         self._tells_of_leaving = when_left(
             self._patches.attribute, self._left, self._waits, self._entered
         )
+        self._after(GRAPHS, self._imported_graphs)
+
+    def _imported_graphs(self) -> None:
+        unheard = when_skipped(lambda said: self._hears(SKIPPED, dict, lambda: said))
+        self._patches.on_undo(unheard)
 
     def _hears(self, name: str, data: Callable[[], Any], text: Callable[[], Any] | None) -> None:
         with contextlib.suppress(Exception):  # the user's program goes on

@@ -9,18 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from auditor.allocator.stats import EVENTS
 from auditor.capture.shadow.crossing import Memory
 from auditor.capture.shadow.current import Current, tell
 
 _Hook = Callable[..., Any]
-
-EVENTS = (
-    "num_alloc_retries",
-    "num_ooms",
-    "num_sync_all_streams",
-    "num_device_alloc",
-    "num_device_free",
-)
 
 
 class LiveBytes:

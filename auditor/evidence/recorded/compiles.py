@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,8 +16,13 @@ from auditor.rule import NotLooked
 UNDISTURBED = ("warmup", "quiet", "anomaly_off")
 """Passes in which nothing of ours makes the compiler compile anew."""
 
+DONE = ("compile", "backward")
+"""Rows of work that was done."""
+
 FIXED = "dynamic=False"
 """As ``regions`` has it among the options."""
+
+_GRAPHS = re.compile(r"mode='(reduce-overhead|max-autotune)'|'triton\.cudagraphs': True")
 
 _NUMBER = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?(?:e-?\d+)?")
 
@@ -36,8 +42,9 @@ class Break:
 class Recompiled:
     """Compilations of one function for one guard that failed, at one line, on ``steps``.
 
-    ``guard`` is what failed last; ``us`` is the time of all of them. ``limit``: the last was one
-    too many, and the function runs eagerly since.
+    ``guard`` is what failed last; ``us`` is the time of all of them, backwards included. ``limit``:
+    the last was one too many, and the function runs eagerly since; ``since`` is the step of the
+    timing pass in which that happened, None where it was in another pass.
     """
 
     site: Site
@@ -48,6 +55,19 @@ class Recompiled:
     us: float
     own: bool
     limit: bool
+    since: int | None = None
+
+
+@dataclass(frozen=True)
+class Skip:
+    """CUDA graphs that were asked for and are not used, and why. ``own``: torch names the line;
+    else it is the one that ran.
+    """
+
+    site: Site
+    reason: str
+    n: int
+    own: bool
 
 
 @dataclass(frozen=True)
@@ -64,28 +84,44 @@ class Compiles(Table):
     """Time of all compilations."""
     fixed: tuple[Site, ...] = ()
     """Lines that compile with ``dynamic=False``: each length is compiled for itself."""
+    graphs: tuple[Site, ...] = ()
+    """Lines whose options ask for CUDA graphs."""
+    skips: tuple[Skip, ...] = ()
 
     @classmethod
     def build(cls, evidence: Evidence) -> Compiles:
         """From the rows of these passes."""
-        rows = [row for row in rows_of(evidence, CompileRow) if row.pass_name in UNDISTURBED]
+        every = rows_of(evidence, CompileRow)
+        rows = [row for row in every if row.pass_name in UNDISTURBED]
         regions = evidence.rows(RegionRow)
         if not rows and not regions:
             raise NotLooked("the program compiles nothing (torch.compile)")
-        done = [row for row in rows if row.what in ("compile", "backward")]
+        done = [row for row in rows if row.what in DONE]
         return cls(
             tuple(_breaks(evidence, rows)),
             tuple(_recompiled(evidence, rows)),
             sum(1 for row in done if row.what == "compile"),
             sum(row.us for row in done),
-            tuple(
-                dict.fromkeys(
-                    evidence.recording.site(row.at)
-                    for row in regions
-                    if row.at is not None and FIXED in row.options.split(", ")
-                )
-            ),
+            _lines(evidence, lambda row: FIXED in row.options.split(", ")),
+            _lines(evidence, lambda row: _GRAPHS.search(row.options) is not None),
+            tuple(_skips(evidence, every if evidence.recording.device.null else rows)),
         )
+
+
+def _lines(evidence: Evidence, wanted: Callable[[RegionRow], bool]) -> tuple[Site, ...]:
+    """Lines that give something to the compiler, each once."""
+    at = (row.at for row in evidence.rows(RegionRow) if wanted(row))
+    return tuple(dict.fromkeys(evidence.recording.site(each) for each in at if each is not None))
+
+
+def _skips(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Skip]:
+    """One for each line and reason, numbers aside."""
+    groups: dict[tuple[int, str], list[CompileRow]] = {}
+    for row in rows:
+        if row.what == "skip" and row.at is not None:
+            groups.setdefault((row.at, _NUMBER.sub("N", row.reason)), []).append(row)
+    for (at, _), each in groups.items():
+        yield Skip(evidence.recording.site(at), each[0].reason, len(each), each[0].own)
 
 
 def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
@@ -104,7 +140,10 @@ def _breaks(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Break]:
 
 
 def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Recompiled]:
-    us = {(row.frame, row.attempt): row.us for row in rows if row.what == "compile"}
+    us: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for row in rows:
+        if row.what in DONE:
+            us[row.frame, row.attempt] += row.us
     limits = {row.frame for row in rows if row.what == "limit"}
     groups: dict[tuple[str, int, str], list[CompileRow]] = {}
     given = {row.what for row in evidence.rows(RegionRow)}
@@ -114,16 +153,23 @@ def _recompiled(evidence: Evidence, rows: Sequence[CompileRow]) -> Iterator[Reco
             key = row.frame, row.at, _NUMBER.sub("N", row.reason)
             groups.setdefault(key, []).append(row)
     for (frame, at, _), each in groups.items():
+        led = frame in limits and _led_to(rows, frame, each)
         yield Recompiled(
             site=evidence.recording.site(at),
             function=next((row.function for row in each if row.function), only),
             guard=each[-1].reason,
             n=len(each),
             steps=len({(row.pass_name, row.step) for row in each}),
-            us=sum(us.get((frame, row.attempt), 0.0) for row in each),
+            us=sum(us[frame, row.attempt] for row in each),
             own=each[-1].own,
-            limit=frame in limits and _led_to(rows, frame, each),
+            limit=led,
+            since=_since(rows, frame) if led else None,
         )
+
+
+def _since(rows: Sequence[CompileRow], frame: str) -> int | None:
+    reached = [row for row in rows if row.what == "limit" and row.frame == frame]
+    return reached[0].step if reached[0].pass_name == "quiet" else None
 
 
 def _led_to(rows: Sequence[CompileRow], frame: str, group: Sequence[CompileRow]) -> bool:

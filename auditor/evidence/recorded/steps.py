@@ -135,6 +135,13 @@ class Steps(Table):
         """
         return _saved(self.eager_held, self.quiet)
 
+    def slower_after(self, number: int) -> Estimate | None:
+        """How many us the quiet steps after this one are slower than those before it; None of too
+        few steps on a side.
+        """
+        before = [step for step in self.quiet if step.number < number]
+        return _saved([step for step in self.quiet if step.number > number], before)
+
 
 def _saved(more: Sequence[Step], less: Sequence[Step]) -> Estimate | None:
     busy = queued_share(more), queued_share(less)

@@ -35,6 +35,8 @@ class Save:
     size: int | None = None
     called: Site | None = None
     """The call in the training loop that led to it; None where the line itself stands there."""
+    compiled: str = ""
+    """Name of a tensor in it that is named as in a compiled module."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class SavingLine:
     site: Site
     saves: tuple[Save, ...]
     pattern: StepPattern
+
+    @property
+    def compiled(self) -> str:
+        """Name of a tensor that it saved under the name of a compiled module; empty: none seen."""
+        return next((save.compiled for save in self.saves if save.compiled), "")
 
     @property
     def us(self) -> float:
@@ -106,7 +113,7 @@ def _save(evidence: Evidence, row: SaveRow) -> Save:
     recording = evidence.recording
     site, calls = recording.site(row.at), [recording.site(number) for number in row.stack[:-1]]
     called = _in_the_loop(evidence, calls)
-    return Save(site, row.step, row.us, row.path, row.replaced, row.bytes, called)
+    return Save(site, row.step, row.us, row.path, row.replaced, row.bytes, called, row.compiled)
 
 
 def _in_the_loop(evidence: Evidence, calls: Sequence[Site]) -> Site | None:

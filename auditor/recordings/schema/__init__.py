@@ -12,7 +12,12 @@ from auditor.recordings.schema.compare import (
     MovedStepsRow,
     ParameterRow,
 )
-from auditor.recordings.schema.compiled import CompileRow, RegionRow, RegionRunRow
+from auditor.recordings.schema.compiled import (
+    CompileRow,
+    LateHookRow,
+    RegionRow,
+    RegionRunRow,
+)
 from auditor.recordings.schema.course import CourseRow, DeviceWorkRow
 from auditor.recordings.schema.data import (
     BatchRow,
@@ -154,6 +159,7 @@ ROWS: tuple[type[Row], ...] = (
     CompileRow,
     RegionRow,
     RegionRunRow,
+    LateHookRow,
     ConvSizesRow,
     ProfilerRow,
     NonfiniteRow,
@@ -230,6 +236,7 @@ __all__ = [
     "KeptRow",
     "KeptStateRow",
     "LapseRow",
+    "LateHookRow",
     "LeanerRow",
     "LimitRow",
     "ListedRow",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from auditor.recordings.schema.base import MaybeAt, PassRow, Us, doc, older
+from auditor.recordings.schema.base import At, MaybeAt, PassRow, Us, doc, older
 
 
 class CompileRow(PassRow, kw_only=True):
@@ -18,7 +18,7 @@ class CompileRow(PassRow, kw_only=True):
         doc(
             "`compile`: a frame was compiled; `backward`: the backward of one; `break`: its graph "
             "was broken; `recompile`: it is compiled anew, since a guard failed; `limit`: it is "
-            "compiled no more, and runs eagerly"
+            "compiled no more, and runs eagerly; `skip`: CUDA graphs were asked for and are not used"
         ),
     ]
     at: MaybeAt = None
@@ -27,7 +27,7 @@ class CompileRow(PassRow, kw_only=True):
     ] = ""
     frame: Annotated[str, doc("the compiler's number of the frame")] = ""
     attempt: Annotated[int, doc("how often the frame was compiled before")] = 0
-    reason: Annotated[str, doc("of a break why, of a recompile the guard that failed")] = ""
+    reason: Annotated[str, doc("of a break or skip why, of a recompile the guard that failed")] = ""
     gb: Annotated[str, doc("of a break: the compiler's code of the reason, as `gb0059`")] = ""
     own: Annotated[bool, doc("the place that the compiler named is in the user's source")] = False
     us: Us = 0.0
@@ -63,3 +63,20 @@ class RegionRunRow(PassRow, kw_only=True):
     ] = False
     called: Annotated[bool, doc("it ran since it was made, in a step or outside of one")] = False
     dropped: Annotated[bool, doc("nobody holds what `torch.compile` gave")] = False
+
+
+class LateHookRow(PassRow, kw_only=True):
+    """At a pass's end, one row per line that registered hooks of modules when something had been
+    compiled already. Hooks that others may pickle (no lambdas, no inner functions) have none.
+    """
+
+    part = "late_hooks"
+    when = "warmup, quiet, eager_held"
+
+    at: At
+    what: Annotated[str, doc("class of the module that the first of them is on")]
+    steps: Annotated[int, doc("steps of the pass through which one of them was registered")] = 0
+    ran: Annotated[int, doc("of these, steps in which Python called one of them")] = 0
+    again: Annotated[
+        bool, doc("something was compiled since the first of them, which may hold them by now")
+    ] = False

@@ -119,6 +119,13 @@ class SaveRow(PassRow, kw_only=True):
     stack: Annotated[list[int], doc("the user's frames, outermost first: numbers in `sites`")] = (
         older([])
     )
+    compiled: Annotated[
+        str,
+        doc(
+            "name of a tensor in it that has a part `_orig_mod`, as in the state of what "
+            "`torch.compile(module)` gives; looked for once a line"
+        ),
+    ] = ""
 
 
 class DrawsRow(PassRow, kw_only=True):

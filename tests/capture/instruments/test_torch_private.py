@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import json
 import os
@@ -828,6 +829,28 @@ def the_compiler_is_heard(t):
     assert t.is_compilation("bwd_compilation_metrics", {"co_name": None})
     given_up = {"co_name": None, "fail_type": "RecompileLimitExceeded"}
     assert not t.is_compilation("bwd_compilation_metrics", given_up)
+
+
+GRAPHS = "torch._inductor.cudagraph_utils"
+
+
+def skips_are_not_heard(t):
+    importlib.import_module(t.GRAPHS)
+    t.when_skipped(print)()
+
+
+@promise(f"{GRAPHS}.cudagraphs_log", without=skips_are_not_heard)
+@promise(f"{GRAPHS}.perf_hint_log", without=skips_are_not_heard)
+def skipped_graphs_are_heard(t):
+    module, heard = importlib.import_module(t.GRAPHS), []
+    log = getattr(module, "cudagraphs_log", None) or module.perf_hint_log
+    back = t.when_skipped(heard.append)
+    log.warning("skipping %s due to mutated inputs", "cudagraphs")
+    log.warning("something else")
+    back()
+    log.warning("skipping cudagraphs due to what nobody hears")
+    assert heard == ["skipping cudagraphs due to mutated inputs"]
+    assert t.SKIPPED
 
 
 @promise(

@@ -1,5 +1,7 @@
 """Near misses: CKPT008 must stay silent on all of these."""
 
+import io
+
 import torch
 from torch import nn
 
@@ -28,7 +30,7 @@ def prefix_that_was_taken_off():
     compiled = torch.compile(nn.Linear(4, 1), backend="eager")
 
     def step():
-        state = {name.removeprefix("_orig_mod."): each for name, each in compiled.state_dict().items()}
+        state = {name.partition(".")[2]: each for name, each in compiled.state_dict().items()}
         torch.save({"model": state}, "last.pt")
 
     return step
@@ -41,3 +43,36 @@ def a_name_that_is_only_like_it():
         torch.save({"model": net.state_dict()}, "last.pt")
 
     return step
+
+
+def _trained(net, saved):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        net(torch.randn(2, 4)).square().mean().backward()
+        optimizer.step()
+        torch.save(saved(), io.BytesIO())
+
+    return step
+
+
+def a_run_that_saves_the_module_behind_it():
+    net = nn.Linear(4, 1)
+    return _trained(torch.compile(net, backend="eager"), lambda: {"model": net.state_dict()})
+
+
+def a_run_that_takes_the_prefix_off():
+    compiled = torch.compile(nn.Linear(4, 1), backend="eager")
+    return _trained(compiled, lambda: {name[10:]: each for name, each in compiled.state_dict().items()})
+
+
+def a_run_that_saves_the_optimizer_alone():
+    compiled = torch.compile(nn.Linear(4, 1), backend="eager")
+    optimizer = torch.optim.Adam(compiled.parameters())
+    return _trained(compiled, optimizer.state_dict)
+
+
+def a_run_that_compiles_nothing():
+    net = nn.Linear(4, 1)
+    return _trained(net, net.state_dict)

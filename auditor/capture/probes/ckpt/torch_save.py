@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, cast
 
 import torch
 
+from auditor.capture.instruments.compiled_code import COMPILED_CODE
 from auditor.capture.instruments.monkeypatch import Patches
+from auditor.capture.instruments.torch_private.compiler import HELD
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.graph.call_paths import path_of
 from auditor.capture.probes.step.clock import RunQueue
 from auditor.recordings.schema import SaveRow
+
+DEEP = 3
+"""Dictionaries in dictionaries that are looked into."""
 
 
 class TorchSaveProbe(Probe):
@@ -31,9 +36,11 @@ class TorchSaveProbe(Probe):
         self._patches = Patches()
         self._thread = 0
         self._queue = RunQueue()
+        self._looked: set[int] = set()
 
     def start(self) -> None:
         """Swap the function."""
+        self._looked.clear()
         self.context.writer.touch("saves")
         self._patches.code(cast("FunctionType", torch.save), self._save)
 
@@ -58,10 +65,34 @@ class TorchSaveProbe(Probe):
         result = original(*args, **kwargs)
         us = self._queue.own_us(start)
         size = None if path is None else _size(path)
-        self.context.add(
-            SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
-        )
+        row = SaveRow(at=at, us=us, path=path, replaced=replaced, bytes=size, stack=stack)
+        row.compiled = self._compiled(at, args[0] if args else kwargs.get("obj"))
+        self.context.add(row)
         return result
+
+    def _compiled(self, at: int, saved: Any) -> str:
+        """A name in it that is one of a compiled module; empty where there is none, or this line
+        was asked before.
+        """
+        if at in self._looked or not COMPILED_CODE.tells_of_calls:
+            return ""
+        self._looked.add(at)
+        try:
+            return next((name for name in _named(saved) if HELD in name.split(".")), "")
+        except Exception as error:  # a mapping of the user's
+            self.missed(error)
+            return ""
+
+
+def _named(saved: Any, deep: int = DEEP) -> Iterator[str]:
+    """Names of tensors in dictionaries."""
+    if not isinstance(saved, Mapping):
+        return
+    for name, value in saved.items():
+        if isinstance(value, torch.Tensor) and isinstance(name, str):
+            yield name
+        elif deep > 1:
+            yield from _named(value, deep - 1)
 
 
 def _path(file: Any) -> str | None:

@@ -1,0 +1,58 @@
+"""CKPT008 in a run, on tables made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.rules.ckpt008_compiled_prefix import CompiledPrefix
+
+from auditor.evidence import CompiledRegions, Machine, Saves, Source
+from auditor.evidence.recorded.compiled_regions import Region
+from auditor.evidence.recorded.torch_save import Save
+from auditor.model import Site
+from auditor.rule import NotLooked
+
+HERE, THERE = Site("t.py", 3, "save", ""), Site("t.py", 9, "save", "")
+COMPILES = "import torch\nnet = torch.compile(net)\n"
+NAMED = Save(HERE, 3, 900.0, "a.pt", compiled="_orig_mod.weight")
+
+
+def prefixed(*each, text=COMPILES, at=2):
+    regions = CompiledRegions((Region(Site("t.py", at), "Net", steps=8, watched=8),))
+    table, source = Saves(8, 80_000.0, tuple(each)), Source({"t.py": text})
+    return list(CompiledPrefix().detect(table, regions, source, Machine()))
+
+
+def test_the_line_that_saves_the_names_of_a_compiled_module_is_told_once():
+    plain = replace(NAMED, compiled="")
+    (found,) = prefixed(plain, NAMED, plain, replace(plain, site=THERE))
+    assert found.site == HERE
+    assert "such as _orig_mod.weight: load_state_dict of the plain model" in found.message
+    assert (found.steps, found.lost_us_per_step) == (1, None)
+    assert prefixed(plain) == []
+    with pytest.raises(NotLooked, match="no timed step"):
+        prefixed()
+
+
+@pytest.mark.parametrize(
+    ("more", "n"),
+    [
+        ("state = {name.replace('_orig_mod.', ''): value}\n", 0),
+        ("raw = net._orig_mod\n", 0),
+        ("raw = getattr(net, '_orig_mod', net)\n", 0),
+        ("# takes _orig_mod off elsewhere\n", 1),
+        ("raw = net.my_orig_mod\nname = 'my_orig_mod.weight'\n", 1),
+        ("net.load_state_dict(torch.load('a.pt'))\n", 0),
+        ("other.load_state_dict(torch.load('a.pt'))\n", 1),
+        ("optimizer.load_state_dict(torch.load('a.pt')['optimizer'])\n", 1),
+    ],
+)
+def test_a_program_that_knows_the_names_is_silent(more, n):
+    assert len(prefixed(NAMED, text=COMPILES + more)) == n
+
+
+def test_a_state_that_is_loaded_before_it_is_compiled_is_no_excuse():
+    text = "import torch\nnet.load_state_dict(torch.load('a.pt'))\nnet = torch.compile(net)\n"
+    assert len(prefixed(NAMED, text=text, at=3)) == 1
+    assert len(prefixed(NAMED, text=COMPILES.replace("net = ", "kept[0] = "))) == 1

@@ -1,0 +1,59 @@
+"""What the parent says of a run that had to be ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from auditor.recordings.folder import SCHEMA, Recording, RecordingWriter
+from auditor.runs import finalize
+from auditor.runs.plan import Plan
+
+PLAIN = "the target did not finish in the time given"
+
+
+def recorded(folder: Path, *compiled: tuple[str, float]) -> None:
+    writer = RecordingWriter(folder)
+    for what, us in compiled:
+        writer.add_fields("compiles", {"pass": "warmup", "step": 0, "what": what, "us": us})
+    writer.close()
+    writer.save(
+        {
+            "schema": SCHEMA,
+            "cwd": str(folder),
+            "outcome": "interrupted",
+            "finished": False,
+            "passes": [],
+        }
+    )
+
+
+def said(folder: Path, ended: str, seconds: float) -> str:
+    plan = Plan("t:s", (), 1, 0, "cpu", str(folder), ())
+    child = SimpleNamespace(unwritten="", left=[], output=b"", seconds=seconds)
+    return finalize.seal(plan, ended, child).manifest["error"]["message"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "added"),
+    [
+        ([("compile", 5e6), ("backward", 5e6)], ": torch.compile took 10 of 20 s (2 compilations)"),
+        ([("compile", 15e6)], ": torch.compile took 15 of 20 s (1 compilation)"),
+        ([("compile", 4.9e6), ("backward", 5e6)], ""),
+        ([("recompile", 15e6)], ""),
+        ([], ""),
+    ],
+)
+def test_a_run_whose_time_compilation_took_says_so(
+    tmp_path: Path, compiled: list[tuple[str, float]], added: str
+) -> None:
+    recorded(tmp_path, *compiled)
+    assert said(tmp_path, "timeout", 20.0) == PLAIN + added
+
+
+def test_only_a_run_that_ran_out_of_time_says_so(tmp_path: Path) -> None:
+    recorded(tmp_path, ("compile", 15e6))
+    assert "torch.compile" not in said(tmp_path, "interrupted", 20.0)
+    assert finalize.compiled_for(Recording(tmp_path), 31.0) == ""
