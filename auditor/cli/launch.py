@@ -93,7 +93,7 @@ def led(met: RankMeeting | None, home: Path) -> Iterator[LaunchedRanks | None]:
     try:
         yield ranks
     finally:
-        met.close(ranks.runs)
+        met.close()
 
 
 def follow(met: RankMeeting, plan: Plan, timeout: float | None, *, quiet: bool) -> int:

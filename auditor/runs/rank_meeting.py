@@ -33,6 +33,9 @@ POLL_S = 0.2
 DONE = "done"
 """The decision that no run follows."""
 
+CLOSED = "closed"
+"""The file in which rank 0 says that nothing follows."""
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -139,17 +142,25 @@ class RankMeeting:
         _write(self._folder / f"decided-{run}", what)
 
     def decision(self, run: int, seconds: float) -> Any:
-        """As another rank: what is done as run ``run``; :data:`DONE` where nothing is said."""
-        found = self._read(self._folder / f"decided-{run}", seconds)
-        return DONE if found is None else found
+        """As another rank: what is done as run ``run``; :data:`DONE` where rank 0 has closed the
+        meeting, or says nothing.
+        """
+        until, path = time.monotonic() + seconds, self._folder / f"decided-{run}"
+        while (found := self._look(path)) is None:
+            if time.monotonic() > until or not self._folder.is_dir():
+                return DONE
+            if self._look(self._folder / CLOSED) is not None:
+                return DONE
+            time.sleep(POLL_S)
+        return found
 
-    def close(self, run: int) -> None:
+    def close(self) -> None:
         """As rank 0: nothing follows. The folder stays until the others have seen it, a few
         seconds at most.
         """
         self._over.set()
         with suppress(OSError):
-            self.decide(run, DONE)
+            _write(self._folder / CLOSED, DONE)
             self._wait_for(self.own.world_size - 1, 3.0)
         shutil.rmtree(self._folder, ignore_errors=True)
 

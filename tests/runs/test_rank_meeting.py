@@ -37,7 +37,7 @@ def test_all_ranks_are_told_one_folder_and_nothing_is_left(tmp_path: Path) -> No
     assert joined(others) == [tmp_path / "results"] * 2
     for each in others:
         each.leave()
-    first.close(1)
+    first.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -48,7 +48,7 @@ def test_a_rank_that_asks_before_rank_0_is_there_is_answered(tmp_path: Path) -> 
     assert other.join(30) == tmp_path / "results"
     late.join()
     other.leave()
-    first.close(0)
+    first.close()
 
 
 def test_what_an_earlier_job_left_answers_nobody(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_what_an_earlier_job_left_answers_nobody(tmp_path: Path) -> None:
     assert other.decision(1, 0.3) == DONE  # nothing was said: not what was left
     assert not (left / "decided-1").exists()
     other.leave()
-    first.close(1)
+    first.close()
 
 
 def test_two_jobs_in_one_place_do_not_mix(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_two_jobs_in_one_place_do_not_mix(tmp_path: Path) -> None:
     assert two[0].marks(0) == {}
     for first, other in (one, two):
         other.leave()
-        first.close(0)
+        first.close()
 
 
 def test_rank_0_that_cannot_begin_tells_the_others(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_marks_and_decisions_reach_the_others(tmp_path: Path) -> None:
     assert second.decision(1, 5) == {"steps": 12, "variables": {}}
     for each in (second, third):
         each.leave()
-    first.close(2)
+    first.close()
 
 
 def test_half_a_file_is_no_word(tmp_path: Path) -> None:
@@ -127,4 +127,14 @@ def test_half_a_file_is_no_word(tmp_path: Path) -> None:
     (tmp_path / ".ranks-abc" / "ended-0-1").write_text('{"completed": tr')
     assert first.marks(0) == {}
     other.leave()
-    first.close(0)
+    first.close()
+
+
+def test_a_rank_that_waits_is_told_when_rank_0_goes(tmp_path: Path) -> None:
+    first, other = meetings(tmp_path, 2)
+    first.open(tmp_path / "results")
+    late = threading.Timer(0.5, first.close)
+    late.start()
+    assert other.decision(7, 60) == DONE
+    late.join()
+    assert other.decision(8, 60) == DONE  # nothing is left to look into
