@@ -10,13 +10,17 @@ import msgspec
 
 from auditor.errors import AuditProblem
 from auditor.forecast.classes import ClassNumbers
+from auditor.forecast.counted import FP32, HALF
 from auditor.forecast.intervals import Spread
+from auditor.forecast.kinds import POINTWISE
 from auditor.forecast.matmul import MatmulNumbers
 from auditor.typed_reading import convert
 
 PATH = Path(__file__).with_name("coefficients.json")
-MOST_ERROR = 0.5
-"""Error of a class's time above which it does not count as fitted."""
+MOST_ERROR, LEAST_GROUPS = 0.5, 2
+"""Error of a class's time above which, and groups that judged it below which, it does not count as
+fitted.
+"""
 SCHEMA = "audit-forecast/1"
 ANY = "any"
 """The key of numbers that were fitted on several GPUs together, for those that were not fitted."""
@@ -111,6 +115,13 @@ def _problems(found: Coefficients) -> list[str]:
         for arithmetic, fits in found.matmul.items()
         if ANY not in fits
     )
+    said.extend(
+        f"products in {arithmetic} have no numbers"
+        for arithmetic in (HALF, FP32)
+        if arithmetic not in found.matmul
+    )
+    if not found.classes.get(POINTWISE):
+        said.append(f"there are no numbers for {POINTWISE}, which stand in for classes without any")
     efficiencies = [
         (f"products in {arithmetic} on {gpu}", fit.numbers)
         for arithmetic, fits in found.matmul.items()

@@ -140,4 +140,4 @@ def _reasons(shares: Sequence[KindShare], total: float, covered: float) -> Itera
         yield "less than 1 ms of busy time: the floors of kernels decide there"
     elif 1 - covered > MOST_UNFITTED:
         named = ", ".join(each.kind for each in shares if not each.fitted and each.share > 0.01)
-        yield f"{1 - covered:.0%} of the predicted time is in classes that are not fitted ({named})"
+        yield f"{1 - covered:.1%} of the predicted time is in classes that are not fitted ({named})"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from auditor.forecast import kinds
 from auditor.forecast.classes import ClassNumbers, Work, class_us
-from auditor.forecast.coefficients import ANY, MOST_ERROR, Coefficients
+from auditor.forecast.coefficients import ANY, LEAST_GROUPS, MOST_ERROR, Coefficients
 from auditor.forecast.counted import FP8, FP32, HALF, TF32, Counts
 from auditor.forecast.data_sheets import DataSheet
 from auditor.forecast.matmul import MatmulNumbers, Products, matmul_us
@@ -47,8 +47,8 @@ def class_numbers(found: Coefficients, kind: str, sheet: DataSheet) -> tuple[Cla
         fits = found.classes.get(each, {})
         if sheet.vendor in fits:
             fit = fits[sheet.vendor]
-            serves = each == kind and kind not in kinds.NEVER_FITTED and fit.error <= MOST_ERROR
-            return fit.numbers, serves
+            judged = fit.groups >= LEAST_GROUPS and fit.error <= MOST_ERROR
+            return fit.numbers, judged and each == kind and kind not in kinds.NEVER_FITTED
     return next(iter(found.classes[kinds.POINTWISE].values())).numbers, False
 
 
