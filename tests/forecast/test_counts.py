@@ -36,6 +36,13 @@ def test_what_is_added_to_a_product_is_read_at_its_own_size() -> None:
     assert bias.flops == plain.flops
 
 
+def test_what_is_added_is_never_more_than_the_result() -> None:
+    """An ``out`` that a trace has among the inputs is written, not read."""
+    more = (half(512), half(128, 256), half(256, 512), half(128, 512))
+    plain = counted("aten::mm", half(128, 256), half(256, 512))
+    assert counted("aten::addmm", *more).bytes == plain.bytes + 2 * 128 * 512
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "product"),
     [
@@ -121,6 +128,13 @@ def test_a_transposed_convolution_multiplies_its_input() -> None:
     values = (None, None, None, [2, 2], [0, 0], [1, 1], True, [0, 0], 1)
     found = counted("aten::convolution", IMAGE, weight, values=values, outputs=(output,))
     assert found.flops == 2 * (2 * 16 * 32 * 32) * (24 * 4)
+
+
+def test_gradients_of_a_transposed_convolution_multiply_its_input() -> None:
+    gradient, weight = half(2, 24, 64, 64), half(16, 24, 2, 2)
+    values = (None,) * 7 + (True, [0, 0], 1, [True, True, False])
+    found = counted("aten::convolution_backward", gradient, IMAGE, weight, values=values)
+    assert found.flops == 2 * 2 * (2 * 16 * 32 * 32) * (24 * 4)
 
 
 def test_without_strides_or_output_a_convolution_is_not_known() -> None:
@@ -228,6 +242,13 @@ def test_bytes_of_operators_that_memory_bounds(name, inputs, size) -> None:
     found = counted(name, *inputs)
     assert found.bytes == size
     assert found.flops == 0
+
+
+def test_backwards_of_norms_read_twice() -> None:
+    layer = counted("aten::native_layer_norm_backward", ROWS, ROWS)
+    assert (layer.bytes, layer.kernels) == (5 * 65536, 2)
+    batch = counted("aten::cudnn_batch_norm_backward", LARGE, LARGE)
+    assert batch.bytes == 5 * LARGE.size_bytes
 
 
 def test_a_norm_that_is_not_training_reads_its_input_once() -> None:
