@@ -32,6 +32,7 @@ MAY = {
     "recordings": {"errors", "model", "redaction", "typed_reading"},
     "allocator": {"model"},
     "timeline": {"numpy", "amounts", "errors", "model", "typed_reading", "user_cache"},
+    "forecast": {"numpy", "errors", "nulldevice", "typed_reading"},
     "patch": {"model", "permit", "syntax"},
     "evidence": {
         "allocator",

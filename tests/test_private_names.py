@@ -108,6 +108,41 @@ WORDS = {
         "torch.utils.data.dataloader._BaseDataLoaderIter",
         "named in an error",
     ),
+    "auditor/forecast/attention.py": (
+        (
+            "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+            "_scaled_dot_product_cudnn_attention _flash_attention_forward "
+            "_efficient_attention_forward _cudnn_attention_forward "
+            "_scaled_dot_product_flash_attention_backward "
+            "_scaled_dot_product_efficient_attention_backward "
+            "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
+            "_efficient_attention_backward _cudnn_attention_backward"
+        ),
+        "operators by name, as traces have them",
+    ),
+    "auditor/forecast/convolution.py": (
+        ("_convolution _conv_depthwise2d"),
+        "operators by name, as traces have them",
+    ),
+    "auditor/forecast/elementwise.py": (
+        (
+            "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _fused_dropout "
+            "_foreach_zero_ _foreach_copy_ _cum _logcum"
+        ),
+        "operators by name, as traces have them",
+    ),
+    "auditor/forecast/kinds.py": (
+        (
+            "_addmm_activation _scaled_mm _int_mm _unsafe_view _reshape_alias "
+            "_empty_affine_quantized _version _local_scalar_dense _to_copy _cat _stack "
+            "_chunk_cat _fused_"
+        ),
+        "operators by name, as traces have them",
+    ),
+    "auditor/forecast/products.py": (
+        ("_addmm_activation"),
+        "operators by name, as traces have them",
+    ),
     "auditor/checkpoints/allowed.py": ("", "names in checkpoints: read as data, never imported"),
     "auditor/checkpoints/structure.py": (
         "_parameters _buffers _modules",

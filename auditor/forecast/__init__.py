@@ -1,0 +1,16 @@
+"""What an operator would take on a GPU that is not here: FLOPs and bytes from shapes, times from
+data sheets and a few fitted numbers, always with an interval (docs/forecast.md).
+"""
+
+from auditor.forecast.calls import Call, Tensor, from_profiler
+from auditor.forecast.forecasting import Forecast, KindShare, forecast, kernel_us
+
+__all__ = [
+    "Call",
+    "Forecast",
+    "KindShare",
+    "Tensor",
+    "forecast",
+    "from_profiler",
+    "kernel_us",
+]
