@@ -85,6 +85,12 @@ class RankMeeting:
         while left > 0 and time.monotonic() < until:
             left -= self._tell("")
             time.sleep(POLL_S)
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        """Whoever of those that go is the last one removes the folder."""
+        with suppress(OSError):
+            self._folder.rmdir()
 
     def join(self, seconds: float = JOIN_S) -> Path | None:
         """As another rank: the folder for the results; None where rank 0 cannot begin.
@@ -111,8 +117,7 @@ class RankMeeting:
             )
         told.unlink(missing_ok=True)
         if not found:
-            with suppress(OSError):  # the last one to go
-                self._folder.rmdir()
+            self._remove_empty()
         return Path(found) if found else None
 
     # -- what each has done ------------------------------------------------------------------------
