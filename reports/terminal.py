@@ -18,7 +18,7 @@ from rich.text import Text
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import compilation, costs, device, families, ranks, summary, text, verified
+from . import compilation, costs, device, families, ranks, summary, text, verified, what_ifs
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
@@ -97,6 +97,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield Text()
         for words in summary.headline(report):
             yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
+        yield from _what_if(report, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     yield from _looked_at(report, width)
@@ -161,6 +162,26 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
         if said := verified.line(finding):
             yield from _wrapped(said, width, indent="    ")
+
+
+def _what_if(report: Report, width: int) -> Iterator[Text]:
+    """What each fix buys, alone and after those above it."""
+    if rows := what_ifs.rows(report):
+        cells = [
+            (row.code, row.alone, row.after, row.left, row.where or "(no place in the source)")
+            for row in rows
+        ]
+        widths = [
+            max(map(len, column))
+            for column in list(zip(what_ifs.HEADINGS, *cells, strict=True))[:-1]
+        ]
+        yield Text("what each fix buys in a step:")
+        for number, each in enumerate((what_ifs.HEADINGS, *cells)):
+            code, *times = map(str.rjust, each[1:-1], widths[1:])
+            line = "  ".join((each[0].ljust(widths[0]), code, *times, each[-1]))
+            yield Text(f"  {line}", "" if number else "dim")
+    for sentence in what_ifs.sentences(report):
+        yield from _wrapped(sentence, width)
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

@@ -1,0 +1,110 @@
+"""Prices of a trace by its replay: together, in order, and where they cannot be had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from auditor.evidence.table import Evidence
+from auditor.judging import engine
+from auditor.judging.build_report import report
+from auditor.judging.catalogue import rules
+from auditor.model import Report
+from auditor.recordings.standalone_trace import TraceRecording
+from tests.timeline.kineto import call, kernel, loop, memcpy, op, product, text, write
+
+STEPS = 4
+
+
+def judged(folder: Path, events) -> Report:
+    evidence = Evidence(TraceRecording(write(folder, text(events))))
+    chosen = rules()
+    return report(evidence, engine.judge(evidence, chosen), chosen)
+
+
+def read(start, end, number, under):
+    """A scalar read at ``start`` that returns at ``end``."""
+    return [
+        op(under, start, end - start),
+        op("aten::_local_scalar_dense", start + 1, end - start - 2),
+        call("cudaMemcpyAsync", start + 2, end - start - 14, number),
+        memcpy("DtoH (Device -> Pageable)", end - 20, 4, number),
+        call("cudaStreamSynchronize", end - 11, 8, number + 1),
+    ]
+
+
+def two_reads(number, start):
+    """A product of 2 ms, of which two reads in a row wait for the same end; the host then takes
+    2 ms for something else, and the device waits for it.
+    """
+    first = 100 * number
+    return [
+        *product(start + 10, first + 1, 2000),
+        *read(start + 60, start + 2060, first + 2, "aten::item"),
+        *read(start + 2100, start + 2140, first + 4, "aten::is_nonzero"),
+        *product(start + 4200, first + 6, 100),
+    ]
+
+
+@pytest.fixture(scope="module")
+def reads(tmp_path_factory):
+    return judged(tmp_path_factory.mktemp("reads"), loop(STEPS, 4400, two_reads))
+
+
+def test_each_price_is_what_the_replay_gives_alone(reads):
+    found = {each.code: each for each in reads.findings}
+    alone = {fix.code: fix.alone_us for fix in reads.what_if.fixes}
+    for code in ("SYNC001", "SYNC002"):
+        assert found[code].lost_us_per_step == alone[code]
+        assert found[code].basis == "estimated"
+    assert alone["SYNC001"] < 100  # the other read takes its time
+    assert alone["SYNC002"] < 100
+
+
+def test_together_they_buy_more_and_it_is_said(reads):
+    what_if = reads.what_if
+    assert what_if.reason == ""
+    assert what_if.error == pytest.approx(0, abs=1e-3)
+    assert what_if.joint_us > 1500 > 200 > what_if.alone_us - _rest(what_if)
+    assert what_if.overlap
+    assert what_if.joint_us == pytest.approx(sum(fix.after_us for fix in what_if.fixes))
+
+
+def _rest(what_if):
+    """Of other rules that look at the same trace."""
+    return sum(fix.alone_us for fix in what_if.fixes if not fix.code.startswith("SYNC00"))
+
+
+def test_what_counts_together_is_no_note_for_being_cheap_alone(reads):
+    """Each of two waits in a row buys next to nothing alone."""
+    for finding in reads.findings:
+        if finding.code in ("SYNC001", "SYNC002"):
+            assert not finding.negligible
+            said = dict(finding.facts)["its part if all in the table are fixed"]
+            assert said.endswith("per step")
+
+
+def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_path):
+    def body(number, start):
+        """The second kernel begins 1 ms after its launch, and nothing shows why."""
+        first = 10 * number
+        return [
+            *product(start + 10, first + 1, 300),
+            *read(start + 60, start + 360, first + 2, "aten::item"),
+            op("aten::mm", start + 400, 20),
+            call("cudaLaunchKernel", start + 405, 5, first + 5),
+            kernel("k", start + 1405, 100, first + 5),
+            call("cudaDeviceSynchronize", start + 420, 1110, first + 6),
+        ]
+
+    found = judged(tmp_path, loop(STEPS, 2000, body))
+    assert found.what_if.fixes == ()
+    assert found.what_if.reason.startswith("replayed with nothing changed, ")
+    assert found.what_if.error < -0.1
+    assert any(each.lost_us_per_step for each in found.findings if each.code == "SYNC001")
+
+
+def test_without_a_finding_that_it_prices_nothing_is_replayed(tmp_path):
+    found = judged(tmp_path, [op("aten::mm", 1000, 20), op("aten::mm", 1030, 20)])
+    assert found.what_if is None
