@@ -25,6 +25,8 @@ _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
 _RANKS = 8
+_LEAST = 24
+"""Characters of a message that are shown in a table however narrow the terminal is."""
 _REASONS = 3
 """Reasons for skipping that are listed, one line each; report.html has them all, with the rules."""
 
@@ -166,22 +168,27 @@ def _table(report: Report, width: int) -> Iterator[Text]:
 
 def _what_if(report: Report, width: int) -> Iterator[Text]:
     """What each fix buys, alone and after those above it."""
-    if rows := what_ifs.rows(report):
-        cells = [
-            (row.code, row.alone, row.after, row.left, row.where or "(no place in the source)")
-            for row in rows
-        ]
-        widths = [
-            max(map(len, column))
-            for column in list(zip(what_ifs.HEADINGS, *cells, strict=True))[:-1]
-        ]
+    rows = what_ifs.rows(report)
+    if rows:
         yield Text("what each fix buys in a step:")
-        for number, each in enumerate((what_ifs.HEADINGS, *cells)):
-            code, *times = map(str.rjust, each[1:-1], widths[1:])
-            line = "  ".join((each[0].ljust(widths[0]), code, *times, each[-1]))
-            yield Text(f"  {line}", "" if number else "dim")
+        told = [(row.code, row.alone, row.after, row.left) for row in rows]
+        *headings, last = what_ifs.HEADINGS
+        widths = [max(map(len, column)) for column in zip(headings, *told, strict=True)]
+        places = [last, *(row.where for row in rows)]
+        for number, (cells, place) in enumerate(zip((headings, *told), places, strict=True)):
+            code, *times = cells
+            padded = (code.ljust(widths[0]), *map(str.rjust, times, widths[1:]), place)
+            line = "  " + "  ".join(padded)
+            said = "" if place else _cut(rows[number - 1].message, width - len(line))
+            yield Text(line + said, "" if number else "dim")
     for sentence in what_ifs.sentences(report):
         yield from _wrapped(sentence, width)
+
+
+def _cut(words: str, room: int) -> str:
+    """The words, cut where they do not fit: their beginning at least."""
+    most = max(room, _LEAST)
+    return words if len(words) <= most else f"{words[: most - 3].rstrip()}..."
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

@@ -100,6 +100,7 @@ class SynchronousMemset(Rule):
                 seen_on="trace",
                 severity=None if self._usual(driver, calls) else Severity.NOTE,
                 facts=(*inside, ("calls", str(calls.n))),
+                changes=(calls.without(),) if priced else (),
             )
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:

@@ -146,6 +146,7 @@ class DriverAllocationsInSteadyState(Rule):
                 pins=steady[0].pins,
                 uncached=bool(uncached),
             ),
+            changes=tuple(one.without(warming) for one in steady) if timed else (),
         )
 
     def _in_all(

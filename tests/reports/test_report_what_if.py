@@ -102,7 +102,7 @@ def test_the_table_in_the_terminal():
     assert [line.split() for line in lines] == [
         ["fix", "alone", "after", "those", "above", "the", "step", "then", "where"],
         ["SYNC001", "500", "us", "500", "us", "9.5", "ms", "train.py:12"],
-        ["DATA007", "0", "us", "1.5", "ms", "8", "ms", "(no", "place", "in", "the", "source)"],
+        ["DATA007", "0", "us", "1.5", "ms", "8", "ms", "waits", "for", "its", "loader"],
     ]
 
 
