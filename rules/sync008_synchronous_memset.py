@@ -25,7 +25,8 @@ class SynchronousMemset(Rule):
 
     ## Why it costs
     The memset comes after everything queued on the stream, so the host waits for all of that, and
-    queues nothing meanwhile. The price is the device's idle time that follows.
+    queues nothing meanwhile. The price is what a replay of the trace gains without it; where the
+    trace cannot be replayed, the device's idle time that follows.
 
     ## Example
     ```python

@@ -91,7 +91,8 @@ def report(
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
-    judged = repriced(evidence, judgement.findings)
+    faults: list[str] = []
+    judged = repriced(evidence, judgement.findings, faults)
     findings = judged.weighed(
         lambda finding: prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
@@ -102,7 +103,6 @@ def report(
         )
     )
     found = {code for finding in findings for code in finding.codes}
-    faults: list[str] = []
     trained = _trained(evidence)
     first = tuple(caveats(trained, judgement.verdicts, broken))
     series = charts.drawn(

@@ -6,11 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from auditor import amounts
+from auditor.errors import fault
 from auditor.evidence.table import Evidence
 from auditor.evidence.trace.replays import Replayed
 from auditor.evidence.trace.replays import replayed as replay
 from auditor.model import Finding
+from auditor.model.charts import Overdue, within
 from auditor.model.what_if import OVERLAPS, PricedFix, WhatIf
+
+SECONDS = 60.0
+"""Time after which replays for one report are given up: four times what
+:data:`auditor.evidence.trace.replays.MOST_EVENTS` takes on one core."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,21 @@ class Repriced:
         )
 
 
-def repriced(evidence: Evidence, findings: tuple[Finding, ...]) -> Repriced:
+def repriced(evidence: Evidence, findings: tuple[Finding, ...], faults: list[str]) -> Repriced:
+    """The findings priced by a replay of the trace. It never costs the report: where it fails, what
+    happened is added to ``faults``.
+    """
+    try:
+        with within(SECONDS):
+            return _repriced(evidence, findings)
+    except Overdue:
+        return Repriced(findings, WhatIf(reason=f"it would take longer than {SECONDS:.0f} s"))
+    except Exception as error:
+        faults.append(f"the trace cannot be replayed: {fault(error)}")
+        return Repriced(findings)
+
+
+def _repriced(evidence: Evidence, findings: tuple[Finding, ...]) -> Repriced:
     """Unchanged where none says what a replay should leave out, or the replay is not trusted: then
     the reason stands in its place. A consequence of another finding is priced, and in no table.
     """

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from auditor.evidence.table import Evidence
-from auditor.judging import engine
+from auditor.evidence.trace import replays
+from auditor.judging import engine, replayed
 from auditor.judging.build_report import report
 from auditor.judging.catalogue import rules
 from auditor.model import Report
+from auditor.model.charts import Overdue
 from auditor.recordings.standalone_trace import TraceRecording
-from tests.timeline.kineto import call, kernel, loop, memcpy, op, product, text, write
+from tests.timeline.kineto import call, kernel, loop, memcpy, note, op, product, text, write
 
 STEPS = 4
 
@@ -108,3 +110,90 @@ def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_
 def test_without_a_finding_that_it_prices_nothing_is_replayed(tmp_path):
     found = judged(tmp_path, [op("aten::mm", 1000, 20), op("aten::mm", 1030, 20)])
     assert found.what_if is None
+
+
+def test_a_replay_that_fails_costs_no_report(tmp_path, monkeypatch):
+    def fails(*_):
+        raise ValueError("no such stream")
+
+    monkeypatch.setattr(replayed, "replay", fails)
+    found = judged(tmp_path, loop(STEPS, 4400, two_reads))
+    assert found.what_if is None
+    assert "the trace cannot be replayed: ValueError: no such stream" in found.warnings
+    assert {"SYNC001", "SYNC002"} <= {each.code for each in found.findings}
+
+
+def test_a_replay_that_takes_too_long_is_given_up(tmp_path, monkeypatch):
+    def takes_long(*_):
+        raise Overdue
+
+    monkeypatch.setattr(replayed, "replay", takes_long)
+    found = judged(tmp_path, loop(STEPS, 4400, two_reads))
+    assert found.what_if.reason == "it would take longer than 60 s"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("MOST_EVENTS", 32, "32 calls and 2 findings are too many to replay"),
+        ("MOST_EVENTS", 10, "25 calls are too many"),
+        ("MOST_STREAMS", 0, "work on 1 streams of one device is too much"),
+    ],
+)
+def test_too_much_is_not_replayed(tmp_path, monkeypatch, name, value, reason):
+    monkeypatch.setattr(replays, name, value)
+    assert judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if.reason == reason
+
+
+def test_without_time_for_all_tries_the_order_is_that_of_single_prices(
+    tmp_path, monkeypatch, reads
+):
+    monkeypatch.setattr(replays, "GREEDY_EVENTS", 1)
+    found = judged(tmp_path, loop(STEPS, 4400, two_reads)).what_if
+    alone = [fix.alone_us for fix in found.fixes]
+    assert alone == sorted(alone, reverse=True)
+    assert found.joint_us == pytest.approx(reads.what_if.joint_us)
+
+
+def loading(number, start):
+    """Half of a step without a batch."""
+    first = 10 * number
+    return [
+        note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, 2000),
+        *product(start + 2050, first + 1, 1800),
+    ]
+
+
+def allocating(number, start):
+    """A call of the driver that holds the host for 1 ms."""
+    first = 10 * number
+    return [
+        *product(start + 10, first + 1, 100),
+        call("cudaMalloc", start + 150, 1000, first + 2),
+        *product(start + 1200, first + 3, 100),
+    ]
+
+
+def sending(number, start):
+    """A pinned copy of 1 ms, and the kernel that needs it."""
+    first = 10 * number
+    return [
+        call("cudaMemcpyAsync", start + 10, 10, first + 1),
+        memcpy("HtoD (Pinned -> Device)", start + 15, 1000, first + 1, 12_000_000),
+        op("aten::mm", start + 30, 20),
+        call("cudaLaunchKernel", start + 35, 5, first + 2),
+        kernel("ampere_sgemm_128x64_nn", start + 1020, 500, first + 2),
+        call("cudaDeviceSynchronize", start + 50, 1480, first + 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "us"),
+    [("DATA007", loading, 2000), ("SYNC012", allocating, 750), ("DATA008", sending, 1000)],
+)
+def test_prices_of_others(tmp_path, code, body, us):
+    """Of four steps, the first of which may warm up, where it is about memory."""
+    found = judged(tmp_path, loop(STEPS, 4000 if body is loading else 2000, body))
+    (finding,) = (each for each in found.findings if each.code == code)
+    assert finding.lost_us_per_step == pytest.approx(us, rel=0.02)
+    assert code in {fix.code for fix in found.what_if.fixes}

@@ -411,6 +411,46 @@ def test_what_is_left_out_never_costs_time(tmp_path_factory, actions, data):
     assert (np.array(edited.work_start) <= np.array(made.unchanged.work_start)).all()
 
 
+TIMES = st.integers(0, 3000)
+CALLS = st.sampled_from(
+    ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaStreamWaitEvent")
+    + ("cudaGraphLaunch", "cudaMalloc", "cudaEventSynchronize", "hipMemcpyWithStream")
+)
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(call, CALLS, TIMES, TIMES, st.integers(0, 9), st.sampled_from((100, 200))),
+        st.builds(
+            kernel, st.just("k"), TIMES, TIMES, st.integers(0, 9), st.integers(7, 9), st.just(0)
+        ),
+        st.builds(
+            memcpy, st.just("HtoD (Pageable -> Device)"), TIMES, TIMES, st.integers(0, 9), TIMES
+        ),
+        st.builds(op, st.just("aten::mm"), TIMES, TIMES, st.sampled_from((100, 200))),
+        st.builds(
+            note, st.sampled_from(("ProfilerStep#1", "Optimizer.step#SGD.step")), TIMES, TIMES
+        ),
+    ),
+    min_size=1,
+    max_size=30,
+)
+KINDS = ("loader", "host gaps", "launches", "optimizer launches", "collectives", "copies to device")
+
+
+@given(EVENTS)
+@settings(max_examples=300, deadline=None)
+def test_what_no_device_did_is_replayed_too(tmp_path_factory, events):
+    """Overlaps, repeated correlation ids, work before its launch: strangers' files have it all."""
+    line = Timeline.of(write(tmp_path_factory.mktemp("trace"), text(events)))
+    made = line.replays
+    if made is None:
+        return
+    assert isinstance(made.reason, str)
+    rows = tuple(range(len(line.waits.call)))
+    gains = [made.gain([Change("waits", rows)]), *(made.gain([Change(kind)]) for kind in KINDS)]
+    together = made.gain([Change("waits", rows), *map(Change, KINDS)])
+    assert 0 <= max(gains) <= together
+
+
 # real recordings
 
 

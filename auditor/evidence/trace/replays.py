@@ -20,6 +20,10 @@ MOST_EVENTS = 3_000_000
 """Events that the replays for one report go through at most: about 15 s on one core. One replay of
 a trace with 100,000 events goes through about 10,000."""
 
+MOST_STREAMS = 64
+"""Streams of one device in a trace that is replayed: recordings have 1 to 20, and each work that
+may have waited for others looks at all of them."""
+
 GREEDY_EVENTS = 1_000_000
 """Events up to which each place of the greedy order is tried with all that are left."""
 
@@ -50,9 +54,15 @@ def replayed(
     the trace holds nothing to replay.
     """
     try:
-        replays = timed_timeline(evidence).replays
+        line = timed_timeline(evidence)
     except NotLooked:
         return None
+    streams = max((len(use.stream_busy_ns) for use in line.devices), default=0)
+    if streams > MOST_STREAMS:
+        return Replayed(0.0, 0.0, reason=f"work on {streams:,} streams of one device is too much")
+    if len(line.trace.calls.start) > MOST_EVENTS:
+        return Replayed(0.0, 0.0, reason=f"{len(line.trace.calls.start):,} calls are too many")
+    replays = line.replays
     if replays is None:
         return None
     us = 1e3 * replays.plan.steps

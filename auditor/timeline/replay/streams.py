@@ -4,6 +4,7 @@ after that it began.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,6 +107,15 @@ class _Queue:
         return {key: np.maximum.accumulate(self.end[rows]) for key, rows in self.by_stream}
 
     @cached_property
+    def of_device(self) -> dict[int, list[tuple[int, list[int], list[int]]]]:
+        """For each device its streams: number, rows, and latest ends up to each."""
+        found: dict[int, list[tuple[int, list[int], list[int]]]] = {}
+        for key, rows in self.by_stream:
+            one = key, rows.tolist(), self.ends[key].tolist()
+            found.setdefault(int(self.device[rows[0]]), []).append(one)
+        return found
+
+    @cached_property
     def reach(self) -> Ints:
         """For each work the latest end of those before it on its stream."""
         result = np.full(len(self.start), LONG_AGO)
@@ -172,20 +182,19 @@ def _after(queue: _Queue, row: int, late: bool) -> list[int]:
     began: that holds in the recording, and where it was not meant a price is too low rather than
     too high.
     """
-    before = int(queue.previous[row])
+    before, start = int(queue.previous[row]), int(queue.start[row])
     since = queue.begin[before] if before >= 0 else LONG_AGO
     low, high = np.searchsorted(queue.told, (since, queue.begin[row]), side="right")
     if low == high and not late:
         return []
     found = []
-    for key, rows in queue.by_stream:
-        if key == queue.stream[row] or queue.device[rows[0]] != queue.device[row]:
-            continue
-        queued = int(np.searchsorted(rows, row))
-        ended = int(np.searchsorted(queue.ends[key], queue.start[row], side="right"))
-        place = min(queued, ended) - 1
-        if place >= 0 and (low < high or queue.start[row] - queue.end[rows[place]] <= SOON_NS):
-            found.append(int(rows[place]))
+    own = int(queue.stream[row])
+    for key, rows, ends in queue.of_device[int(queue.device[row])]:
+        place = min(bisect_left(rows, row), bisect_right(ends, start)) - 1
+        if key != own and place >= 0:
+            other = rows[place]
+            if low < high or start - int(queue.end[other]) <= SOON_NS:
+                found.append(other)
     return found
 
 

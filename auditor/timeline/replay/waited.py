@@ -80,6 +80,7 @@ class _Finder:
         self.row_of_work = np.full(len(trace.work.start), -1)
         self.row_of_work[streams.work] = np.arange(len(streams.work))
         self.by_stream = groups(streams.stream)
+        self.rows_of = dict(self.by_stream)
         self.queued = {key: self._queued_at(rows) for key, rows in self.by_stream}
         self.reach = {key: np.maximum.accumulate(streams.end[rows]) for key, rows in self.by_stream}
         self.number = self._numbers()
@@ -135,10 +136,9 @@ class _Finder:
         """
         begin, end = int(self.trace.calls.start[call]), int(self.trace.calls.end[call])
         found = []
-        rows_of = dict(self.by_stream)
         for key in known:
             queued = int(np.searchsorted(self.queued[key], begin))
             ended = int(np.searchsorted(self.reach[key], end + TICK_NS, side="right"))
             if queued and (queued <= ended or (not whole and ended)):
-                found.append(int(rows_of[key][min(queued, ended) - 1]))
+                found.append(int(self.rows_of[key][min(queued, ended) - 1]))
         return tuple(found)

@@ -104,23 +104,23 @@ class Replays:
         return self._wholes[changes]
 
     def edits(self, changes: Iterable[Change]) -> Edits:
-        """All of these left out."""
+        """All of these left out, in whatever order: what two of them take is taken once."""
         edits, plan, costs = Edits.none(self.plan), self.plan, self.costs
-        shorter = np.zeros(len(costs.trace.work.start), np.int64)
+        slow, hidden = (np.zeros(len(costs.trace.work.start), np.int64) for _ in range(2))
         for change in changes:
             match change.kind:
                 case "waits":
-                    self._without_waits(edits, shorter, np.array(change.rows, np.int64))
+                    self._without_waits(edits, slow, np.array(change.rows, np.int64))
                 case "calls":
                     edits.own[np.isin(plan.call, change.rows)] = 0
                 case "copies to device":
-                    self._hide(shorter, costs.copies.to_device)
+                    self._hide(hidden, costs.copies.to_device)
                 case "copies to host":
-                    self._hide(shorter, costs.copies.to_host)
+                    self._hide(hidden, costs.copies.to_host)
                 case "collectives":
                     work = costs.trace.work
                     mine = mask(costs.trace.names, work.name, is_communication)
-                    shorter[mine] = (work.end - work.start)[mine]
+                    hidden[mine] = (work.end - work.start)[mine]
                 case "loader":
                     self._without_host_time(edits, costs.loading, plan.thread == costs.thread)
                 case "host gaps":
@@ -131,10 +131,12 @@ class Replays:
                     self._merge(edits, ~costs.optimizer.holds(plan.start))
                 case "launches":
                     self._merge(edits, np.ones(plan.count, np.bool_))
-        edits.length[:] = np.maximum(edits.length - shorter[plan.streams.work], 0)
+        shorter = (slow + hidden)[plan.streams.work]
+        edits.length[:] = np.maximum(edits.length - shorter, 0)
+        edits.gap[:] = np.maximum(edits.gap, np.minimum(plan.gap, 0))
         return edits
 
-    def _without_waits(self, edits: Edits, shorter: Ints, rows: Ints) -> None:
+    def _without_waits(self, edits: Edits, slow: Ints, rows: Ints) -> None:
         """The host goes on at once: a synchronisation is not called at all, a copy is asynchronous,
         and where it is pageable its bytes run at the rate of pinned memory.
         """
@@ -142,14 +144,14 @@ class Replays:
         edits.waits[np.isin(self.plan.call, calls)] = False
         mine = np.isin(made.call, calls)
         edits.own[np.isin(self.plan.call, np.setdiff1d(calls, made.call[mine]))] = 0
-        shorter[made.work[mine]] += self._slow[mine]
+        slow[made.work[mine]] = self._slow[mine]
 
-    def _hide(self, shorter: Ints, copies: Flags) -> None:
+    def _hide(self, hidden: Ints, copies: Flags) -> None:
         """These copies beside other work, on a side stream; what pinned memory saves of them is
         part of the price of their waits.
         """
         made = self.costs.copies
-        shorter[made.work[copies]] += (made.ns - self._slow)[copies]
+        hidden[made.work[copies]] = (made.ns - self._slow)[copies]
 
     @cached_property
     def _slow(self) -> Ints:
@@ -166,16 +168,16 @@ class Replays:
         """The host's time inside these spans gone, as far as no call of the runtime took it."""
         plan = self.plan
         inside = spans.covered(plan.start - plan.gap, plan.start)
-        less = np.minimum(inside, np.maximum(edits.gap, 0))
-        edits.gap[events] -= less[events]
+        edits.gap[events] -= inside[events]
 
     def _merge(self, edits: Edits, events: Flags) -> None:
         """The host's pace from launch to launch gone, as if one call launched them all; what the
         host does for :data:`LONG_GAP_NS` or longer stays.
         """
-        mine = self._launching & events
-        edits.gap[mine & (edits.gap > 0) & (edits.gap < LONG_GAP_NS)] = 0
-        edits.own[mine & (edits.own < LONG_GAP_NS)] = 0
+        mine, plan = self._launching & events, self.plan
+        paced = mine & (plan.gap > 0) & (plan.gap < LONG_GAP_NS)
+        edits.gap[paced] -= plan.gap[paced]
+        edits.own[mine & (plan.own < LONG_GAP_NS)] = 0
 
     @cached_property
     def _launching(self) -> Flags:
