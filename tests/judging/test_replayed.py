@@ -11,8 +11,9 @@ from auditor.evidence.trace import replays
 from auditor.judging import engine, replayed
 from auditor.judging.build_report import report
 from auditor.judging.catalogue import rules
-from auditor.model import Report
+from auditor.model import Finding, FoundAt, Report, Site
 from auditor.model.charts import Overdue
+from auditor.model.what_if import Change
 from auditor.recordings.standalone_trace import TraceRecording
 from tests.timeline.kineto import call, kernel, loop, memcpy, note, op, product, text, write
 
@@ -197,3 +198,30 @@ def test_prices_of_others(tmp_path, code, body, us):
     (finding,) = (each for each in found.findings if each.code == code)
     assert finding.lost_us_per_step == pytest.approx(us, rel=0.02)
     assert code in {fix.code for fix in found.what_if.fixes}
+
+
+def test_parts_of_a_finding_have_prices_of_their_own_and_consequences_no_row(monkeypatch):
+    """Of a finding that joins two places, and one that follows from it."""
+    site = Site("train.py", 3)
+    changes = Change("waits", (1,)), Change("waits", (2,))
+    parts = tuple(FoundAt(site, "x", code="A", changes=(each,)) for each in changes)
+    whole = Finding(site, "m", code="A", basis="estimated", changes=changes, places=parts)
+    after = Finding(None, "n", code="B", basis="estimated", changes=changes[:1], follows="A")
+    other = Finding(None, "o", code="C", lost_us_per_step=7.0)
+    asked = []
+
+    def said(_evidence, sets, counted):
+        asked.append((sets, counted))
+        return replays.Replayed(
+            100.0, 101.0, (30.0, 5.0, 10.0, 4.0), (0,), (30.0,), (30.0, 0, 0, 0)
+        )
+
+    monkeypatch.setattr(replayed, "replay", said)
+    found = replayed.repriced(None, (whole, other, after), [])
+    assert asked == [
+        ([changes, changes[:1], changes[:1], changes[1:]], [True, False, False, False])
+    ]
+    assert [each.lost_us_per_step for each in found.findings] == [30.0, 7.0, 5.0]
+    assert [each.lost_us_per_step for each in found.findings[0].places] == [10.0, 4.0]
+    assert [fix.code for fix in found.what_if.fixes] == ["A"]
+    assert found.weights == {}
