@@ -108,6 +108,19 @@ def test_where_the_replay_is_not_trusted_prices_stay_and_the_reason_is_said(tmp_
     assert any(each.lost_us_per_step for each in found.findings if each.code == "SYNC001")
 
 
+def test_work_without_any_launch_is_not_replayed(tmp_path):
+    def body(number, start):
+        return [
+            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", start + 10, 2000),
+            kernel("k", start + 2100, 500, number),
+        ]
+
+    found = judged(tmp_path, loop(STEPS, 4000, body))
+    assert found.what_if.reason == "the trace does not show who launched the device's work"
+    (finding,) = (each for each in found.findings if each.code == "DATA007")
+    assert finding.lost_us_per_step == 2000
+
+
 def test_without_a_finding_that_it_prices_nothing_is_replayed(tmp_path):
     found = judged(tmp_path, [op("aten::mm", 1000, 20), op("aten::mm", 1030, 20)])
     assert found.what_if is None

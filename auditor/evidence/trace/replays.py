@@ -20,6 +20,8 @@ MOST_EVENTS = 3_000_000
 """Events that the replays for one report go through at most: about 15 s on one core. One replay of
 a trace with 100,000 events goes through about 10,000."""
 
+NO_LAUNCHES = "the trace does not show who launched the device's work"
+
 MOST_STREAMS = 64
 """Streams of one device in a trace that is replayed: recordings have 1 to 20, and each work that
 may have waited for others looks at all of them."""
@@ -51,7 +53,7 @@ def replayed(
     evidence: Evidence, asked: Sequence[Changes], counted: Sequence[bool]
 ) -> Replayed | None:
     """What each of these sets of changes buys, and those that are ``counted`` together; None where
-    the trace holds nothing to replay.
+    the trace shows no device at work.
     """
     try:
         line = timed_timeline(evidence)
@@ -64,7 +66,7 @@ def replayed(
         return Replayed(0.0, 0.0, reason=f"{len(line.trace.calls.start):,} calls are too many")
     replays = line.replays
     if replays is None:
-        return None
+        return Replayed(0.0, 0.0, reason=NO_LAUNCHES) if line.devices else None
     us = 1e3 * replays.plan.steps
     base = replays.recorded_ns / us, replays.unchanged.whole_ns / us
     if replays.reason:
