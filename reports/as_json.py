@@ -19,7 +19,7 @@ SIZE_LIMIT = 64 * 1024 * 1024
 
 Object = dict[str, Any]
 
-UNWRITTEN = ("hints", "joined_facts")
+UNWRITTEN = ("hints", "joined_facts", "changes")
 """Fields of a finding that are for rules and charts, and for nobody else."""
 
 CHARTS = ("series", "layers", "lanes")
@@ -136,6 +136,7 @@ def _finding(finding: Finding) -> Object:
 
 def _place(built: Object) -> Object:
     site: Object = built.pop("site")
+    del built["changes"]
     leading = {name: built.pop(name) for name in ("code", "key")}
     return leading | site | {"expression": built.pop("text")} | built
 
@@ -194,7 +195,8 @@ def _read_edit(row: Any) -> Any:
 
 def _read_place(row: Any) -> Any:
     return (
-        row | {"site": _read_site(row), "text": row.get("expression", "")}
+        {name: value for name, value in row.items() if name not in UNWRITTEN}
+        | {"site": _read_site(row), "text": row.get("expression", "")}
         if isinstance(row, dict)
         else row
     )

@@ -35,6 +35,7 @@ from . import (
     summary,
     text,
     verified,
+    what_ifs,
 )
 
 _ASSETS = Path(__file__).parent / "assets"
@@ -111,6 +112,8 @@ def _context(report: Report) -> dict[str, Any]:
         "device": device,
         "compiled": compilation.sentences(report, "µs"),
         "compiled_parts": compilation.rows(report),
+        "fixes": what_ifs.rows(report, "µs"),
+        "fixes_said": what_ifs.sentences(report, "µs"),
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,

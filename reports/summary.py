@@ -13,7 +13,7 @@ from auditor.model import Finding, Report, Run, Severity, Status, Verdict
 from auditor.model.devices import Input, device_named, input_named
 from auditor.model.prices import costs_nothing, priced, share_of_step, usual_us
 
-from . import shares, text, verified
+from . import shares, text, verified, what_ifs
 from .families import STATUSES
 
 SELDOM = 0.01
@@ -154,14 +154,19 @@ def step_time(report: Report) -> str:
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Sum of ``lost_us_per_step`` over the findings of one basis; ``share`` is of the mean step,
-    None if unknown.
+    """What the findings of one basis would give back together: the sum of ``lost_us_per_step``, and
+    of those that a replay of the trace prices together what it says of them together. ``share`` is
+    of the mean step, None if unknown.
+
+    ``alone_us`` is the sum of the single prices where these overlap, so that it is another number;
+    else None.
     """
 
     basis: str
     us_per_step: float
     share: float | None
     findings: int
+    alone_us: float | None = None
 
 
 def with_status(report: Report, status: Status) -> tuple[Verdict, ...]:
@@ -200,14 +205,10 @@ def recoverable(report: Report) -> tuple[Recoverable, ...]:
 def _recoverable(report: Report) -> Iterator[Recoverable]:
     counted = [finding for finding in _causes(report) if not verified.settled(finding)]
     for basis in ("measured", "estimated"):
-        prices = [
-            us
-            for finding in counted
-            if finding.basis == basis and (us := finding.proven_us) is not None
-        ]
-        if prices:
-            total = sum(prices)
-            yield Recoverable(basis, total, share_of_step(total, report.run.step_us), len(prices))
+        found = what_ifs.together(report, (each for each in counted if each.basis == basis))
+        if found.us > 0:
+            share = share_of_step(found.us, report.run.step_us)
+            yield Recoverable(basis, found.us, share, found.findings, found.alone_us)
 
 
 def proven(report: Report) -> Finding | None:
@@ -330,9 +331,14 @@ def _headline(report: Report) -> Iterator[str]:
     if said := verified.dropped(report):
         yield said
     for part in recoverable(report):
+        apart = (
+            ""
+            if part.alone_us is None
+            else f" together (one by one {amounts.duration(part.alone_us)}: they overlap)"
+        )
         yield (
             f"{part.basis}: {_price(report, part)} could come back, from "
-            f"{amounts.count(part.findings, 'finding')}"
+            f"{amounts.count(part.findings, 'finding')}{apart}"
         )
 
 

@@ -18,13 +18,15 @@ from rich.text import Text
 from auditor import amounts
 from auditor.model import Finding, Report, Severity, TargetError, Verdict
 
-from . import compilation, costs, device, families, ranks, summary, text, verified
+from . import compilation, costs, device, families, ranks, summary, text, verified, what_ifs
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _HEADINGS = ("severity", "rule", "cost", "per step", "where")
 _TRACEBACK_LINES = 60
 _MESSAGE_LIMIT = 1000
 _RANKS = 8
+_LEAST = 24
+"""Characters of a message that are shown in a table however narrow the terminal is."""
 _REASONS = 3
 """Reasons for skipping that are listed, one line each; report.html has them all, with the rules."""
 
@@ -97,6 +99,7 @@ def _lines(report: Report, width: int) -> Iterator[Text]:
         yield Text()
         for words in summary.headline(report):
             yield from _wrapped(text.one_line(words, _MESSAGE_LIMIT), width, style="bold")
+        yield from _what_if(report, width)
     else:
         yield from _wrapped(summary.nothing_found(report), width, style="bold")
     yield from _looked_at(report, width)
@@ -161,6 +164,31 @@ def _table(report: Report, width: int) -> Iterator[Text]:
         yield from _wrapped(text.one_line(finding.message, _MESSAGE_LIMIT), width, indent="    ")
         if said := verified.line(finding):
             yield from _wrapped(said, width, indent="    ")
+
+
+def _what_if(report: Report, width: int) -> Iterator[Text]:
+    """What each fix buys, alone and after those above it."""
+    rows = what_ifs.rows(report)
+    if rows:
+        yield Text("what each fix buys in a step:")
+        told = [(row.code, row.alone, row.after, row.left) for row in rows]
+        *headings, last = what_ifs.HEADINGS
+        widths = [max(map(len, column)) for column in zip(headings, *told, strict=True)]
+        places = [last, *(row.where for row in rows)]
+        for number, (cells, place) in enumerate(zip((headings, *told), places, strict=True)):
+            code, *times = cells
+            padded = (code.ljust(widths[0]), *map(str.rjust, times, widths[1:]), place)
+            line = "  " + "  ".join(padded)
+            said = "" if place else _cut(rows[number - 1].message, width - len(line))
+            yield Text(line + said, "" if number else "dim")
+    for sentence in what_ifs.sentences(report):
+        yield from _wrapped(sentence, width)
+
+
+def _cut(words: str, room: int) -> str:
+    """The words, cut where they do not fit: their beginning at least."""
+    most = max(room, _LEAST)
+    return words if len(words) <= most else f"{words[: most - 3].rstrip()}..."
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.source.statements import shorten
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, FoundAt, Remedy, Severity, Site
+from auditor.model.what_if import Change
 from auditor.permit import COUNT, FLAG, LOADER, Permit
 from auditor.rule import NotLooked, Rule, knob
 
@@ -247,6 +248,7 @@ class StepWaitsForInput(Rule):
                 ),
                 ("steps from", steps.source),
             ),
+            changes=(Change("loader"),) if marked and steps.device else (),
         )
 
     def _severity_in_trace(self, steps: TraceSteps, share: float, mean: float) -> Severity | None:

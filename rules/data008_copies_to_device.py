@@ -58,8 +58,9 @@ class StepBoundByCopiesToDevice(TransferRule):
     ## Sources
     Thresholds of TraceML (10 % and 20 % of the step on the device's clock); ours count only what no
     kernel hides. With fewer than three steps, steps that the profiler did not mark, or copies that
-    recur on no two steps after the first, it is a note. The price is the time of the copies without
-    what pinned memory would save: that is the price of the waits for them.
+    recur on no two steps after the first, it is a note. The price is what a replay of the
+    trace gains where the copies run beside other work; where it cannot be replayed, their time. In
+    both what pinned memory would save is left out: that is part of the price of the waits for them.
     """
 
     code = "DATA008"

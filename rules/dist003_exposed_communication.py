@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence.trace.distributed import Job
 from auditor.evidence.trace.ranks import Ranks
 from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
 from auditor.rule import Rule, knob
 
 
@@ -99,6 +100,7 @@ class ExposedCommunication(Rule):
                 *((name, f"{number} in the trace") for name, number in job.collectives[:4]),
                 *ranks.facts,
             ),
+            changes=(Change("collectives"),) if job.marked else (),
         )
 
     def _severity(self, job: Job, ranks: Ranks) -> Severity | None:

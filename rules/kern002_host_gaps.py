@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from auditor import amounts
 from auditor.evidence.trace.idle import HOST, DeviceIdle, Gap
 from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
 from auditor.rule import Rule, knob
 
 
@@ -104,6 +105,7 @@ class HostLeavesDeviceIdle(Rule):
                 )
                 for gap in idle.gaps
             ),
+            changes=(Change("host gaps"),) if loud else (),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

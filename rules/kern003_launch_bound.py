@@ -9,6 +9,7 @@ from auditor import amounts
 from auditor.evidence.trace.idle import LAUNCHING, DeviceIdle
 from auditor.evidence.trace.optimizer import OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
 from auditor.rule import Rule, knob, see
 
 
@@ -107,6 +108,7 @@ class LaunchBound(Rule):
             seen_on="trace",
             severity=None if loud else Severity.NOTE,
             facts=idle.facts,
+            changes=(_launches(optimizer),) if loud else (),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:
@@ -115,3 +117,8 @@ class LaunchBound(Rule):
             "CUDA graphs; "
             "a larger batch makes each kernel longer."
         )
+
+
+def _launches(optimizer: OptimizerCalls) -> Change:
+    """What a replay leaves out: where OPT001 has the optimizer's launches, the others."""
+    return Change("other launches" if optimizer.one_by_one else "launches")

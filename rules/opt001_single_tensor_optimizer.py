@@ -15,6 +15,7 @@ from auditor.evidence.recorded.single_tensor_steps import (
 from auditor.evidence.source.call_arguments import CallArgument, given
 from auditor.evidence.trace.optimizer import MANY_LAUNCHES, OptimizerCalls
 from auditor.model import Finding, Remedy, Severity
+from auditor.model.what_if import Change
 from auditor.permit import OPTIMIZERS, Permit
 from auditor.rule import Rule, knob
 
@@ -134,6 +135,7 @@ class OptimizerStepsOneByOne(Rule):
                 ),
             ),
             hints=Hints(_foreach(optimizer.names, source, configs)),
+            changes=(Change("optimizer launches"),) if priced else (),
         )
 
     def remedy(self, finding: Finding) -> Remedy | None:

@@ -25,7 +25,8 @@ class SynchronousMemset(Rule):
 
     ## Why it costs
     The memset comes after everything queued on the stream, so the host waits for all of that, and
-    queues nothing meanwhile. The price is the device's idle time that follows.
+    queues nothing meanwhile. The price is what a replay of the trace gains without it; where the
+    trace cannot be replayed, the device's idle time that follows.
 
     ## Example
     ```python
@@ -100,6 +101,7 @@ class SynchronousMemset(Rule):
                 seen_on="trace",
                 severity=None if self._usual(driver, calls) else Severity.NOTE,
                 facts=(*inside, ("calls", str(calls.n))),
+                changes=(calls.without(),) if priced else (),
             )
 
     def _usual(self, driver: TraceDriver, calls: DriverCalls) -> bool:

@@ -57,8 +57,9 @@ class DriverAllocationsInSteadyState(Rule):
     milliseconds. torch's caching allocator is there so that steady steps need neither. It goes to
     the driver again when the cache was given back (``empty_cache``), when memory ran out and cached
     blocks were freed to retry (``num_alloc_retries``), or when each batch has a shape that no
-    cached block fits. The price is the device's idle time during and because of the calls, as far
-    as no wait of the host and no data loader has it already.
+    cached block fits. The price is what a replay of the trace gains without the calls; where it
+    cannot be replayed, the device's idle time during and because of them, as far as no wait of the
+    host and no data loader has it already.
 
     ## Example
     ```python
@@ -146,6 +147,7 @@ class DriverAllocationsInSteadyState(Rule):
                 pins=steady[0].pins,
                 uncached=bool(uncached),
             ),
+            changes=tuple(one.without(warming) for one in steady) if timed else (),
         )
 
     def _in_all(

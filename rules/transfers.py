@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from auditor import amounts
 from auditor.evidence.trace.steps import TraceSteps
 from auditor.model import Finding, Severity
+from auditor.model.what_if import Change
 from auditor.rule import Rule, knob
+
+WITHOUT = {"to_device": Change("copies to device"), "to_host": Change("copies to host")}
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,9 @@ class TransferRule(Rule):
     severe: float = knob(0.2, "The same from which it is an error (TraceML).")
     least_us: float = knob(100.0, "Mean time per step in us below which nothing is reported.")
 
-    def bound(self, steps: TraceSteps, way: str, words: str) -> Iterator[Finding]:
+    def bound(
+        self, steps: TraceSteps, way: Literal["to_device", "to_host"], words: str
+    ) -> Iterator[Finding]:
         """A finding where copies ``way`` (``to_device``, ``to_host``) take a share of the whole
         that recurs after the first step.
 
@@ -65,6 +71,7 @@ class TransferRule(Rule):
                 ),
                 ("steps from", steps.source),
             ),
+            changes=(WITHOUT[way],) if marked else (),
         )
 
     def _severity(self, share: float) -> Severity | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from auditor.evidence.trace.host_waits import TraceWaits, WaitPlace
 from auditor.model import Finding, Severity
+from auditor.model.what_if import Change
 
 LEAST_SHARE = 0.5
 """Share of the trace's steps on which a wait must be seen: traces hold few steps, and one may be a
@@ -37,4 +38,5 @@ def waits_in_trace(
             seen_on="trace",
             severity=None if usual else Severity.NOTE,
             facts=place.facts,
+            changes=(Change("waits", place.rows),) if priced else (),
         )

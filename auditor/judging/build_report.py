@@ -28,6 +28,7 @@ from auditor.judging.caveats import caveats
 from auditor.judging.engine import Judgement
 from auditor.judging.manual import page
 from auditor.judging.method import method_of
+from auditor.judging.replayed import repriced
 from auditor.judging.step_rows import device_peak, host_peak, step_rows
 from auditor.model import (
     Finding,
@@ -90,18 +91,18 @@ def report(
     quiet = _quiet(evidence)
     run = _run(manifest, steps, evidence, facts, quiet)
     peaks = _peaks(evidence, run, rehearsed)
-    findings = tuple(
-        prices.weighed(
+    faults: list[str] = []
+    judged = repriced(evidence, judgement.findings, faults)
+    findings = judged.weighed(
+        lambda finding: prices.weighed(
             with_diff(recording, guard.without_foreign(finding, permitted)),
             Severity.NOTE,
             note_below,
             run.step_us,
             peaks,
         )
-        for finding in judgement.findings
     )
     found = {code for finding in findings for code in finding.codes}
-    faults: list[str] = []
     trained = _trained(evidence)
     first = tuple(caveats(trained, judgement.verdicts, broken))
     series = charts.drawn(
@@ -139,6 +140,7 @@ def report(
         ranks=ranks_of(evidence),
         device_time=used[0] if used else None,
         compilation=compilation(evidence),
+        what_if=judged.what_if,
     )
 
 

@@ -77,6 +77,7 @@ def _join(group: list[Finding], causes: Causes) -> Finding:
         facts=tuple(_facts(ordered)),
         places=tuple(places),
         joined_facts=tuple(fact for each in ordered for fact in each.facts),
+        changes=tuple(change for each in ordered for change in each.changes),
         remedy=_remedy(ordered),
     )
 
@@ -102,6 +103,7 @@ def _places(finding: Finding) -> tuple[FoundAt, ...]:
         finding.lost_bytes,
         finding.code,
         finding.key,
+        finding.changes,
     )
     return (alone,)
 

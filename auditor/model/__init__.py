@@ -17,6 +17,7 @@ from auditor.model.device_time import DeviceTime
 from auditor.model.sites import FoundAt as FoundAt
 from auditor.model.sites import Site as Site
 from auditor.model.verification import Verification, Verified
+from auditor.model.what_if import Change, WhatIf
 
 H = TypeVar("H")
 
@@ -159,6 +160,8 @@ class Finding:
     follows: str = ""
     joined_facts: tuple[tuple[str, str], ...] = ()
     """Facts of all findings that it joins, each as it was; never written to the report."""
+    changes: tuple[Change, ...] = ()
+    """What a replay of the trace leaves out to price it; never written to the report."""
 
     def hints_as(self, kind: type[H]) -> H:
         """``hints`` as the class that the rule declares for them; ``kind()`` where there are none.
@@ -360,6 +363,8 @@ class Report:
     """Memory over time, of each device."""
     lanes: tuple[Lanes, ...] = ()
     """Timelines, parts of steps, segment maps."""
+    what_if: WhatIf | None = None
+    """What the fixes buy together, by a replay of the trace; None where no finding asks for one."""
     verification: Verification | None = None
     """What re-runs with the patches measured; None until ``audit verify``."""
 

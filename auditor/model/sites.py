@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from auditor.model.what_if import Change
+
 
 @dataclass(frozen=True)
 class Site:
@@ -41,3 +43,5 @@ class FoundAt:
     lost_bytes: int | None = None
     code: str = ""
     key: str = ""
+    changes: tuple[Change, ...] = ()
+    """What a replay of the trace leaves out to price it; never written to the report."""

@@ -72,6 +72,18 @@ class Intervals:
         return Intervals(sorted_edges[keep], sorted_edges[keep + 1])
 
 
+def without(one: Intervals, other: Intervals) -> Intervals:
+    """What one covers and the other does not."""
+    if not len(one.start):
+        return one
+    edges = (
+        np.concatenate(([one.start[0]], other.end)),
+        np.concatenate((other.start, [one.end[-1]])),
+    )
+    low, high = np.minimum(edges[0], edges[1]), edges[1]
+    return one.within(Intervals(low[high > low], high[high > low]))
+
+
 def union(start: Ints, end: Ints) -> Intervals:
     """The union of any intervals. Empty ones are kept: a kernel shorter than the clock's tick still
     ends a gap.

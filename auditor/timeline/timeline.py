@@ -15,7 +15,7 @@ from auditor.timeline.composition import Composition, composition
 from auditor.timeline.device import DeviceUse, Launches, devices, launch_delay_ns, launches
 from auditor.timeline.frames import Place
 from auditor.timeline.idle import Idle, doing, idle
-from auditor.timeline.intervals import Intervals, union
+from auditor.timeline.intervals import Intervals, union, without
 from auditor.timeline.memory import MemoryUse, memory_use
 from auditor.timeline.memsets import Memset, waiting_memsets
 from auditor.timeline.naming import STREAM_ORDERED, is_launch, is_step, mask, plain
@@ -40,6 +40,8 @@ from auditor.timeline.phases import (
 from auditor.timeline.pinned import Pageable, pageable
 from auditor.timeline.precision import Products, products
 from auditor.timeline.reading import read
+from auditor.timeline.replay.schedule import Sources, schedule
+from auditor.timeline.replay.what_if import Costs, Replays
 from auditor.timeline.steps import Steps, steps
 from auditor.timeline.totals import (
     CallTotal,
@@ -198,6 +200,48 @@ class Timeline:
             idle(self.trace, self.devices, self.launches, self.steps, host)
             if self.devices
             else None
+        )
+
+    @cached_property
+    def replays(self) -> Replays | None:
+        """Replays of the steps (of the whole trace, where it marks none); None without work of a
+        device that a call launched, or with work that has no length.
+        """
+        if not self.devices or self.trace.info.null_device:
+            return None
+        made = Sources(
+            self.trace,
+            self.tree,
+            self.launches,
+            self.waits,
+            self.steps,
+            self.driver_calls,
+            self.main_thread,
+        )
+        plan = schedule(made)
+        return Replays(plan, self._costs) if plan is not None else None
+
+    @property
+    def _costs(self) -> Costs:
+        spans = self.trace.operators
+        none = np.empty(0, np.int64)
+        rows = self.loader.rows if self.loader is not None else none
+        rows = rows[spans.thread[rows] == self.main_thread]
+        loading = union(spans.start[rows], spans.end[rows])
+        stepping = self.optimizer.rows if self.optimizer is not None else none
+        begin = dry = none
+        if self.idle is not None:
+            gaps = self.idle.of_host()
+            begin, dry = self.idle.start[gaps], self.idle.dry[gaps]
+        return Costs(
+            self.trace,
+            self.waits,
+            self.copies,
+            self.pageable,
+            loading=loading,
+            host_gaps=without(union(begin, begin + dry), loading),
+            optimizer=union(spans.start[stepping], spans.end[stepping]),
+            thread=self.main_thread,
         )
 
     @cached_property

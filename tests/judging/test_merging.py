@@ -24,6 +24,7 @@ from auditor.evidence.table import Evidence
 from auditor.judging import build_report, engine
 from auditor.judging.merging import causes_of, joined
 from auditor.model import Edit, Finding, Remedy, Report, Severity, Site, finding_key
+from auditor.model.what_if import Change
 from auditor.recordings.folder import SCHEMA, Recording, write_manifest
 from auditor.recordings.sources import store_sources
 from auditor.verify.candidates import is_selected
@@ -51,6 +52,16 @@ RULES = (
     PinnedBatchCopiedBlocking,
     BlockingCopyEveryStep,
 )
+
+
+def test_a_replay_leaves_out_what_all_parts_are_about() -> None:
+    one, other = (
+        found("SYNC001", line, changes=(Change("waits", (line,)),), lost_us_per_step=1.0)
+        for line in (4, 5)
+    )
+    (whole,) = join(one, other)
+    assert whole.changes == (*one.changes, *other.changes)
+    assert [place.changes for place in whole.places] == [one.changes, other.changes]
 
 
 def test_why_a_part_is_not_patched_is_kept() -> None:

@@ -32,6 +32,7 @@ from auditor.model import (
 )
 from auditor.model.charts import Bar, Lanes, Layers, Pointer, Series, Tone
 from auditor.model.verification import Verified
+from auditor.model.what_if import PricedFix, WhatIf
 from tests.reports import golden_attack
 from tests.reports import golden_report as golden
 
@@ -58,6 +59,7 @@ def _maybe(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | inner
 
 
+times = numbers.map(abs)
 edits = st.builds(Edit, site=sites, call=words, keyword=words, value=words, reason=words)
 remedies = st.builds(
     Remedy,
@@ -139,6 +141,12 @@ reports = st.builds(
     operators=_tuples(st.tuples(words, counts, numbers)),
     excerpts=st.dictionaries(words, st.builds(Excerpt, words, counts, _tuples(words)), max_size=2),
     manual=names,
+    what_if=_maybe(
+        st.builds(
+            WhatIf, times, times, times, times,
+            _tuples(st.builds(PricedFix, words, words, words, words, times, times)), words,
+        )
+    ),
     layers=_tuples(
         st.builds(
             Layers, words, words, st.sampled_from(("us", "event")), _tuples(numbers), _tuples(tones), _tuples(_tuples(counts)),

@@ -13,6 +13,7 @@ from auditor.evidence.recorded.step_pattern import StepPattern, step_pattern
 from auditor.evidence.table import Evidence, Table
 from auditor.evidence.trace.facts import timeline_of
 from auditor.model import Site
+from auditor.model.what_if import Change
 from auditor.rule import NotLooked
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ class DriverCalls:
     lost_us: tuple[float, ...]
     memory: str = ""
     site: Site | None = None
+    rows: tuple[tuple[int, ...], ...] = ()
+    """For each step the calls of the timeline that they are."""
+
+    def without(self, after: int = 0) -> Change:
+        """What a replay leaves out: these calls, but for those of the first ``after`` steps."""
+        return Change("calls", tuple(row for step in self.rows[after:] for row in step))
 
     @property
     def pins(self) -> bool:
@@ -162,9 +169,13 @@ def _calls(
     calls = line.trace.calls
     us = float((calls.end[rows] - calls.start[rows]).sum()) / 1e3
     step = line.steps.of(calls.start[rows]).tolist()
-    number, lost = [0] * line.steps.count, [0.0] * line.steps.count
-    for each, ns in zip(step, line.call_prices(np.array(rows)).tolist(), strict=True):
+    inside: list[list[int]] = [[] for _ in range(line.steps.count)]
+    lost = [0.0] * line.steps.count
+    for each, row, ns in zip(step, rows, line.call_prices(np.array(rows)).tolist(), strict=True):
         if each >= 0:
-            number[each] += 1
+            inside[each].append(row)
             lost[each] += ns / 1e3
-    return DriverCalls(api, len(rows), us, tuple(number), tuple(lost), memory, site)
+    number = tuple(map(len, inside))
+    return DriverCalls(
+        api, len(rows), us, number, tuple(lost), memory, site, tuple(map(tuple, inside))
+    )

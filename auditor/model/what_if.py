@@ -1,0 +1,85 @@
+"""What a replay of a trace leaves out, and what it says of the findings together. Standard library
+only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ChangeKind = Literal[
+    "waits",
+    "calls",
+    "copies to device",
+    "copies to host",
+    "collectives",
+    "loader",
+    "host gaps",
+    "optimizer launches",
+    "other launches",
+    "launches",
+]
+
+OVERLAPS = 0.02
+"""Share by which single prices may miss the joint one before they are said to overlap: less is
+lost in rounding."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that a replay of the trace leaves out to price a finding.
+
+    ``rows`` are rows of the timeline's waits (``waits``) or of its runtime calls (``calls``); the
+    other kinds are about the whole trace and have none.
+    """
+
+    kind: ChangeKind
+    rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PricedFix:
+    """One row of the table of what each fix buys, in us per step.
+
+    ``alone_us`` comes back where it is the only one that is fixed, ``after_us`` where those above
+    it in the table are fixed already. ``code``, ``key``, ``message`` and ``place`` (file and line,
+    empty where there is none) are the finding's.
+    """
+
+    code: str
+    key: str
+    message: str
+    place: str
+    alone_us: float
+    after_us: float
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a replay of the trace says of its findings together. Times in us per step, with its part
+    of what the device still did after the last step.
+
+    ``reason`` says why the replay gives no price; then ``fixes`` is empty. ``fixes`` are in greedy
+    order: each time the one that buys most after those above it.
+    """
+
+    recorded_us: float = 0.0
+    replayed_us: float = 0.0
+    """The same of the replay with nothing left out."""
+    joint_us: float = 0.0
+    """What all fixes buy together: the sum of their ``after_us``."""
+    alone_us: float = 0.0
+    """The sum of their ``alone_us``, which is no price."""
+    fixes: tuple[PricedFix, ...] = ()
+    reason: str = ""
+
+    @property
+    def error(self) -> float:
+        """By how much the unchanged replay is longer than the recording, as a share of it."""
+        return self.replayed_us / self.recorded_us - 1 if self.recorded_us > 0 else 0.0
+
+    @property
+    def overlap(self) -> bool:
+        """Whether the single prices do not add up to the joint one."""
+        missed = abs(self.alone_us - self.joint_us)
+        return missed > OVERLAPS * max(self.alone_us, self.joint_us)

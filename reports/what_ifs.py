@@ -1,0 +1,117 @@
+"""What the fixes of a trace buy, alone and one after the other, in words and rows that every
+renderer shows alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Finding, Report
+from auditor.model.what_if import OVERLAPS, WhatIf
+
+from . import text
+
+_MESSAGE_LIMIT = 300
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fix as it is shown. ``anchor`` is its finding on the page, empty where there is none."""
+
+    code: str
+    where: str
+    alone: str
+    after: str
+    left: str
+    """What a step takes with this one and all above it fixed."""
+    anchor: str
+    message: str
+
+
+HEADINGS = ("fix", "alone", "after those above", "the step then", "where")
+
+
+def rows(report: Report, micro: str = "us") -> tuple[Row, ...]:
+    """The table of what each fix buys; none where a single one says it all, or none was replayed.
+
+    ``micro`` is how the renderer writes microseconds.
+    """
+    found = report.what_if
+    return tuple(_rows(report, found, micro)) if found and len(found.fixes) > 1 else ()
+
+
+def _rows(report: Report, found: WhatIf, micro: str) -> Iterator[Row]:
+    left = found.recorded_us
+    anchors = {
+        (each.code, each.key, each.message): f"finding-{number}"
+        for number, each in enumerate(report.findings, 1)
+    }
+    for fix in found.fixes:
+        left -= fix.after_us
+        yield Row(
+            text.one_line(fix.code, 20),
+            text.path(fix.place) if fix.place else "",
+            amounts.duration(fix.alone_us, micro),
+            amounts.duration(fix.after_us, micro),
+            amounts.duration(max(0.0, left), micro),
+            anchors.get((fix.code, fix.key, fix.message), ""),
+            text.one_line(fix.message, _MESSAGE_LIMIT),
+        )
+
+
+def sentences(report: Report, micro: str = "us") -> tuple[str, ...]:
+    """Whether the single prices overlap, and how true the replay is; or why there is none."""
+    return tuple(_sentences(report.what_if, micro)) if report.what_if is not None else ()
+
+
+def _sentences(found: WhatIf, micro: str) -> Iterator[str]:
+    if found.reason:
+        yield (
+            f"No what-if by a replay of the trace: {text.one_line(found.reason, 300)}. Each price "
+            "looks at its finding by itself, and they may overlap."
+        )
+        return
+    if len(found.fixes) > 1 and found.overlap:
+        more = "less" if found.joint_us < found.alone_us else "more"
+        yield (
+            f"Single prices overlap: one by one they come to "
+            f"{amounts.duration(found.alone_us, micro)} per step, all fixes together buy {more}, "
+            f"{amounts.duration(found.joint_us, micro)}."
+        )
+    yield (
+        f"Prices are by a replay of the trace, which with nothing changed takes "
+        f"{amounts.duration(found.replayed_us, micro)} per step where "
+        f"{amounts.duration(found.recorded_us, micro)} were recorded."
+    )
+
+
+@dataclass(frozen=True)
+class Together:
+    """What findings give back together, in us per step; ``alone_us`` is the sum of their single
+    prices where that is another number, else None.
+    """
+
+    us: float
+    alone_us: float | None
+    findings: int
+
+
+def together(report: Report, found: Iterable[Finding]) -> Together:
+    """Of these findings. Those that the replay prices together count as it says, others are
+    added.
+    """
+    priced = {
+        (fix.code, fix.key, fix.message): fix.after_us
+        for fix in (report.what_if.fixes if report.what_if is not None else ())
+    }
+    counted = tuple(found)
+    single = [each.proven_us or 0.0 for each in counted]
+    joint = [
+        priced.get((each.code, each.key, each.message), us)
+        for each, us in zip(counted, single, strict=True)
+    ]
+    findings = sum(1 for alone, after in zip(single, joint, strict=True) if alone or after)
+    alone, us = sum(single), sum(joint)
+    return Together(us, alone if abs(alone - us) > OVERLAPS * max(alone, us) else None, findings)

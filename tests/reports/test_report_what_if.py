@@ -1,0 +1,129 @@
+"""What each fix buys: the table and the sentences in the page, the terminal and report.json."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.reports import summary, what_ifs
+from auditor.reports.as_json import load
+from auditor.reports.terminal import Terminal
+
+from auditor.judging.catalogue import renderer
+from auditor.model import Finding, Severity, Site
+from auditor.model.what_if import PricedFix, WhatIf
+from tests.reports import golden_report as golden
+
+SITE = Site("train.py", 12, "step", "loss.item()")
+FOUND = (
+    Finding(
+        SITE,
+        "reads a number",
+        lost_us_per_step=500.0,
+        basis="estimated",
+        seen_on="trace",
+        code="SYNC001",
+        key="one",
+        severity=Severity.WARNING,
+    ),
+    Finding(
+        None,
+        "waits for its loader",
+        lost_us_per_step=0.0,
+        basis="estimated",
+        seen_on="trace",
+        code="DATA007",
+        key="two",
+        severity=Severity.WARNING,
+    ),
+)
+FIXES = (
+    PricedFix("SYNC001", "one", "reads a number", "train.py:12", 500.0, 500.0),
+    PricedFix("DATA007", "two", "waits for its loader", "", 0.0, 1500.0),
+)
+WHAT_IF = WhatIf(10_000.0, 10_050.0, 2000.0, 500.0, FIXES)
+
+
+def report(what_if=WHAT_IF, more=()):
+    return replace(golden.silent_report(), findings=(*FOUND, *more), what_if=what_if)
+
+
+def test_the_headline_is_what_they_buy_together():
+    (part,) = summary.recoverable(report())
+    assert (part.us_per_step, part.alone_us, part.findings) == (2000.0, 500.0, 2)
+    (words,) = summary.headline(report())
+    assert words.startswith("estimated: 2 ms per step")
+    assert words.endswith("from 2 findings together (one by one 500 us: they overlap)")
+
+
+def test_prices_that_no_replay_gives_are_added():
+    other = replace(FOUND[0], code="KERN009", key="three", message="x", lost_us_per_step=300.0)
+    (part,) = summary.recoverable(report(more=(other,)))
+    assert (part.us_per_step, part.alone_us, part.findings) == (2300.0, 800.0, 3)
+
+
+def test_prices_that_add_up_are_not_said_to_overlap():
+    fixes = (replace(FIXES[0]), replace(FIXES[1], after_us=0.0))
+    even = replace(WHAT_IF, joint_us=500.0, fixes=fixes)
+    (part,) = summary.recoverable(report(even))
+    assert part.alone_us is None
+    assert not any("overlap" in each for each in what_ifs.sentences(report(even)))
+
+
+def test_the_sentences():
+    overlap, replayed = what_ifs.sentences(report())
+    assert overlap == (
+        "Single prices overlap: one by one they come to 500 us per step, all fixes together buy "
+        "more, 2 ms."
+    )
+    assert replayed == (
+        "Prices are by a replay of the trace, which with nothing changed takes 10.1 ms per step "
+        "where 10 ms were recorded."
+    )
+
+
+def test_why_there_is_none():
+    (said,) = what_ifs.sentences(report(WhatIf(1.0, 2.0, reason="a launch is missing")))
+    assert said == (
+        "No what-if by a replay of the trace: a launch is missing. Each price looks at its finding "
+        "by itself, and they may overlap."
+    )
+    assert what_ifs.rows(report(WhatIf(reason="a launch is missing"))) == ()
+    assert what_ifs.sentences(report(None)) == ()
+
+
+def test_one_fix_needs_no_table():
+    assert what_ifs.rows(report(replace(WHAT_IF, fixes=FIXES[:1]))) == ()
+
+
+def test_the_table_in_the_terminal():
+    text = Terminal(width=100).render(report())
+    lines = text.partition("what each fix buys in a step:\n")[2].splitlines()[:3]
+    assert [line.split() for line in lines] == [
+        ["fix", "alone", "after", "those", "above", "the", "step", "then", "where"],
+        ["SYNC001", "500", "us", "500", "us", "9.5", "ms", "train.py:12"],
+        ["DATA007", "0", "us", "1.5", "ms", "8", "ms", "waits", "for", "its", "loader"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "there",
+    ["What each fix buys", 'href="#finding-1">SYNC001</a>', "9.5 ms", "one by one they come to"],
+)
+def test_the_table_in_the_page(there):
+    assert there in renderer("html").render(report())
+
+
+def test_a_page_without_one_has_no_section():
+    assert "What each fix buys" not in renderer("html").render(report(None))
+
+
+def test_it_comes_back_from_json():
+    assert load(renderer("json").render(report())).what_if == WHAT_IF
+
+
+def test_a_strangers_words_are_escaped():
+    evil = replace(FIXES[0], code="<b>", message="<script>x</script>", place="<i>\x1b[31m")
+    made = report(replace(WHAT_IF, fixes=(evil, *FIXES)))
+    assert "<script>x" not in renderer("html").render(made)
+    assert "\x1b" not in Terminal().render(made)
