@@ -27,6 +27,7 @@ from . import (
     device,
     families,
     lanes,
+    next_steps,
     page,
     pictures,
     ranks,
@@ -112,8 +113,7 @@ def _context(report: Report) -> dict[str, Any]:
         "device": device,
         "compiled": compilation.sentences(report, "µs"),
         "compiled_parts": compilation.rows(report),
-        "fixes": what_ifs.rows(report, "µs"),
-        "fixes_said": what_ifs.sentences(report, "µs"),
+        **_fixing(report),
         "ranks_left_out": ranks.left_out(report, _RANKS_LISTED),
         "charts": [chart for chart, _ in by_step],
         "pictures": grouped,
@@ -124,6 +124,17 @@ def _context(report: Report) -> dict[str, Any]:
         "script": Markup(script),  # noqa: S704 - our own file
         "plotly": _plotly_packed() if plotted else "",
         "policy": _policy(script, with_plotly=bool(plotted)),
+    }
+
+
+def _fixing(report: Report) -> dict[str, Any]:
+    """What to do, and what each fix buys."""
+    return {
+        "next_steps": next_steps.steps(report),
+        "next_commands": next_steps.commands(report),
+        "folder_word": next_steps.FOLDER,
+        "fixes": what_ifs.rows(report, "µs"),
+        "fixes_said": what_ifs.sentences(report, "µs"),
     }
 
 

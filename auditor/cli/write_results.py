@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -182,7 +183,15 @@ def deliver(
         for name in asked:
             rendered = catalogue.renderer(name).render(whole)
             console.hand_over(rendered, form=name)
+    if not quiet:
+        _say_next(whole, out, err=bool(asked))
     console.say(str(path), err=bool(asked))
+
+
+def _say_next(report: Report, out: Path, *, err: bool) -> None:
+    """The commands for the report's patches, as they are typed here."""
+    for command in catalogue.reports("next_steps").commands(report):
+        console.say(f"{command.line(shlex.quote(str(out)))}  # {command.does}", err=err)
 
 
 def show(report: Report, *, err: bool) -> None:

@@ -4,6 +4,7 @@ phone width, dark colours.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -407,3 +408,19 @@ def test_print_shows_the_still_charts(show: Callable[..., Any]) -> None:
         )
     finally:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("folder", ["plain", "it's my run", "$(touch x)"])
+def test_commands_name_the_pages_own_folder_as_a_shell_takes_it(
+    browser: Any,  # noqa: ANN401
+    tmp_path: Path,
+    folder: str,
+) -> None:
+    home = tmp_path / folder
+    home.mkdir()
+    rendered = renderer("html").render(golden.rich_report())
+    assert isinstance(rendered, str)
+    (home / "report.html").write_text(rendered, "utf-8")
+    browser.get((home / "report.html").as_uri())
+    said = wait(browser, "return document.querySelector('#command-1').textContent")
+    assert said.strip() == f"audit fix {shlex.quote(str(home))}"

@@ -1,0 +1,106 @@
+"""What to do with a report: the fixes to begin with, and the commands that show, make and measure
+its patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from auditor import amounts
+from auditor.model import Finding, Report, Severity
+
+from . import costs, page, summary, text, what_ifs
+
+MOST = 3
+"""Fixes that are named."""
+
+FOLDER = "FOLDER"
+"""Stands for the folder of the report where it is not known: the page's script fills it in."""
+
+_TEXT_LIMIT = 400
+
+
+@dataclass(frozen=True)
+class Step:
+    """A fix to begin with. ``anchor`` is its finding on the page; ``price`` and ``patch`` are empty
+    where there is none.
+    """
+
+    anchor: str
+    code: str
+    place: str
+    price: str
+    text: str
+    patch: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of ``audit`` (its words after that, up to the folder, and behind it), and what it
+    does.
+    """
+
+    before: str
+    behind: str
+    does: str
+
+    def line(self, folder: str) -> str:
+        """The whole command, for a folder as a shell takes it."""
+        return " ".join(word for word in ("audit", self.before, folder, self.behind) if word)
+
+
+def steps(report: Report) -> tuple[Step, ...]:
+    """The fixes that buy most together where a replay told, else the first findings; no notes, and
+    none without something to do.
+    """
+    numbered = [
+        (f"finding-{number}", finding)
+        for number, finding in enumerate(report.findings, 1)
+        if finding.remedy is not None and summary.severity(finding) is not Severity.NOTE
+    ]
+    replayed = [row.anchor for row in what_ifs.rows(report)]
+    places = {anchor: place for place, anchor in enumerate(replayed)}
+    numbered.sort(key=lambda pair: places.get(pair[0], len(places)))
+    return tuple(_step(anchor, finding) for anchor, finding in numbered[:MOST])
+
+
+def _step(anchor: str, finding: Finding) -> Step:
+    remedy = finding.remedy
+    assert remedy is not None, "only findings with something to do are steps"
+    return Step(
+        anchor=anchor,
+        code=text.one_line(finding.code, 20),
+        place=str(finding.site) if finding.site else "",
+        price=costs.short(finding, "µs"),
+        text=text.one_line(remedy.text or page.title(finding.name), _TEXT_LIMIT),
+        patch=_patch(finding),
+    )
+
+
+def _patch(finding: Finding) -> str:
+    remedy = finding.remedy
+    if remedy is None or not remedy.diff:
+        return ""
+    if finding.verified is not None and finding.verified.status == "broken":
+        return ""
+    return "safe patch" if remedy.safe else "patch that needs your judgement"
+
+
+def commands(report: Report) -> tuple[Command, ...]:
+    """The commands that there is something for."""
+    return tuple(_commands(report))
+
+
+def _commands(report: Report) -> Iterator[Command]:
+    patches = [patch for patch in map(_patch, report.findings) if patch]
+    safe = patches.count("safe patch")
+    if safe:
+        yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}")
+        yield Command("fix", "--apply", "edits your files so")
+    if len(patches) > safe:
+        others = amounts.count(len(patches) - safe, "patch", "patches")
+        yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
+    tried = report.verification is not None or report.run.outcome != "completed"
+    if patches and not tried and report.run.world_size == 1:
+        yield Command("verify", "", "runs the target again with each patch and measures it")

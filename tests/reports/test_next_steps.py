@@ -1,0 +1,127 @@
+"""What the page and the terminal say to do next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from auditor.reports import next_steps, renderer
+
+from auditor.model import Edit, Finding, Remedy, Severity, Site
+from auditor.model.verification import Verification, Verified
+from auditor.model.what_if import PricedFix, WhatIf
+from tests.reports import golden_report as golden
+
+DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-x\n+y\n"
+
+
+def edit(*, safe: bool = True) -> Edit:
+    return replace(next(iter(edits())), safe=safe)
+
+
+def edits():
+    for finding in golden.rich_report().findings:
+        if finding.remedy is not None:
+            yield from finding.remedy.edits
+
+
+def found(code: str, number: int, remedy: Remedy | None, severity=Severity.WARNING) -> Finding:
+    site = Site("train.py", number, "step", "x")
+    return Finding(site, "says", code=code, key=f"k{number}", severity=severity, remedy=remedy)
+
+
+WORDS = Remedy("Do something else.")
+SAFE = Remedy("Drop it.", edits=(edit(),), diff=DIFF)
+UNSAFE = Remedy("Change it.", edits=(edit(safe=False),), diff=DIFF)
+
+
+def report(*findings: Finding, **more):
+    return replace(golden.silent_report(), findings=findings, **more)
+
+
+def test_the_first_three_findings_with_something_to_do_are_named():
+    made = report(
+        found("SYNC001", 1, SAFE),
+        found("MEM003", 2, WORDS, Severity.NOTE),
+        found("SYNC002", 3, None),
+        found("SYNC003", 4, UNSAFE),
+        found("SYNC004", 5, WORDS),
+        found("SYNC005", 6, WORDS),
+    )
+    assert [(each.anchor, each.code, each.patch) for each in next_steps.steps(made)] == [
+        ("finding-1", "SYNC001", "safe patch"),
+        ("finding-3", "SYNC003", "patch that needs your judgement"),
+        ("finding-4", "SYNC004", ""),
+    ]
+
+
+def test_what_buys_most_together_comes_first_where_a_replay_told():
+    findings = [found(f"SYNC00{number}", number, WORDS) for number in (1, 2)]
+    fixes = tuple(
+        PricedFix(each.code, each.key, each.message, "train.py:1", 1.0, 1.0)
+        for each in reversed(findings)
+    )
+    made = report(*findings, what_if=WhatIf(100.0, 100.0, 2.0, 2.0, fixes))
+    assert [each.code for each in next_steps.steps(made)] == ["SYNC002", "SYNC001"]
+
+
+def commands(made, folder="audits/one"):
+    return {each.line(folder): each.does for each in next_steps.commands(made)}
+
+
+def test_commands_name_what_there_is():
+    said = commands(
+        report(found("A001", 1, SAFE), found("A002", 2, UNSAFE), found("A003", 3, SAFE))
+    )
+    assert list(said) == [
+        "audit fix audits/one",
+        "audit fix audits/one --apply",
+        "audit fix audits/one --unsafe",
+        "audit verify audits/one",
+    ]
+    assert said["audit fix audits/one"] == "prints 2 safe patches"
+    assert said["audit fix audits/one --unsafe"].startswith("prints also 1 patch that")
+
+
+@pytest.mark.parametrize(
+    ("remedy", "expected"),
+    [
+        (None, []),
+        (WORDS, []),
+        (SAFE, ["audit fix F", "audit fix F --apply", "audit verify F"]),
+        (UNSAFE, ["audit fix F --unsafe", "audit verify F"]),
+    ],
+    ids=["nothing", "words", "safe", "unsafe"],
+)
+def test_nothing_is_offered_that_would_do_nothing(remedy, expected):
+    assert list(commands(report(found("A001", 1, remedy)), "F")) == expected
+
+
+def test_what_was_tried_or_cannot_be_tried_is_not_offered_again():
+    one = found("A001", 1, SAFE)
+    verified = Verification(None, (), None, repeatable=True, runs=2, steps=50, seconds=9.0)
+    assert "audit verify F" not in commands(report(one, verification=verified), "F")
+    failed = replace(golden.silent_report().run, outcome="raised")
+    assert "audit verify F" not in commands(report(one, run=failed), "F")
+    ranks = replace(golden.silent_report().run, world_size=2)
+    assert "audit verify F" not in commands(report(one, run=ranks), "F")
+
+
+def test_a_patch_that_broke_the_training_is_not_offered():
+    broken = next(
+        each.verified for each in golden.rich_report().findings if each.verified is not None
+    )
+    made = report(replace(found("A001", 1, SAFE), verified=replace(broken, status="broken")))
+    assert isinstance(broken, Verified)
+    assert commands(made) == {}
+    assert next_steps.steps(made)[0].patch == ""
+
+
+def test_the_page_has_the_section_only_where_there_is_something_to_do():
+    page = str(renderer("html").render(report(found("A001", 1, SAFE))))
+    assert 'id="next"' in page
+    assert "audit fix" in page
+    assert 'id="next"' not in str(renderer("html").render(report()))
+    words = str(renderer("html").render(report(found("A001", 1, WORDS))))
+    assert 'id="next"' in words
+    assert "audit fix" not in words
