@@ -13,6 +13,7 @@ from typing import Any
 
 from auditor.capture.held_eager import HeldEager
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.live_objects import one_look
 from auditor.capture.probes.base import Context, Probe
 from auditor.capture.probes.memory.snapshot import MemoryHistory, in_use
 from auditor.capture.probes.numerics.debug_modes import DebugModesProbe
@@ -169,7 +170,8 @@ class Session:
             p for p in self._probes if self._pass.name in p.passes and p.name not in self.failures
         ]
         self._start_history()
-        self._each(lambda probe: probe.start())
+        with one_look():
+            self._each(lambda probe: probe.start())
         if self._pass.name == "trace" and not self._untraced:
             self._start_trace()
         self._progress(self._pass.name, 0, self._pass.steps)

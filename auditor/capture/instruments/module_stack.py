@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.modules import module as module_hooks
 
+from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.monkeypatch import Patches
 from auditor.capture.instruments.torch_private.autograd import next_number, number_of
 from auditor.capture.instruments.torch_private.training import ANY_GLOBAL_HOOK, any_global_hook
@@ -101,7 +101,7 @@ def _taken(handles: Iterable[Any]) -> Iterator[tuple[dict[int, Any], int, Any]]:
 
 def live_modules() -> list[torch.nn.Module]:
     """All modules that exist. Slow: asks all live objects."""
-    return [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
+    return live_instances(torch.nn.Module)
 
 
 def qualified_names() -> dict[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
@@ -15,13 +14,14 @@ from torch.optim.optimizer import (
 )
 
 from auditor.capture.instruments.compiled_code import COMPILED_CODE
+from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.torch_private.compiler import NOTHING, STEPPED, traced_as
 from auditor.capture.probes.base import Context, Probe
 
 
 def live_optimizers() -> list[Optimizer]:
     """All optimizers that exist. Slow: asks all live objects."""
-    return [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]
+    return live_instances(Optimizer)
 
 
 def groups_of(optimizer: Optimizer) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ this look closer.
 from __future__ import annotations
 
 import contextlib
-import gc
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 
 from auditor.capture.instruments.autograd_graph import BACKWARD_HOOKS, Backward
 from auditor.capture.instruments.dispatch_modes import OperatorMode
+from auditor.capture.instruments.live_objects import live_instances
 from auditor.capture.instruments.plain_tensor import plain
 from auditor.capture.instruments.torch_private.tensors import version_hint
 from auditor.capture.probes.base import Context
@@ -179,9 +179,9 @@ def _parameters() -> Iterator[torch.Tensor]:
     keeps.
     """
     found = 0
-    for each in gc.get_objects():
-        if not issubclass(type(each), torch.Tensor) or found >= TENSORS:
-            continue
+    for each in live_instances(torch.Tensor):
+        if found >= TENSORS:
+            return
         leaf = isinstance(each, torch.nn.Parameter) or (each.requires_grad and each.is_leaf)
         if (
             leaf
@@ -211,4 +211,4 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _graphs_of_cuda() -> bool:
     """Whether a CUDA graph lives: its replays run operators that nobody sees."""
-    return any(issubclass(type(each), torch.cuda.CUDAGraph) for each in gc.get_objects())
+    return bool(live_instances(torch.cuda.CUDAGraph))
