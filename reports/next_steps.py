@@ -97,7 +97,7 @@ def _commands(report: Report) -> Iterator[Command]:
     safe = patches.count("safe patch")
     if safe:
         yield Command("fix", "", f"prints {amounts.count(safe, 'safe patch', 'safe patches')}")
-        yield Command("fix", "--apply", "edits your files so")
+        yield Command("fix", "--apply", "makes these changes in your files")
     if len(patches) > safe:
         others = amounts.count(len(patches) - safe, "patch", "patches")
         yield Command("fix", "--unsafe", f"prints also {others} that may change what is trained")
