@@ -31,8 +31,9 @@ class GraphKeptAcrossSteps(Rule):
     ## What it finds
     A variable, attribute or container that holds tensors with their graph when the step ends, and
     holds more of them, or a longer graph, after each further step. It names the holder and the line
-    that stores into it. A bounded holder that keeps graphs older than a step is a note. Silent: a
-    variable that is overwritten on each step, and a graph that was built once before the steps.
+    that stores into it. A bounded holder that keeps graphs older than a step is a note; one that
+    grew for many steps and was emptied once, as the sum of an epoch, a warning. Silent: a variable
+    that is overwritten on each step, and a graph that was built once before the steps.
 
     ## Why it costs
     A graph keeps its nodes, and until its backward has run also every tensor saved for it. So
@@ -71,7 +72,8 @@ class GraphKeptAcrossSteps(Rule):
 
     ## Sources
     PyTorch FAQ, "Don't accumulate history across your training loop". Growth thresholds are ours:
-    most steps, because one step may skip, and no fall, because a holder that is emptied is bounded.
+    most steps, because one step may skip, and no fall, because a holder that is emptied is bounded:
+    it is a note, or a warning where it grew for 12 steps and was emptied once, as an epoch's sum.
     """
 
     code = "GRAPH001"
@@ -84,6 +86,11 @@ class GraphKeptAcrossSteps(Rule):
         0.9,
         "Share of them after which the graph must be longer or heavier, where the tensors do not "
         "multiply.",
+    )
+    stretch: int = knob(
+        12,
+        "Steps on which a holder must have grown that was emptied once: more than a note, for it "
+        "may be an epoch's.",
     )
     age: int = knob(2, "Age in steps from which a tensor in a bounded holder is old.")
 
@@ -115,7 +122,9 @@ class GraphKeptAcrossSteps(Rule):
 
     def _message(self, root: Root, *, bounded: bool) -> str:
         if bounded:
-            return f"{root.name} keeps graphs of up to {root.oldest} steps ago"
+            epoch = self._of_an_epoch(root)
+            more = " or more, until it is emptied" if epoch else ""
+            return f"{root.name} keeps graphs of up to {root.oldest} steps ago{more}"
         if root.tensors_grow(self.share):
             return (
                 f"{root.name} keeps the graph of every step: {root.tensors[0]} tensors, then "
@@ -125,8 +134,11 @@ class GraphKeptAcrossSteps(Rule):
 
     def _weight(self, root: Root, *, bounded: bool) -> Severity | None:
         if bounded:
-            return Severity.NOTE
+            return Severity.WARNING if self._of_an_epoch(root) else Severity.NOTE
         return None if root.tensors_grow(self.share) or root.bytes_per_step() else Severity.WARNING
+
+    def _of_an_epoch(self, root: Root) -> bool:
+        return root.grew_until_emptied(self.stretch, self.steady)
 
     def remedy(self, finding: Finding) -> Remedy | None:
         text = (

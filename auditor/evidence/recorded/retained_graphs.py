@@ -143,6 +143,16 @@ class Root:
         ]
         return grows(ages, share) and len(ages) >= share * self.steps
 
+    def grew_until_emptied(self, stretch: int, share: float) -> bool:
+        """True if it was emptied once in all the steps, and grew on ``share`` of ``stretch`` or more
+        of them before or after that, while no backward needed it: the sum or list of an epoch.
+        """
+        if self.walked or not self.lasts(share):
+            return False
+        ages = tuple(holding.oldest for holding in self.holdings)
+        series = (self.tensors, self.held_bytes, ages)
+        return any(_grew_until_emptied(values, stretch, share) for values in series)
+
     def bytes_per_step(self) -> int | None:
         """Median growth of the saved tensors held, in bytes per step; None if not known or not
         growing.
@@ -220,6 +230,18 @@ def grows(values: Sequence[int], share: float) -> bool:
     if min(steps) < -A_FALL * max(values):
         return False
     return values[-1] > values[0] and sum(step > 0 for step in steps) >= share * len(steps)
+
+
+def _grew_until_emptied(values: Sequence[int], stretch: int, share: float) -> bool:
+    falls = [
+        place
+        for place, (before, after) in enumerate(pairwise(values), 1)
+        if after - before < -A_FALL * max(values)
+    ]
+    if len(falls) != 1:
+        return False
+    longest = max(values[: falls[0]], values[falls[0] :], key=len)
+    return len(longest) >= stretch and grows(longest, share)
 
 
 def _root(evidence: Evidence, rows: list[GraphRow], steps: int) -> Root:

@@ -169,3 +169,30 @@ def test_each_line_is_told_once():
     alias = root(name="b", tensors=[1])
     lost, again = root(name="c", site=None, tensors=[1]), root(name="c", site=None, tensors=[2])
     assert list(each_line_once([first, alias, lost, again])) == [first, lost]
+
+
+UP = list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"held_bytes": [*UP, 1, 2]}, True),
+        ({"held_bytes": [*UP[:11], 1, 2]}, False),  # grew on eleven
+        ({"held_bytes": [9, 10, *UP]}, True),  # emptied first
+        ({"held_bytes": [*UP, *UP[:6], 1]}, False),  # emptied twice: it is kept short
+        ({"held_bytes": [*UP, *range(13, 15)]}, False),  # never emptied: it just grows
+        ({"tensors": [*UP, 1, 2]}, True),
+        ({"oldest": [*UP, 0, 1]}, True),
+        ({"held_bytes": [*UP[:5], 5, 5, *UP[5:], 1, 2]}, False),  # rests on two of 13
+        ({"held_bytes": [*UP, 1, 2], "walked": [False] * 13 + [True]}, False),
+    ],
+    ids=str,
+)
+def test_a_holder_of_an_epoch_is_emptied_once_and_grows_between(columns, said):
+    assert root(**columns).grew_until_emptied(12, 0.9) is said
+
+
+def test_a_holder_that_was_not_there_all_the_time_is_of_no_epoch():
+    made = root(held_bytes=[*UP, 1, 2], number=20)
+    assert not made.grew_until_emptied(12, 0.9)

@@ -1,0 +1,49 @@
+"""GRAPH001 on a holder that an epoch empties."""
+
+from __future__ import annotations
+
+import pytest
+from auditor.rules.graph001_graph_kept import GraphKeptAcrossSteps
+
+from auditor.evidence import Backward, Machine, RetainedGraphs, Source
+from auditor.evidence.recorded.retained_graphs import Holding, Root
+from auditor.model import Severity, Site
+from tests.rules.asking import ask
+
+SITE = Site("trainer.py", 4, "step", "total = total + loss")
+
+
+def told(ages, *, walked=False, **knobs):
+    holdings = tuple(
+        Holding(step, 2, int(step > 0 and age > 0), age, 9, 1024 * age, walked)
+        for step, age in enumerate(ages)
+    )
+    table = RetainedGraphs((Root("total", SITE, holdings, len(holdings)),))
+    source = Source({"trainer.py": "\n\n\ntotal = total + loss\n"})
+    return list(ask(GraphKeptAcrossSteps(**knobs), table, Backward(), Machine(), source))
+
+
+@pytest.mark.parametrize(
+    ("ages", "severity", "words"),
+    [
+        ([*range(17), 0, 1, 2], Severity.WARNING, "up to 16 steps ago or more, until it is"),
+        ([*range(11), 0, 1, 2], Severity.NOTE, "up to 10 steps ago"),
+        ([*range(6), *range(7), *range(7)], Severity.NOTE, "up to 6 steps ago"),
+    ],
+    ids=["an epoch", "eleven steps", "every seventh step"],
+)
+def test_only_what_an_epoch_empties_is_more_than_a_note(ages, severity, words):
+    (finding,) = told(ages)
+    assert finding.severity is severity
+    assert words in finding.message
+    assert ("until" in finding.message) == (severity is Severity.WARNING)
+
+
+def test_what_a_later_backward_walks_stays_a_note():
+    (finding,) = told([*range(17), 0, 1, 2], walked=True)
+    assert finding.severity is Severity.NOTE
+
+
+def test_the_knob_says_how_long():
+    (finding,) = told([*range(11), 0, 1, 2], stretch=11)
+    assert finding.severity is Severity.WARNING
