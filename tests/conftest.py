@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.leftover_workers import end_workers
+
 if TYPE_CHECKING:
     from auditor.model import Finding, Remedy
     from auditor.rule import Rule
@@ -65,6 +67,13 @@ def libraries_are_no_garbage() -> None:
         gc.collect()
         gc.freeze()
         SETTLED[0] = len(sys.modules)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_worker_outlives_its_file() -> Iterator[None]:
+    """Or another file's test pays for their end."""
+    yield
+    end_workers()
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,6 @@ import contextlib
 import ctypes
 import gc
 import importlib.util
-import multiprocessing
-import signal
 import sys
 import textwrap
 import types
@@ -43,6 +41,7 @@ from auditor.rule import FAMILIES
 from auditor.timeline import fleet, trace_files
 from tests import recordings
 from tests.inprocess import judge
+from tests.leftover_workers import end_workers
 
 HERE = Path(__file__).resolve().parent
 RULES = {rule.code: rule for rule in catalogue.rules()}
@@ -86,19 +85,6 @@ def unload(path: Path) -> None:
     end_workers()
     gc.collect()
     give_back()
-
-
-def end_workers() -> None:
-    """End the workers of loaders that a case leaves in a cycle: when these are collected, torch
-    waits five seconds for each. It must not hear of it, or it would raise.
-    """
-    workers = multiprocessing.active_children()
-    heard = signal.signal(signal.SIGCHLD, signal.SIG_DFL) if workers else None
-    for worker in workers:
-        worker.kill()
-        worker.join()
-    if workers:
-        signal.signal(signal.SIGCHLD, heard)
 
 
 def give_back() -> None:
