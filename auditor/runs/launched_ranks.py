@@ -110,8 +110,9 @@ class LaunchedRanks:
     def _run(
         self, plan: Plan, deadline: float | None, progress: Progress, echo: Callable[[str], None]
     ) -> Recording:
-        """Run the target of this rank once. Raises :class:`TargetProblem` where it cannot be run, after the
-        others were told.
+        """Run the target of this rank once.
+
+        Raises :class:`TargetProblem` where it cannot be run, after the others were told.
         """
         run, rank = self.runs, self.meeting.own.rank
         self.runs += 1

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 VARIABLES = (
     ("RANK", "WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 )
 """Rank and number of ranks: torchrun's names (accelerate and deepspeed set them too), SLURM's
-(srun(1), OUTPUT ENVIRONMENT VARIABLES), Open MPI's and MPICH's.
+(srun(1), OUTPUT ENVIRONMENT VARIABLES; a batch script has SLURM_NTASKS of the whole allocation, and
+is one process), Open MPI's and MPICH's. The first pair that is set decides.
 """
 
 JOB = (
@@ -53,8 +54,7 @@ def launched(environment: Mapping[str, str]) -> Launched | None:
         if not all(word.isascii() and word.isdigit() for word in found):
             continue
         number, ranks = map(int, found)
-        if ranks > 1 and number < ranks:
-            return Launched(number, ranks, _job(environment))
+        return Launched(number, ranks, _job(environment)) if number < ranks > 1 else None
     return None
 
 

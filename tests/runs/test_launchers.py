@@ -22,10 +22,10 @@ TORCHRUN = {
     ("said", "expected"),
     [
         (TORCHRUN, (1, 4)),
-        ({"SLURM_PROCID": "3", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "5"}, (3, 8)),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8", "SLURM_JOB_ID": "5"}, (3, 8)),
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, (0, 2)),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2)),
-        ({**TORCHRUN, "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (1, 4)),
+        ({**TORCHRUN, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}, (1, 4)),
     ],
     ids=["torchrun", "srun", "Open MPI", "MPICH", "torchrun in a SLURM job"],
 )
@@ -44,7 +44,9 @@ def test_a_rank_is_told_by_its_launcher(said: dict[str, str], expected: tuple[in
         {"RANK": "4", "WORLD_SIZE": "4"},
         {"RANK": "-1", "WORLD_SIZE": "4"},
         {"RANK": "one", "WORLD_SIZE": "two"},
-        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+        {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "4"},  # a batch script, which srun has not started
+        {"RANK": "0", "WORLD_SIZE": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"},
     ],
 )
 def test_one_process_is_no_rank(said: dict[str, str]) -> None:
