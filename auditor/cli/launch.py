@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from auditor.cli import console, out_folder
-from auditor.cli.usage import EXIT_IMPOSSIBLE, EXIT_INTERRUPTED
+from auditor.cli import out_folder, progress_display
+from auditor.cli.usage import EXIT_INTERRUPTED, say_problem
 from auditor.errors import AuditProblem
 from auditor.runs.launched_ranks import LaunchedRanks
 from auditor.runs.launchers import launched
@@ -101,16 +101,9 @@ def follow(met: RankMeeting, plan: Plan, timeout: float | None, *, quiet: bool) 
     all ranks when one does not, and rank 0 has still to write the report.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    LaunchedRanks(met).follow(plan, deadline, _silent if quiet else _printed)
+    echo = (lambda text: None) if quiet else progress_display.echo
+    LaunchedRanks(met).follow(plan, deadline, echo)
     return 0
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""
-
-
-def _printed(text: str) -> None:
-    console.show(text.rstrip("\n"), err=True)
 
 
 # -- starting torchrun -----------------------------------------------------------------------------
@@ -179,10 +172,7 @@ def told(run: Callable[[], int]) -> int:
         return run()
     try:
         code = run()
-    except AuditProblem as problem:
-        console.say(f"audit: {problem.message}", err=True)
-        if problem.hint:
-            console.say(f"       {problem.hint}", err=True)
-        code = EXIT_IMPOSSIBLE
+    except Exception as error:
+        code = say_problem(error)
     Path(ended).write_text(str(code))
     return 0

@@ -245,7 +245,7 @@ def shown(*, quiet: bool, rehearses: bool = False) -> Iterator[tuple[Any, Callab
     else:
         lines = Lines(lambda text: console.say(f"audit: {text}", err=True), rehearses=rehearses)
         with _every_second(lines.tick):
-            yield lines, _echo
+            yield lines, echo
 
 
 @contextmanager
@@ -318,7 +318,7 @@ def _last_line(text: str) -> str:
     return text.rstrip("\n").rpartition("\r")[2]
 
 
-def _echo(text: str) -> None:
+def echo(text: str) -> None:
     """What the target printed, as it is."""
     try:
         sys.stderr.write(text)

@@ -103,19 +103,7 @@ class AuditGroup(click.Group):
             console.say(f"audit: interrupted{f'; {stopped}' if stopped.args else ''}", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except Exception as error:
-            from auditor.cli import console  # here: it is heavy beside a page of help
-
-            if "--debug" in sys.argv:
-                import traceback
-
-                console.show(traceback.format_exc(), err=True)
-                if isinstance(error, AuditProblem) and error.detail:
-                    console.show(error.detail, err=True)
-            problem = _told(error)
-            console.say(f"audit: {problem.message}", err=True)
-            if problem.hint:
-                console.say(f"       {problem.hint}", err=True)
-            ctx.exit(EXIT_IMPOSSIBLE)
+            ctx.exit(say_problem(error))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -133,6 +121,23 @@ class AuditGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order in which they are used."""
         return list(self.commands)
+
+
+def say_problem(error: Exception) -> int:
+    """Say why a command ends, from inside its ``except``; the exit code."""
+    from auditor.cli import console  # here: it is heavy beside a page of help
+
+    if "--debug" in sys.argv:
+        import traceback
+
+        console.show(traceback.format_exc(), err=True)
+        if isinstance(error, AuditProblem) and error.detail:
+            console.show(error.detail, err=True)
+    problem = _told(error)
+    console.say(f"audit: {problem.message}", err=True)
+    if problem.hint:
+        console.say(f"       {problem.hint}", err=True)
+    return EXIT_IMPOSSIBLE
 
 
 def _told(error: Exception) -> AuditProblem:
