@@ -58,6 +58,14 @@ def test_a_log_is_throttled_and_a_sum_stays_on_the_device(audit, tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
+    said = [line.partition("  # ")[0] for line in done.stdout.splitlines()[-5:]]
+    assert said == [
+        "audit fix out",
+        "audit fix out --apply",
+        "audit fix out --unsafe",
+        "audit verify out",
+        "out/report.html",
+    ]
     subprocess.run(["git", "apply", "--check", str(out / "fixes.patch")], cwd=tmp_path, check=True)
     assert audit("fix", "out", "--apply", cwd=tmp_path).returncode == 0
     assert script.read_text() == LOGS_LESS
